@@ -5,6 +5,7 @@ Models are loaded on first use.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from contextlib import ExitStack
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from graphmem.stores.neo4j.index import Neo4jIndex
     from graphmem.stores.qdrant.embedded import EmbeddedIndex
     from graphmem.stores.qdrant.server import ServerIndex
+
+logger = logging.getLogger("graphmem")
 
 _FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
@@ -216,7 +219,7 @@ def _open_vectors(
 ) -> tuple[VectorIndex, ProjectionWorker]:
     """Opens the vector index and returns it with its worker.
 
-    A second process on one folder gets an index in its own memory.
+    A second process on one folder gets an index in its own memory, as does one that finds the disk full.
     """
     config, configured = settings.vector_store.config, embedding_spec_of(embedder).embedder
     if not _FOLDER_NAME.fullmatch(config.collection_name):
@@ -260,8 +263,11 @@ def _refuse_in_memory(key: str, *, in_memory: bool) -> None:
 
 
 def _embedded_index(settings: Settings, ledger: Ledger, embedder: Embedder) -> EmbeddedIndex | None:
-    """Opens embedded Qdrant for vectors of the recorded embedder; returns None if another process holds its folder."""
-    from graphmem.stores.qdrant.embedded import EmbeddedIndex  # noqa: PLC0415
+    """Opens embedded Qdrant for vectors of the recorded embedder.
+
+    Returns None if another process holds its folder, and, with a warning, if its disk is full.
+    """
+    from graphmem.stores.qdrant.embedded import DiskFull, EmbeddedIndex  # noqa: PLC0415
 
     config = settings.vector_store.config
     folder = Path(config.path).expanduser() if config.path is not None else home_folder(settings) / "vectors"
@@ -272,6 +278,9 @@ def _embedded_index(settings: Settings, ledger: Ledger, embedder: Embedder) -> E
         # The folder's name has the ledger's UUID: two ledgers configured with one path never touch each other's points.
         return EmbeddedIndex(folder / f"{config.collection_name}-{ledger.uuid}", (recorded or embedder).dims)
     except StoreLocked:
+        return None
+    except DiskFull as error:  # the words can be read all the same, and added as long as the ledger has room
+        logger.warning("%s. Until then this process has an index in its own memory", error)
         return None
 
 

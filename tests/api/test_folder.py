@@ -19,6 +19,7 @@ from graphmem.errors import (
     ConfigError,
     StoreError,
 )
+from graphmem.stores.qdrant import embedded
 
 
 def test_a_reopened_folder_has_the_same_contents(tmp_path: Path, make_memory: Make) -> None:
@@ -127,6 +128,32 @@ def test_a_lost_vector_folder_is_filled_again(tmp_path: Path, make_memory: Make)
     again = make_memory(tmp_path)
     assert ids(again.search("tea", user_id="u1")) == [uid]
     assert again.verify()["ok"]
+
+
+@SQLITE_ONLY
+def test_a_disk_without_room_for_the_index_costs_no_words(
+    tmp_path: Path, make_memory: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = make_memory(tmp_path)
+    tea, coffee = added(first, "tea"), added(first, "coffee")
+    first.close()
+    with monkeypatch.context() as full:
+        full.setattr(embedded, "_MIN_FREE_BYTES", 2**60)
+        second = make_memory(tmp_path)
+        assert "MB are missing" in caplog.text
+        assert str(tmp_path / "vectors") in caplog.text
+        cocoa = added(second, "cocoa")
+        second.delete(coffee)
+        answer = second.search("tea", user_id="u1")
+        assert (set(ids(answer)), answer.get("degraded")) == ({tea, cocoa}, None)
+        assert second.verify()["ok"]
+        second.close()
+    third = make_memory(tmp_path)
+    assert set(ids(third.search("tea", user_id="u1"))) == {tea, cocoa}
+    assert third.verify()["ok"]
+    held = third._engine._backends.vector_index
+    assert isinstance(held, embedded.EmbeddedIndex)
+    assert {memory for memory, _, _ in held.list_held()} == {tea, cocoa}
 
 
 @SQLITE_ONLY

@@ -43,15 +43,55 @@ def run(home: Path, body: str) -> None:
 
 
 @pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
-    """A small disk in memory, 256 MB: reading a hole of a mapped file takes a page, and Edge has 140 MB of holes."""
-    place = tmp_path / "disk"
+def disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
+    """A disk in memory of so many MB, by default 256: reading a hole of a mapped file takes a page, and Edge has 140 MB
+    of holes.
+    """
+    place, size = tmp_path / "disk", getattr(request, "param", 256)
     place.mkdir()
-    mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256m", "tmpfs", str(place)], capture_output=True)
+    mount = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}m", "tmpfs", str(place)], capture_output=True)
     if mount.returncode:
         pytest.skip("no file system can be mounted here")
     yield place
     subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+@pytest.mark.parametrize("disk", [8, 24, 40, 64, 150], indirect=True)
+def test_a_small_disk_has_a_memory_all_the_same(disk: Path) -> None:
+    """With room for the ledger alone the vector index is in memory; Edge would be killed by its first unwritten page."""
+    for number in range(3):
+        run(
+            disk / "home",
+            f"""
+with open_memory(home) as memory:
+    memory.add("Adam likes thing{number}", user_id="u")
+    assert len(memory.search("thing", user_id="u")["results"]) == {number + 1}
+    assert memory.verify()["ok"]
+""",
+        )
+
+
+@pytest.mark.parametrize("left", [1, 40, 100])
+def test_a_disk_that_is_full_at_the_opening_costs_no_words(disk: Path, left: int) -> None:
+    """MB are `left` for an index that was made while there was room."""
+    run(
+        disk / "home",
+        f"""
+with open_memory(home) as memory:
+    memory.add("Adam likes quartz", user_id="u")
+filler = home.with_name("filler")
+room = os.statvfs(home)
+filler.write_bytes(bytes(max(0, room.f_bavail * room.f_frsize - {left} * 2**20)))
+with open_memory(home) as memory:
+    memory.add("Bella likes amber", user_id="u")
+    assert len(memory.search("who likes", user_id="u")["results"]) == 2
+filler.unlink()
+with open_memory(home) as memory:
+    assert len(memory.search("who likes", user_id="u")["results"]) == 2
+    assert memory.verify()["ok"]
+    assert memory._engine._backends.vector_index.count() == 2
+""",
+    )
 
 
 def test_a_disk_that_runs_full_costs_nothing_acknowledged(disk: Path) -> None:

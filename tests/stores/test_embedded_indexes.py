@@ -7,9 +7,10 @@ import shutil
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
@@ -32,7 +33,7 @@ from graphmem.errors import StoreLocked, StoreUnavailable
 from graphmem.stores.numpy_index import NumpyIndex
 from graphmem.stores.protocols import StoreLost, VectorIndex
 from graphmem.stores.qdrant import embedded
-from graphmem.stores.qdrant.embedded import EmbeddedIndex
+from graphmem.stores.qdrant.embedded import DiskFull, EmbeddedIndex
 
 
 class TestExactIndex(VectorIndexContract):
@@ -131,6 +132,55 @@ def test_edge_without_its_folder_opens_empty(folder: Path) -> None:
     again.upsert([point(3)])
     assert search_dense(again) == [uid(3)]
     again.close()
+
+
+@pytest.fixture
+def free_room(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """`free_room(count)`: from now on so many bytes of each disk are free."""
+
+    def set_free_room(count: int) -> None:
+        monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=count))
+
+    return set_free_room
+
+
+@pytest.mark.parametrize("takes_blocks", [False, True])
+def test_edge_is_opened_only_with_the_room_that_it_needs(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, free_room: Callable[[int], None], takes_blocks: bool
+) -> None:
+    """On a disk in memory even the reading of a file's holes takes room."""
+    monkeypatch.setattr(embedded, "_takes_blocks_for_reading", lambda _: takes_blocks)
+    new = 160 * 2**20 if takes_blocks else 32 * 2**20
+    free_room(new - 1)
+    with pytest.raises(DiskFull, match="1 MB are missing") as caught:
+        EmbeddedIndex(folder, DIMS)
+    assert str(folder.parent) in str(caught.value)
+    assert not folder.exists()
+    free_room(new)
+    EmbeddedIndex(folder, DIMS).close()
+    free_room(32 * 2**20 - 1)
+    with pytest.raises(DiskFull):
+        EmbeddedIndex(folder, DIMS)
+    free_room(32 * 2**20)
+    if takes_blocks:
+        with pytest.raises(DiskFull):
+            EmbeddedIndex(folder, DIMS)
+    else:
+        EmbeddedIndex(folder, DIMS).close()
+
+
+def test_edge_takes_no_batch_that_the_disk_has_no_room_for(folder: Path, free_room: Callable[[int], None]) -> None:
+    index = EmbeddedIndex(folder, DIMS)
+    free_room(33 * 2**20)
+    index.upsert([point(1)])
+    long = point(2, *[unit_vector(1)] * 1000)  # more than 1 MB
+    with pytest.raises(DiskFull):
+        index.upsert([long])
+    assert index.count() == 1
+    free_room(40 * 2**20)
+    index.upsert([long])
+    assert index.count() == 1001
+    index.close()
 
 
 class CountingShard:

@@ -7,11 +7,13 @@ time may open it; a lock file ensures that before Edge opens any file.
 
 from __future__ import annotations
 
+import mmap
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 from uuid import NAMESPACE_OID, UUID, uuid4, uuid5
 
@@ -58,8 +60,17 @@ _NORM_TOLERANCE = 0.01
 # most of the index: with a fixed number alone, filling it would take quadratic time.
 _OPTIMIZE_AFTER, _OPTIMIZE_SHARE = 20_000, 1 / 8
 # Edge writes through sparse memory-mapped files. If the disk has no block left for a hole, the system kills the
-# process. So this many bytes must be free before a batch, which is more than any batch takes.
+# process (SIGBUS). So this many bytes must be free before the index is opened, and before a batch beside those of its
+# points.
 _MIN_FREE_BYTES = 32 * 2**20
+# The files of a new index: 127.4 MB, of which 0.2 MB are no holes.
+_NEW_BYTES = 128 * 2**20
+# Bytes of a point beside its vector, at most: payload, ids and entries of indexes. Measured: 1 KB with forty words.
+_POINT_BYTES = 2048
+
+
+class DiskFull(StoreUnavailable):
+    """The disk has too little room for the vector index."""
 
 
 class EmbeddedIndex:
@@ -67,7 +78,8 @@ class EmbeddedIndex:
 
     `dims` is the length of its vectors. An empty index takes that of the first points; otherwise points of another
     length raise StoreLost, for the embedder has changed. Opening raises StoreLocked when another process has the folder
-    open, and ConfigError when a new index would lie beside the collections of qdrant-client's local mode.
+    open, DiskFull without the room that Edge needs, and ConfigError when a new index would lie beside the collections
+    of qdrant-client's local mode. Adding and deleting raise DiskFull, too.
     """
 
     def __init__(self, folder: Path, dims: int) -> None:
@@ -117,6 +129,7 @@ class EmbeddedIndex:
 
     def _open(self) -> EdgeShard:
         if (self._folder / "edge_config.json").exists():
+            self._check_room_to_open(is_new=False)
             try:
                 shard = EdgeShard.load(str(self._folder), self._config())
             except BaseException as error:
@@ -137,7 +150,7 @@ class EmbeddedIndex:
 
     def _create(self) -> EdgeShard:
         private_folder(self._folder.parent)  # it may have been removed since the opening
-        self._check_disk()
+        self._check_room_to_open(is_new=True)
         shutil.rmtree(self._folder, ignore_errors=True)
         private_folder(self._folder)
         with self._translated_errors():
@@ -165,16 +178,32 @@ class EmbeddedIndex:
             wal_enabled=False,
         )
 
-    def _has_free_bytes(self, count: int) -> bool:
-        return shutil.disk_usage(self._folder.parent).free >= count
+    def _missing_bytes(self, needed: int) -> int:
+        return max(0, needed - shutil.disk_usage(self._folder.parent).free)
 
-    def _check_writable(self) -> None:
+    def _check_room(self, needed: int) -> None:
+        if missing := self._missing_bytes(needed):
+            place = self._folder.parent
+            raise DiskFull(
+                f"the disk has too little room: the vector index in {str(place)!r} needs {_megabytes(needed)} MB of it "
+                f"free, and {_megabytes(missing)} MB are missing; free them, or name another place in "
+                "vector_store.config.path"
+            )
+
+    def _check_room_to_open(self, *, is_new: bool) -> None:
+        self._check_room(_MIN_FREE_BYTES)
+        if _takes_blocks_for_reading(self._folder.parent):  # Edge reads whole files when it opens them
+            holes = _NEW_BYTES - self._size() if is_new else sum(_hole_bytes(path) for path in self._files())
+            self._check_room(_MIN_FREE_BYTES + max(0, holes))
+
+    def _check_writable(self, points: Sequence[Point] = ()) -> None:
         if not self._is_in_place():
             raise StoreUnavailable(
                 f"the vector index {str(self._folder)!r} was moved, replaced or removed while it was open; "
                 "close this Memory and open it again"
             )
-        self._check_disk()
+        needed = sum(point.vectors.nbytes + _POINT_BYTES * len(point.vectors) for point in points)
+        self._check_room(_MIN_FREE_BYTES + needed)
 
     def _is_in_place(self) -> bool:
         """Returns True if the path still leads to the opened folder. Edge writes by path, into any files it finds."""
@@ -183,16 +212,9 @@ class EmbeddedIndex:
         except OSError:
             return False
 
-    def _check_disk(self) -> None:
-        if not self._has_free_bytes(_MIN_FREE_BYTES):
-            raise StoreUnavailable(
-                f"the disk is full: fewer than {_MIN_FREE_BYTES >> 20} MB are free for the vector index "
-                f"{str(self._folder)!r}"
-            )
-
     def upsert(self, points: Sequence[Point]) -> None:
         with self._translated_errors():
-            self._check_writable()
+            self._check_writable(points)
             self._adopt_dims(points)
             self._delete([point.record.id for point in points])
             edge_points = [edge_point for point in points for edge_point in _edge_points(point)]
@@ -200,7 +222,7 @@ class EmbeddedIndex:
                 self._shard.update(UpdateOperation.upsert_points(edge_points))
             self._flush()
             self._points_since_optimized += len(edge_points)
-            if self._should_optimize() and self._has_free_bytes(_MIN_FREE_BYTES + self._size()):
+            if self._should_optimize() and not self._missing_bytes(_MIN_FREE_BYTES + self._size()):
                 self._shard.optimize()
                 self._points_since_optimized = 0
                 self._flush()
@@ -227,8 +249,11 @@ class EmbeddedIndex:
                 self._flush()
         return removed
 
+    def _files(self) -> list[Path]:
+        return [path for path in self._folder.rglob("*") if path.is_file()]
+
     def _size(self) -> int:
-        return sum(512 * path.stat().st_blocks for path in self._folder.rglob("*"))
+        return sum(512 * path.stat().st_blocks for path in self._files())
 
     def _flush(self) -> None:
         self._shard.flush()
@@ -384,6 +409,27 @@ def _filter(view: View) -> Filter:
     if view_conditions.not_kinds:
         must_not.append(FieldCondition(key="kind", match=MatchAny(list(view_conditions.not_kinds))))
     return Filter(must=list(must), must_not=list(must_not))
+
+
+def _hole_bytes(file: Path) -> int:
+    status = file.stat()
+    return max(0, status.st_size - 512 * status.st_blocks)
+
+
+def _takes_blocks_for_reading(folder: Path) -> bool:
+    """Tells whether its file system takes a block when a hole of a mapped file is read, as tmpfs does.
+
+    There has to be a free block.
+    """
+    with TemporaryFile(dir=folder) as file:
+        file.truncate(mmap.PAGESIZE)
+        with mmap.mmap(file.fileno(), mmap.PAGESIZE, access=mmap.ACCESS_READ) as mapped:
+            mapped.read(1)
+        return getattr(os.fstat(file.fileno()), "st_blocks", 0) > 0  # Windows has no such field
+
+
+def _megabytes(count: int) -> int:
+    return -(-count // 2**20)
 
 
 def _reason(error: BaseException) -> str:
