@@ -84,7 +84,7 @@ def service_app(
 
 def _open_service(memory: Memory, settings: ServeSettings) -> Service:
     engine, proxy = memory._engine, settings.proxy  # noqa: SLF001  (same package)
-    pool = CallPool(settings.threads, settings.queue)
+    pool = CallPool(settings.threads, settings.queue, limits.USER_SHARE)
     calls = AsyncMemory._wrapping(memory, pool)  # noqa: SLF001
     chats = ChatWorker(memory, limits.RECALL_SECONDS, settings.threads)
     endpoint = configured_endpoint(proxy, engine.settings.llm)
@@ -93,7 +93,8 @@ def _open_service(memory: Memory, settings: ServeSettings) -> Service:
     return Service(
         memory=calls,
         pool=pool,
-        transfers=CallPool(limits.TRANSFERS, 0),
+        exports=CallPool(limits.TRANSFERS, 0, 1 / limits.TRANSFERS),
+        admin_transfers=CallPool(limits.TRANSFERS, 0),
         probes=Pool(1, thread_name_prefix="graphmem-probe"),
         keys=Keys(memory),
         chats=chats,
@@ -120,14 +121,16 @@ def _rest_app(service: Service, mcp: Any, authenticator: Authenticator, *, close
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(mcp.router.lifespan_context(mcp))
+            # Before the server takes requests: the first search would wait for it, and a recall would have no time left.
+            await asyncio.to_thread(service.memory.sync._engine.load_models)  # noqa: SLF001  (same package)
             yield
         service.proxy.close()
         if service.upstream is not None:
             await service.upstream.close()
         # Before the pool and the memory, which storing the accepted chats needs.
         await asyncio.to_thread(service.chats.close, limits.CHATS_SECONDS)
-        await asyncio.to_thread(service.transfers.shutdown)
-        await asyncio.to_thread(service.pool.shutdown)
+        for pool in (service.exports, service.admin_transfers, service.pool):
+            await asyncio.to_thread(pool.shutdown)
         service.probes.shutdown(wait=False)
         service.metrics.close()
         await asyncio.to_thread(authenticator.close)

@@ -18,6 +18,7 @@ from graphmem.errors import StoreError, StoreUnavailable
 from graphmem.model import SCOPE_NAMES
 from graphmem.recent import Recent
 from graphmem.service import limits
+from graphmem.service.calls import calling_user
 from graphmem.service.keys import Keys, KeyUses
 from graphmem.service.problems import Problem
 
@@ -46,7 +47,8 @@ class Caller:
         """Returns the scope of a call in which these ids are named (user_id, agent_id, run_id; None: not named).
 
         Without `required`, for calls by id and over all memories, it can be empty for an admin. Raises Problem: 403 if
-        a key is bound to other ids, 400 if an id that this role has to name is missing.
+        a key is bound to other ids, 400 if an id that this role has to name is missing. The calls of a request by an
+        application take the share of the user that it names.
         """
         ids: dict[str, Any] = {name: value for name in SCOPE_NAMES if (value := named.get(name)) is not None}
         if self.role == "user":
@@ -56,6 +58,7 @@ class Caller:
         elif self.role == "app":
             if "user_id" not in ids:
                 raise Problem(400, "user_id: is missing; a key of the role app names the user of each request")
+            calling_user.set(ids["user_id"])
         elif not ids and self.default_user is not None:
             ids["user_id"] = self.default_user
         elif not ids and required:

@@ -40,12 +40,21 @@ MAX_PROMPT_CHARS = 20_000
 # --- exports and imports ----------------------------------------------------------------------------------------------
 
 MAX_IMPORT_BYTES = 1024**3
-# Exports and imports that run at a time.
+# Exports and imports that run at a time: of admins, and exports of all others, of whom each user has one.
 TRANSFERS = 4
+# Seconds after which the client whose user has an export running may ask again.
+NEXT_EXPORT_SECONDS = 5
 # Bytes of a chunk of an export, at least (a longer line is one chunk), and the chunks that may wait for the client.
 CHUNK_BYTES, MAX_CHUNKS = 64 * 1024, 4
+# Seconds that an export may take: it keeps a connection to the ledger, however slowly the client reads.
+EXPORT_SECONDS = 3600.0
 # Bytes of an import that are read ahead.
 READ_BYTES = 256 * 1024
+
+# --- calls ------------------------------------------------------------------------------------------------------------
+
+# The share of the threads, and of the queue in front of them, that the calls of one user may take.
+USER_SHARE = 0.5
 
 # --- keys and rates ---------------------------------------------------------------------------------------------------
 

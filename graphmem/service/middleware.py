@@ -22,6 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from graphmem.service import limits
 from graphmem.service.auth import Authenticator, Caller, refusal, sent_key
+from graphmem.service.calls import calling_user
 from graphmem.service.problems import Problem, problem_of
 from graphmem.service.rate_limits import RateLimits
 from graphmem.tracing import Span, request_span
@@ -273,6 +274,7 @@ class Authentication:
             raise refusal(text)
         state: dict[str, Any] = scope["state"]
         state["caller"] = caller
+        calling_user.set(caller.user_id)
         adds = self._adds(scope["method"], scope["path"])
         state["headers"].update(await self._rate_limits.count_request(caller.key_id, caller.rate, adds=adds))
         state["admission_seconds"] = perf_counter() - begin

@@ -58,7 +58,7 @@ def disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
 
 @pytest.mark.parametrize("disk", [8, 24, 40, 64, 150], indirect=True)
 def test_a_small_disk_has_a_memory_all_the_same(disk: Path) -> None:
-    """With room for the ledger alone the vector index is in memory; Edge would be killed by its first unwritten page."""
+    """With room for the ledger alone the vector index is in memory: Edge would be killed at a hole."""
     for number in range(3):
         run(
             disk / "home",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -299,3 +300,51 @@ def test_more_calls_than_may_wait_are_refused(memory: Memory, monkeypatch: pytes
     assert len(refused) == 1
     assert problem(refused[0], 503)["code"] == "overloaded"
     assert refused[0].headers["retry-after"] == "1"
+
+
+def test_the_slow_calls_of_one_user_leave_threads_and_places_to_others(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half of them, however the user's calls come: by a key of the user, by an application's, or over MCP."""
+    go_on, begun = threading.Event(), list[str]()
+
+    def context(*_: Any, user_id: str, **__: Any) -> str:
+        if user_id == "ana":
+            begun.append(user_id)
+            go_on.wait(TIMEOUT)
+        return ""
+
+    monkeypatch.setattr(Memory, "context", context)
+    ana, ben = headers(memory, "user", user_id="ana"), headers(memory, "user", user_id="ben")
+    app, admin = headers(memory, "app"), headers(memory)
+    with client_of(memory, role=None, threads=2, queue=4) as client:
+
+        def ask(key: dict[str, str], **named: str) -> Any:
+            return client.post("/context", json={"query": "tea", **named}, headers=key)
+
+        with ThreadPoolExecutor(4) as threads:
+            slow = [threads.submit(ask, ana) for _ in range(4)]
+            try:
+                # The fourth is refused: three of six places are ana's.
+                wait_until(lambda: begun and any(one.done() for one in slow))
+                for key in (ana, app):
+                    refused = ask(key, user_id="ana")
+                    assert problem(refused, 503)["code"] == "overloaded"
+                    assert refused.headers["retry-after"] == "1"
+                assert "of this user wait already" in called_over_mcp(client, ana)
+                assert begun == ["ana"]  # one of two threads
+                assert [ask(ben).status_code, ask(app, user_id="ben").status_code] == [200, 200]
+                assert ask(admin, user_id="ben").status_code == 200
+                assert '"isError":false' in called_over_mcp(client, ben)
+            finally:
+                go_on.set()
+        assert sorted(one.result().status_code for one in slow) == [200, 200, 200, 503]
+        assert ask(ana).status_code == 200
+
+
+def called_over_mcp(client: TestClient, key: dict[str, str]) -> str:
+    """The answer to a search over MCP."""
+    params = {"name": "search_memories", "arguments": {"query": "tea"}}
+    sent = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-06-18", **key}
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    return client.post("/mcp", json=call, headers=sent).text

@@ -119,8 +119,35 @@ def test_clients_that_hang_up_end_their_exports(large: Memory) -> None:
         assert not [line for line in listener.lines if "Task exception" in line or "Traceback" in line]
 
 
-def test_a_client_that_takes_nothing_ends_its_export(large: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "STALL_SECONDS", 0.05)
+def test_a_user_has_one_export_at_a_time(large: Memory) -> None:
+    ana, ben = headers(large, "user", user_id="ana"), headers(large, "user", user_id="ben")
+    app = headers(large, "app")
+    with served(large) as url, httpx2.Client(base_url=url, timeout=TIMEOUT) as client:
+        with held_up(url, ana):
+            refused = client.get("/export", headers=ana)
+            assert ok(refused, 429)["code"] == "too_many_requests"
+            assert refused.headers["retry-after"] == str(limits.NEXT_EXPORT_SECONDS)
+            ok(client.get("/export?user_id=ana", headers=app), 429)
+            for key, query in ((ben, ""), (app, "?user_id=ben"), (headers(large), "?user_id=ana")):
+                assert client.get(f"/export{query}", headers=key).status_code == 200
+        wait_until(lambda: client.get("/export", headers=ana).status_code == 200)
+
+
+def test_exports_of_users_keep_no_admin_from_one(large: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "TRANSFERS", 1)
+    ana, ben = headers(large, "user", user_id="ana"), headers(large, "user", user_id="ben")
+    with served(large) as url, httpx2.Client(base_url=url, timeout=TIMEOUT) as client, held_up(url, ana):
+        assert ok(client.get("/export", headers=ben), 503)["code"] == "overloaded"
+        data = client.get("/export", headers=headers(large))
+        assert data.status_code == 200
+        ok(client.post("/import", content=data.content, headers=headers(large)))
+
+
+@pytest.mark.parametrize("limit", ["STALL_SECONDS", "EXPORT_SECONDS"])
+def test_a_client_that_takes_nothing_ends_its_export(
+    large: Memory, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    monkeypatch.setattr(limits, limit, 0.5)
     monkeypatch.setattr(limits, "TRANSFERS", 1)
     key = headers(large)
     with served(large) as url, httpx2.Client(base_url=url, headers=key, timeout=TIMEOUT) as client:

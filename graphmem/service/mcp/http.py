@@ -16,6 +16,7 @@ from graphmem.integrations.base import required, sync_memory
 from graphmem.logs import log_text
 from graphmem.memory import Memory
 from graphmem.model import Scope
+from graphmem.service.calls import calling_user
 from graphmem.service.keys import Keys
 from graphmem.service.mcp.server import create_server
 
@@ -149,6 +150,7 @@ def _scope_of_request(request: ServerRequestContext[Any, Any]) -> Scope:
     if token.subject is not None and named not in {None, token.subject}:
         raise ValidationError(f"{USER_HEADER}: names another user than the one to whom this key is bound; leave it out")
     user_id = named if token.subject is None else token.subject
+    calling_user.set(user_id)
     agent_id = (token.claims or {}).get("agent_id")
     return validation.required_scope(user_id, agent_id)[0]
 

@@ -12,8 +12,9 @@ from fastapi.security import APIKeyHeader, HTTPBearer
 from graphmem.async_memory import AsyncMemory
 from graphmem.chat_worker import ChatWorker
 from graphmem.concurrency import Pool
+from graphmem.service import limits
 from graphmem.service.auth import Caller
-from graphmem.service.calls import CallPool
+from graphmem.service.calls import CallPool, ShareTaken
 from graphmem.service.chat_settings import ChatSettings
 from graphmem.service.keys import Keys
 from graphmem.service.metrics import ServiceMetrics
@@ -35,14 +36,16 @@ class Service:
     `chats` recalls for chats and stores them, in threads of its own; `chat_defaults` are the settings of the
     configuration for that. `proxy` adds memories to chats, which go to `upstream` (None: not configured).
 
-    `transfers` has the threads of exports and imports, which last as long as their clients take.
+    `exports` and, for those of admins and for imports, `admin_transfers` have the threads of what lasts as long as its
+    client takes.
 
     `probes` has a thread of its own, so that questions about the service's health do not wait behind calls.
     """
 
     memory: AsyncMemory
     pool: CallPool
-    transfers: CallPool
+    exports: CallPool
+    admin_transfers: CallPool
     probes: Pool
     keys: Keys
     chats: ChatWorker
@@ -57,10 +60,18 @@ class Service:
         """Runs a function in a thread for calls, as the methods of `memory` run. Raises Overloaded."""
         return await self.memory._run(function, *args, **kwargs)  # noqa: SLF001  (same package)
 
-    async def transfer(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Runs an export or an import in a thread for these. Raises Overloaded if as many run as may."""
-        memory = AsyncMemory._wrapping(self.memory.sync, self.transfers)  # noqa: SLF001  (same package)
-        return await memory._run(function, *args, **kwargs)  # noqa: SLF001  (same package)
+    async def transfer(self, caller: Caller, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Runs an export or an import in a thread for these.
+
+        Raises Overloaded if as many run as may, Problem 429 if one of this user runs.
+        """
+        pool = self.admin_transfers if caller.role == "admin" else self.exports
+        memory = AsyncMemory._wrapping(self.memory.sync, pool)  # noqa: SLF001  (same package)
+        try:
+            return await memory._run(function, *args, **kwargs)  # noqa: SLF001  (same package)
+        except ShareTaken:
+            headers = {"Retry-After": str(limits.NEXT_EXPORT_SECONDS)}
+            raise Problem(429, "An export of this user runs already; wait for its end.", headers=headers) from None
 
 
 def _service(request: Request) -> Service:

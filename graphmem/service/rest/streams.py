@@ -6,6 +6,7 @@ import asyncio
 import io
 from collections.abc import AsyncIterator
 from threading import Semaphore
+from time import monotonic
 from typing import Any
 
 from starlette.requests import ClientDisconnect
@@ -16,9 +17,9 @@ from graphmem.service import limits
 class ResponseFile:
     """A file that a thread writes and an event loop sends in chunks, of which few wait.
 
-    `write` and `flush`, for the thread, raise BrokenPipeError once the client has left or takes nothing for
-    `limits.STALL_SECONDS`. The rest is for the event loop: `chunks` yields what is written until `finish` is called,
-    and after `close` the thread can write nothing more.
+    `write` and `flush`, for the thread, raise BrokenPipeError once the client has left, takes nothing for
+    `limits.STALL_SECONDS`, or has not taken all after `limits.EXPORT_SECONDS`. The rest is for the event loop: `chunks`
+    yields what is written until `finish` is called, and after `close` the thread can write nothing more.
     """
 
     def __init__(self) -> None:
@@ -26,6 +27,7 @@ class ResponseFile:
         self._chunks: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._room = Semaphore(limits.MAX_CHUNKS)
         self._is_closed = False
+        self._deadline = monotonic() + limits.EXPORT_SECONDS
         self._buffer = bytearray()
 
     def write(self, data: bytes) -> None:
@@ -36,7 +38,8 @@ class ResponseFile:
 
     def flush(self) -> None:
         """Passes on what is written."""
-        if not self._room.acquire(timeout=limits.STALL_SECONDS) or self._is_closed:
+        seconds = min(limits.STALL_SECONDS, self._deadline - monotonic())
+        if seconds <= 0 or not self._room.acquire(timeout=seconds) or self._is_closed:
             raise BrokenPipeError
         chunk, self._buffer = bytes(self._buffer), bytearray()
         self._loop.call_soon_threadsafe(self._chunks.put_nowait, chunk)

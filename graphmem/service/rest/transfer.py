@@ -14,6 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from graphmem.logs import log_text
 from graphmem.service import problems
+from graphmem.service.auth import Caller
 from graphmem.service.rest.dependencies import AdminParam, CallerParam, Service, ServiceParam
 from graphmem.service.rest.streams import ResponseFile, body_file
 from graphmem.service.schemas import Ids
@@ -55,7 +56,7 @@ async def export_memories(query: Annotated[Ids, Query()], caller: CallerParam, s
     ids = caller.scope(query.named(), required=False)
     file = ResponseFile()
     try:
-        chunks = _exported(service, file, ids)
+        chunks = _exported(service, caller, file, ids)
         first = await anext(chunks)  # raises the error of an export that cannot begin
     except BaseException:
         file.close()
@@ -63,8 +64,9 @@ async def export_memories(query: Annotated[Ids, Query()], caller: CallerParam, s
     return ExportResponse(file, _with_first(first, chunks))
 
 
-async def _exported(service: Service, file: ResponseFile, ids: dict[str, Any]) -> AsyncIterator[bytes]:
-    exporting = asyncio.ensure_future(service.transfer(service.memory.sync.export, cast("IO[bytes]", file), **ids))
+async def _exported(service: Service, caller: Caller, file: ResponseFile, ids: dict[str, Any]) -> AsyncIterator[bytes]:
+    memory, written = service.memory.sync, cast("IO[bytes]", file)
+    exporting = asyncio.ensure_future(service.transfer(caller, memory.export, written, **ids))
 
     def finish(_: object) -> None:
         file.finish()
@@ -121,7 +123,7 @@ class ImportAnswer(BaseModel):
     openapi_extra={"requestBody": {"required": True, "content": {JSON_LINES: {"schema": {"type": "string"}}}}},
 )
 async def import_memories(
-    query: Annotated[ImportQuery, Query()], request: Request, _: AdminParam, service: ServiceParam
+    query: Annotated[ImportQuery, Query()], request: Request, caller: AdminParam, service: ServiceParam
 ) -> ImportAnswer:
     """Imports an export, with the memories of all its scopes, while it is sent.
 
@@ -129,5 +131,5 @@ async def import_memories(
     these stay, and the import can be repeated.
     """
     body = body_file(request.stream())
-    counts = await service.transfer(service.memory.sync.import_, body, restore=query.restore)
+    counts = await service.transfer(caller, service.memory.sync.import_, body, restore=query.restore)
     return ImportAnswer.model_validate(counts)
