@@ -207,6 +207,16 @@ class Engine:
             if isinstance(self._backends.embedder, TokenEmbedder):
                 self._backends.embedder.embed_question("Anna")
 
+    def prepare_searches(self) -> None:
+        """Does now what the first search would wait for: loads models and checks the contents of the vector index.
+
+        Never raises, as `load_models`.
+        """
+        self.load_models()
+        with suppress(StoreError):
+            if not self.needs_rebuild:
+                self._check_index()
+
     def _check_index(self) -> None:
         if self._index_is_checked:
             return

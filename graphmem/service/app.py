@@ -121,8 +121,8 @@ def _rest_app(service: Service, mcp: Any, authenticator: Authenticator, *, close
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(mcp.router.lifespan_context(mcp))
-            # Before the server takes requests: the first search would wait for it, and a recall would have no time left.
-            await asyncio.to_thread(service.memory.sync._engine.load_models)  # noqa: SLF001  (same package)
+            # Before the server takes requests: a recall would have no time left.
+            await asyncio.to_thread(service.memory.sync._engine.prepare_searches)  # noqa: SLF001  (same package)
             yield
         service.proxy.close()
         if service.upstream is not None:

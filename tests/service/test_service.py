@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,9 +19,12 @@ from support.waiting import TIMEOUT, wait_until
 
 from graphmem import Memory
 from graphmem.errors import StoreUnavailable
+from graphmem.extraction.spacy import extractor
+from graphmem.models import minilm
 from graphmem.service import limits, middleware
 from graphmem.service.keys import Keys
 from graphmem.stores.projection_worker import ProjectionWorker
+from graphmem.stores.qdrant.embedded import EmbeddedIndex
 
 Make = Callable[..., Memory]
 
@@ -235,6 +239,33 @@ def test_ready_names_projections_out_of_reach_and_is_503_without_the_ledger(
     unavailable = client.get("/readyz")
     assert (unavailable.status_code, unavailable.json()["status"]) == (503, "unavailable")
     assert client.get("/healthz").status_code == 200
+
+
+def test_a_service_that_is_ready_has_loaded_what_a_search_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Models, each once, and an index that a new folder has to fill: the first search waits for none of them."""
+    loaded = Counter[str]()
+
+    def count_calls(owner: Any, name: str) -> None:
+        function = getattr(owner, name)
+
+        def counted(*arguments: Any) -> Any:
+            loaded[f"{owner.__name__}.{name}"] += 1
+            return function(*arguments)
+
+        monkeypatch.setattr(owner, name, counted)
+
+    for module in (minilm, extractor):
+        monkeypatch.setattr(module, "_loaded", {})
+        count_calls(module, "_load")
+    count_calls(EmbeddedIndex, "wipe")
+    with Memory(tmp_path) as memory, client_of(memory) as client:
+        assert client.get("/readyz").status_code == 200
+        at_ready = loaded.copy()
+        assert client.post("/search", json={"query": "Who drinks tea?", "user_id": "ana"}).status_code == 200
+    assert loaded == at_ready
+    assert sorted(loaded.values()) == [1, 1, 1]
 
 
 def test_another_embedder_needs_a_rebuild_before_the_service_is_ready(tmp_path: Path, make_memory: Any) -> None:
