@@ -82,9 +82,9 @@ class CallPool(Pool):
     def _start(self, call: _Call) -> None:
         try:
             super().submit(self._run, call)
-        except StoreUnavailable as error:  # the pool is closed, or no thread can be started
+        except StoreUnavailable:  # the pool is closed, or no thread can be started
             self._finish(call)
-            call.future.set_exception(error)
+            raise
 
     def _run(self, call: _Call) -> None:
         is_wanted, result = call.future.set_running_or_notify_cancel(), None
@@ -106,5 +106,10 @@ class CallPool(Pool):
             calls.started -= following is None
             if not calls.started:
                 del self._calls[call.user]
-        if following is not None:
+        if following is None:
+            return
+        try:
             self._start(following)
+        except StoreUnavailable as error:
+            if following.future.set_running_or_notify_cancel():
+                following.future.set_exception(error)
