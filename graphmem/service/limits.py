@@ -16,6 +16,8 @@ HEAD_SECONDS = 30.0
 BODY_SECONDS = 30.0
 # Seconds for which an answer waits for a client that takes nothing.
 STALL_SECONDS = 60.0
+# The share of the connections that the requests of one user may take, those that wait for an answer among them.
+CONNECTION_SHARE = 0.25
 # Seconds between two equal warnings about connections.
 WARNING_SECONDS = 60.0
 

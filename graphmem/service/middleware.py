@@ -11,7 +11,8 @@ import logging
 import re
 import secrets
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from http import HTTPStatus
 from time import perf_counter
 from typing import Any
@@ -23,6 +24,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from graphmem.service import limits
 from graphmem.service.auth import Authenticator, Caller, refusal, sent_key
 from graphmem.service.calls import calling_user
+from graphmem.service.connections import max_connections
 from graphmem.service.problems import Problem, problem_of
 from graphmem.service.rate_limits import RateLimits
 from graphmem.tracing import Span, request_span
@@ -237,7 +239,8 @@ class Authentication:
 
     Sets `caller`, and as `admission_seconds` the seconds that this took, in the request's state. Paths in `open_paths`,
     and those below the ones that end with "/", need no key. `adds(method, path)` tells requests that add memories.
-    `on_refusal` is called with the status of each refusal.
+    `on_refusal` is called with the status of each refusal. The requests of a user's keys that are under way at a time,
+    streams among them, take at most `limits.CONNECTION_SHARE` of the connections.
     """
 
     def __init__(
@@ -251,22 +254,43 @@ class Authentication:
     ) -> None:
         self._app, self._authenticator, self._rate_limits = app, authenticator, rate_limits
         self._open_paths, self._adds, self._on_refusal = tuple(open_paths), adds, on_refusal
+        self._under_way = Counter[str]()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and not self._is_open(scope["path"]) and not _is_preflight(scope):
             try:
-                await self._admit(scope)
+                caller = await self._admit(scope)
             except Problem as problem:
                 self._on_refusal(problem.status)
                 raise
-        await self._app(scope, receive, send)
+            with self._counting(caller.user_id):
+                await self._app(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+    @contextmanager
+    def _counting(self, user_id: str | None) -> Iterator[None]:
+        """Counts a request under way of a user's key. Raises Problem 503 if there are as many as may be."""
+        if user_id is None:  # the key of an admin, or of an application with many users
+            yield
+            return
+        if self._under_way[user_id] >= limits.CONNECTION_SHARE * max_connections():
+            detail = "Too many requests of this user are under way; try again in a second."
+            raise Problem(503, detail, "overloaded", {"Retry-After": "1"})
+        self._under_way[user_id] += 1
+        try:
+            yield
+        finally:
+            self._under_way[user_id] -= 1
+            if not self._under_way[user_id]:
+                del self._under_way[user_id]
 
     def _is_open(self, path: str) -> bool:
         return any(
             path == one or (one.endswith("/") and one != "/" and path.startswith(one)) for one in self._open_paths
         )
 
-    async def _admit(self, scope: Scope) -> None:
+    async def _admit(self, scope: Scope) -> Caller:
         text, begin = sent_key(Headers(scope=scope)), perf_counter()
         caller = await self._authenticator.find(text)
         if caller is None:
@@ -278,6 +302,7 @@ class Authentication:
         adds = self._adds(scope["method"], scope["path"])
         state["headers"].update(await self._rate_limits.count_request(caller.key_id, caller.rate, adds=adds))
         state["admission_seconds"] = perf_counter() - begin
+        return caller
 
 
 def _is_preflight(scope: Scope) -> bool:

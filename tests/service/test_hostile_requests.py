@@ -428,6 +428,21 @@ def test_connections_over_the_limit_get_an_answer_while_the_others_are_busy(
     wait_until(lambda: send_raw(door.address, head("GET", "/healthz")).status == 200)
 
 
+def test_the_connections_of_one_user_leave_room_for_others(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MAX_CONNECTIONS", 8)
+    ana, ben = (Keys(door.memory).create("user", user_id=name).text for name in ("ana", "ben"))
+    with ExitStack() as stack:
+        for _ in range(2):
+            wire = stack.enter_context(connect(door.address))
+            wire.sendall(head("POST", "/memories", {"X-API-Key": ana, **JSON, "Expect": "100-continue"}, 10))
+            assert wire.recv(100).startswith(b"HTTP/1.1 100 ")
+        refused = send_raw(door.address, head("GET", "/memories", {"X-API-Key": ana}))
+        check(refused, 503, "this user")
+        assert refused.headers["retry-after"] == "1"
+        assert send_raw(door.address, head("GET", "/memories", {"X-API-Key": ben})).status == 200
+    wait_until(lambda: send_raw(door.address, head("GET", "/memories", {"X-API-Key": ana})).status == 200)
+
+
 def test_a_client_that_takes_nothing_of_its_answer_is_cut_off(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "STALL_SECONDS", 0.05)
     with connect(door.address) as wire:
