@@ -29,7 +29,7 @@ from graphmem.service.auth import Authenticator, sent_key
 from graphmem.service.calls import CallPool
 from graphmem.service.chat_settings import configured_settings
 from graphmem.service.keys import Keys
-from graphmem.service.mcp.http import USER_HEADER, Key, mcp_app
+from graphmem.service.mcp.http import USER_HEADER, Key, service_mcp_app
 from graphmem.service.metrics import ServiceMetrics
 from graphmem.service.middleware import LOOPBACK, Authentication, BodyLimit, Heads, Hosts, RequestLog
 from graphmem.service.proxy import routes as proxy_routes
@@ -70,7 +70,7 @@ def service_app(
         service.keys, admin_key=settings.admin_api_key, is_open=not needs_key, default_user=settings.default_user
     )
     hosts = [*LOOPBACK, settings.host, *settings.allowed_hosts]
-    mcp = mcp_app(service.memory, _mcp_keys(authenticator), path=MCP_PATH, allowed_hosts=hosts)
+    mcp = service_mcp_app(service.memory, _mcp_keys(authenticator), MCP_PATH)
     rest = _rest_app(service, mcp, authenticator, close_memory=close_memory)
     app: ASGIApp = _Gate(rest, mcp, settings.default_user)
     app = Authentication(app, authenticator, RateLimits(settings), OPEN_PATHS, _adds, service.metrics.on_refusal)
@@ -78,7 +78,8 @@ def service_app(
     app = Heads(app, REPEATABLE, problems.OPENAI_PATHS)
     app = RequestLog(Hosts(app, hosts, settings.cors_origins), service.requests.note, service.metrics.on_request)
     if settings.cors_origins:
-        app = CORSMiddleware(app, allow_origins=settings.cors_origins, allow_methods=["*"], allow_headers=["*"])
+        # Without credentials, which no answer allows, "*" exposes every header: those of MCP, limits and request ids.
+        app = CORSMiddleware(app, settings.cors_origins, ["*"], ["*"], expose_headers=["*"])
     return app
 
 

@@ -34,6 +34,8 @@ logger = logging.getLogger("graphmem.requests")
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+# Headers of an answer that does not set them itself: none is kept by a cache, or taken for another type than it names.
+ANSWER_HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
 # Stands in logs for the template of a path that no route has, for another method, and for the role without a key.
 UNKNOWN = "-"
 _CLOSE = {"Connection": "close"}
@@ -41,6 +43,8 @@ _CLOSE = {"Connection": "close"}
 
 class RequestLog:
     """Gives each request an id, logs it in one line, and answers errors that nothing else has caught.
+
+    Answers get the request's id and `ANSWER_HEADERS`.
 
     A line has method, route template, status, milliseconds, request id and role: neither path nor query, which hold
     ids. Each of `listeners` is called with method, route, status, seconds and role. With OpenTelemetry each request is
@@ -66,7 +70,7 @@ class RequestLog:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 headers = MutableHeaders(scope=message)
-                for name, value in {"X-Request-ID": request_id, **state["headers"]}.items():
+                for name, value in {"X-Request-ID": request_id, **ANSWER_HEADERS, **state["headers"]}.items():
                     headers.setdefault(name, value)
             await send(message)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from importlib.util import find_spec
+from ipaddress import IPv6Address, ip_address, ip_network
 from time import time
 
 from limits import RateLimitItem, parse
@@ -51,8 +52,11 @@ class RateLimits:
         return await self._hit(self._add, "add", key_id) if adds else headers
 
     async def count_refusal(self, address: str) -> None:
-        """Counts a request without a valid key. Raises Problem 429 for an address with too many."""
-        await self._hit(self._refusal, "refused", address)
+        """Counts a request without a valid key. Raises Problem 429 for an address with too many.
+
+        IPv6 addresses count by their /64: that is the least that a provider assigns, so whoever has one has all of it.
+        """
+        await self._hit(self._refusal, "refused", _counted_address(address))
 
     async def _hit(self, limit: RateLimitItem, *identifiers: str) -> dict[str, str]:
         try:
@@ -70,6 +74,16 @@ class RateLimits:
         if not is_allowed:
             raise Problem(429, f"At most {limit}; wait.", headers={**headers, "Retry-After": str(seconds)})
         return headers
+
+
+def _counted_address(address: str) -> str:
+    try:
+        parsed = ip_address(address)
+    except ValueError:  # such as that of a Unix socket
+        return address
+    if not isinstance(parsed, IPv6Address):
+        return address
+    return str(parsed.ipv4_mapped or ip_network((parsed.packed, 64), strict=False))
 
 
 def _async_url(url: str) -> str:

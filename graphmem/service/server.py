@@ -124,6 +124,7 @@ def server_config(app: Any, serve: ServeSettings, **options: Any) -> uvicorn.Con
         workers=serve.workers,
         log_config=None,
         access_log=False,  # its lines hold query strings, which name users
+        proxy_headers=serve.forwarded_allow_ips is not None,
         forwarded_allow_ips=serve.forwarded_allow_ips,
         server_header=False,
         timeout_graceful_shutdown=limits.GRACE_SECONDS,

@@ -623,9 +623,10 @@ class ServeSettings(_Section):
     queue: Annotated[int, Field(ge=0, le=100_000)] = Field(
         default=64, description="Calls that may wait for a thread; the next one is answered with status 503."
     )
-    forwarded_allow_ips: Text = Field(
-        default="127.0.0.1",
-        description="Addresses of proxies, separated by commas, whose `X-Forwarded-For` is believed; `*`: all.",
+    forwarded_allow_ips: Text | None = Field(
+        default=None,
+        description="Addresses or networks of reverse proxies, separated by commas, whose `X-Forwarded-For` is "
+        "believed; by default none. `*` believes everybody, so that any client can name any address.",
     )
     redis_url: SecretUrl | None = Field(
         default=None,

@@ -157,12 +157,36 @@ def test_a_body_needs_the_content_type_of_json(door: Door) -> None:
         assert door.ask("POST", "/memories", body, Content_Type=accepted).status == 200
 
 
-def test_of_a_key_that_is_there_twice_the_last_one_counts_for_every_check(door: Door) -> None:
-    ana = door._replace(key=Keys(door.memory).create("user", user_id="ana").text)
-    check(ana.ask("POST", "/memories", b'{"user_id": "ana", "user_id": "ben", "messages": "x"}'), 403)
-    assert ana.ask("POST", "/memories", b'{"user_id": "ben", "user_id": "ana", "messages": "x"}').status == 200
-    found = door.ask("GET", "/memories").json()["results"]
-    assert [one["user_id"] for one in found] == ["ana"]
+TWICE = [
+    f'{{"user_id": "ana", "user_id": "{MARK}", "messages": "x"}}',
+    f'{{"user_id": "{MARK}", "messages": "x", "\\u0075ser_id": "ana"}}',
+    f'{{"messages": [{{"role": "user", "content": "x", "user_id": 1, "user_id": "{MARK}"}}], "user_id": "ana"}}',
+    f'{{"messages": "x", "user_id": "ana", "metadata": {{"a": [[{{"user_id": "{MARK}", "user_id": "{MARK}"}}]]}}}}',
+]
+
+
+def test_a_member_that_is_there_twice_is_refused_at_any_depth(door: Door) -> None:
+    """A proxy in front could read the first where we read the last."""
+    for body in TWICE:
+        check(door.ask("POST", "/memories", body.encode()), 400, "user_id: is there 2 times")
+    assert door.stored() == []
+    same = b'{"messages": [{"role": "user", "content": "a"}, {"role": "user", "content": "b"}], "user_id": "ana"}'
+    assert door.ask("POST", "/memories", same).status == 200
+
+
+def test_every_route_with_a_body_refuses_a_member_that_is_there_twice(door: Door) -> None:
+    """Those that pass it on leave it to the endpoint."""
+    document, body = door.ask("GET", "/openapi.json").json(), b'{"\\ud800": 1, "\\ud800": 2}'
+    operations = [
+        (method.upper(), path)
+        for path, methods in document["paths"].items()
+        for method, operation in methods.items()
+        if "application/json" in operation.get("requestBody", {}).get("content", {}) and not path.startswith("/v1/c")
+    ]
+    operations.remove(("POST", "/v1/embeddings"))
+    assert len(operations) > 15  # noqa: PLR2004
+    for method, path in operations:
+        check(door.ask(method, re.sub(r"\{\w+\}", "x", path), body), 400, "2 times")
 
 
 # --- addresses and headers --------------------------------------------------------------------------------------------
@@ -512,19 +536,41 @@ def wrong_keys(memory: Memory) -> list[str]:
     ]  # fmt: skip
 
 
-def test_keys_that_are_not_valid_are_refused_in_every_header(door: Door) -> None:
-    for number, key in enumerate(wrong_keys(door.memory)):
-        address = f"192.0.2.{number}"  # refusals are counted for each address
-        for header, value in (
-            ("X-API-Key", key),
-            ("Authorization", f"Bearer {key}"),
-            ("Authorization", f"Token {key}"),
-        ):
-            for path in ("/memories", "/mcp", "/nowhere", "/api-keys"):
-                answer = send_raw(door.address, head("POST", path, {header: value, "X-Forwarded-For": address}))
-                check(answer, 401)
-                assert answer.headers["www-authenticate"] == "Bearer"
-                assert key not in answer.text
+def test_keys_that_are_not_valid_are_refused_in_every_header(memory: Memory) -> None:
+    with served(memory, forwarded_allow_ips="127.0.0.1") as served_at:
+        for number, key in enumerate(wrong_keys(memory)):
+            address = f"192.0.2.{number}"  # refusals are counted for each address
+            for header, value in (
+                ("X-API-Key", key),
+                ("Authorization", f"Bearer {key}"),
+                ("Authorization", f"Token {key}"),
+            ):
+                for path in ("/memories", "/mcp", "/nowhere", "/api-keys"):
+                    answer = send_raw(served_at, head("POST", path, {header: value, "X-Forwarded-For": address}))
+                    check(answer, 401)
+                    assert answer.headers["www-authenticate"] == "Bearer"
+                    assert key not in answer.text
+
+
+def refused_from(address: str, forwarded: str) -> list[int]:
+    """The statuses of 21 requests with a wrong key, each with another number in place of {} in its headers."""
+    return [
+        send_raw(address, head("GET", "/memories", {"X-API-Key": MARK, **dict.fromkeys(FORWARDED, sent)})).status
+        for sent in (forwarded.format(number) for number in range(21))
+    ]
+
+
+FORWARDED = ("X-Forwarded-For", "Forwarded", "X-Real-IP", "CF-Connecting-IP", "True-Client-IP")
+
+
+def test_no_header_escapes_the_count_of_refused_keys(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORWARDED_ALLOW_IPS", "*")  # uvicorn's own variable
+    assert refused_from(door.address, "192.0.2.{}") == [401] * 20 + [429]
+    # Behind a proxy, the address that it appends counts, not what its client sent.
+    with served(door.memory, forwarded_allow_ips="127.0.0.1") as behind:
+        assert refused_from(behind, "192.0.2.{}, 198.51.100.7") == [401] * 20 + [429]
+        other = {"X-API-Key": MARK, "X-Forwarded-For": "192.0.2.1, 198.51.100.8"}
+        assert send_raw(behind, head("GET", "/memories", other)).status == 401  # noqa: PLR2004
 
 
 def test_of_two_keys_that_of_its_own_header_counts(door: Door) -> None:

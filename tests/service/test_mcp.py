@@ -241,9 +241,9 @@ async def test_long_texts(memory: Memory) -> None:
         await call(client, "memory_history", memory_id=item["id"])
         await call(client, "explain_memory", memory_id=item["id"])
         too_long = "x" * 1_000_001
-        assert (await error(client, "add_memory", content=too_long)).startswith("content=<1000001 characters>")
+        assert (await error(client, "add_memory", content=too_long)).startswith("content: ")
         again = await error(client, "update_memory", memory_id=item["id"], content=too_long)
-        assert again.startswith("content=<1000001 characters>")
+        assert again.startswith("content: ")
 
 
 @pytest.mark.parametrize(
@@ -256,15 +256,15 @@ async def test_long_texts(memory: Memory) -> None:
         ("search_memories", {"query": "tea", "top_k": "many"}, "top_k: should be a valid integer"),
         ("search_memories", {"query": "tea", "memory_types": "[broken"}, "memory_types: should be a valid list"),
         ("search_memories", {"query": "tea", "memory_types": ["odd"]}, "memory_types.0: should be "),
-        ("search_memories", {"query": "tea", "as_of": "soon"}, "as_of='soon': "),
-        ("search_memories", {"query": "tea", "cursor": "?"}, "cursor='?': is no next_cursor of this call"),
-        ("search_memories", {"query": " "}, "query="),
+        ("search_memories", {"query": "tea", "as_of": "soon"}, "as_of: must be"),
+        ("search_memories", {"query": "tea", "cursor": "?"}, "cursor: is no next_cursor of this call"),
+        ("search_memories", {"query": " "}, "query: "),
         ("get_memories", {"cursor": "WzUsIDFd"}, "is no next_cursor of this call"),
         ("add_memory", {"content": 5}, "content: should be a valid string"),
         ("add_memory", {"content": ["a"]}, "content: should be a valid string"),
         ("add_memory", {"content": ""}, "content: "),
         ("add_memory", {"content": " \n"}, "content: is empty"),
-        ("add_memory", {"content": "a\0b"}, "content=<3 characters>: holds"),
+        ("add_memory", {"content": "a\0b"}, "content: holds"),
         ("delete_all_memories", {"confirm_user": "ben"}, "confirm_user: is not this user's id, so nothing was deleted"),
         ("update_memory", {"memory_id": "unknown", "content": " "}, "content: is empty; give the whole new text"),
         ("search_memories", {"query": "tea", "memory_types": "[" * 100_000}, "memory_types: should be a valid list"),
@@ -408,7 +408,7 @@ async def test_other_users_memories_do_not_exist(memory: Memory) -> None:
         assert (await call(client, "search_graph", query="Zoe"))["entities"] == []
         await error(client, "get_entity", name="Zoe")
         for uri in ("memory://ben/recent", "memory://ana%40x.org/odd", "odd://ben/recent", "memory://[/recent"):
-            with pytest.raises(MCPError, match="There is no such resource; yours are memory://ana%40x.org/recent"):
+            with pytest.raises(MCPError, match="There is no such resource; resources/list names"):
                 await client.read_resource(uri)
     assert memory.get(item["id"]) == before
 
@@ -551,6 +551,8 @@ async def test_http_refuses_strangers(memory: Memory) -> None:
         assert (await client.post(url, json=body, headers={**key, "Host": "evil.example"})).status_code == 421
         origin = {**key, "Origin": "https://evil.example"}
         assert (await client.post(url, json=body, headers=origin)).status_code == 403
+        own = {**key, "Origin": url.removesuffix("/mcp")}
+        assert (await client.post(url, json=body, headers=own)).status_code == 200
 
 
 # --- stdio ----------------------------------------------------------------------------------------------------------
@@ -579,6 +581,8 @@ async def test_stdout_has_the_protocol_alone(tmp_path: Path) -> None:
         server.write("this is no JSON about Clara's green tea")
         unknown = await server.request(4, "tools/call", name="search_memories", arguments={"odd": "Clara's tea"})
         assert unknown["result"]["isError"]
+        method = await server.request(5, "Clara/tea")
+        assert method["error"] == {"code": -32601, "message": "Method not found"}
         stdout, stderr = await server.process.communicate(b"")
     assert [json.loads(line) for line in stdout.splitlines()] == []
     assert b"Clara" not in stderr

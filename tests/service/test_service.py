@@ -14,6 +14,7 @@ import pytest
 from starlette.testclient import TestClient
 from support.fakes import DIMS, hash_texts
 from support.log_guard import listening
+from support.raw_http import JSON
 from support.service import client_of, headers
 from support.waiting import TIMEOUT, wait_until
 
@@ -23,6 +24,9 @@ from graphmem.extraction.spacy import extractor
 from graphmem.models import minilm
 from graphmem.service import limits, middleware
 from graphmem.service.keys import Keys
+from graphmem.service.problems import Problem
+from graphmem.service.rate_limits import RateLimits
+from graphmem.settings.schema import ServeSettings
 from graphmem.stores.projection_worker import ProjectionWorker
 from graphmem.stores.qdrant.embedded import EmbeddedIndex
 
@@ -134,6 +138,37 @@ def test_an_address_with_many_wrong_keys_is_refused_and_its_right_key_is_not(
     statuses = [client.get("/nowhere", headers={"X-API-Key": "gm_0_x"}).status_code for _ in range(21)]
     assert statuses == [401] * 20 + [429]
     assert client.get("/nowhere", headers=headers(memory)).status_code == 404
+
+
+async def test_addresses_of_one_ipv6_network_are_counted_together() -> None:
+    limits = RateLimits(ServeSettings())
+    for number in range(20):
+        await limits.count_refusal(f"2001:db8:1:2::{number:x}")
+        await limits.count_refusal(f"::ffff:192.0.2.{number}")
+    with pytest.raises(Problem, match="20 per 1 minute"):
+        await limits.count_refusal("2001:db8:1:2:ffff:ffff:ffff:ffff")
+    for other in ("2001:db8:1:3::1", "192.0.2.1", "::ffff:192.0.2.1", "a socket"):
+        await limits.count_refusal(other)
+
+
+def test_no_answer_is_kept_or_taken_for_another_type(memory: Memory) -> None:
+    memory.add("I like tea.", user_id="ana")
+    with client_of(memory) as client:
+        hello = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+        answers = [
+            client.get("/memories?user_id=ana"), client.get("/nowhere"), client.get("/openapi.json"),
+            client.get("/memories", headers={"X-API-Key": "wrong"}), client.get("/healthz"), client.get("/metrics"),
+            client.get("/healthz", headers={"Host": "evil.example"}), client.get("/export?user_id=ana"),
+            client.post("/api-keys", json={"label": "x"}), client.post("/memories", content=b"{", headers=JSON),
+            client.post("/mcp", json=hello, headers={"Accept": "application/json"}), client.get("/ui/nothing"),
+            client.get("/", follow_redirects=False),
+        ]  # fmt: skip
+        assert {answer.status_code for answer in answers} == {200, 201, 307, 400, 401, 404, 421}
+        for answer in answers:
+            assert answer.headers.get_list("cache-control") == ["no-store"], answer.url
+            assert answer.headers.get_list("x-content-type-options") == ["nosniff"]
+        # A browser asks for the page's files each time, and gets 304.
+        assert client.get("/ui/").headers.get_list("cache-control") == ["no-cache"]
 
 
 def test_a_declared_body_over_the_limit_is_refused_before_it_is_read(memory: Memory) -> None:

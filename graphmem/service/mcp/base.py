@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from difflib import get_close_matches
+from types import MappingProxyType
 from typing import Any, ClassVar, get_type_hints
 
 import pydantic
@@ -21,6 +22,7 @@ _TOOLS = {
     "delete": "delete_memory", "explain": "explain_memory", "get_all": "get_memories", "history": "memory_history",
     "search": "search_memories", "update": "update_memory",
 }  # fmt: skip
+_ARGUMENT = re.compile(r"^(\S+) \([^()]*\): ")
 _METHOD = re.compile(rf"\b({'|'.join(_TOOLS)})\(\)")
 
 
@@ -62,9 +64,8 @@ class Tool(BaseModel):
 
     @classmethod
     def error_text(cls, error: ValidationError) -> str:
-        """Returns the text of an error of `Memory`, with the name of this tool's argument."""
-        name, separator, rest = str(error).partition("=")
-        return _METHOD.sub(lambda match: _TOOLS[match[1]], f"{cls.own_names.get(name, name)}{separator}{rest}")
+        """Returns the text of an error of `Memory` with the name of this tool's argument, and without its value."""
+        return _METHOD.sub(lambda match: _TOOLS[match[1]], text_without_value(error, cls.own_names))
 
     @classmethod
     def description(cls) -> str:
@@ -82,6 +83,11 @@ class Tool(BaseModel):
         """Returns the JSON Schema of the structured result."""
         result: type[Result] = get_type_hints(cls.run)["return"]
         return result.model_json_schema(schema_generator=_Schema)
+
+
+def text_without_value(error: ValidationError, own_names: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Returns the text of an error without the value; the argument is named as in `own_names` if it is there."""
+    return _ARGUMENT.sub(lambda match: f"{own_names.get(match[1], match[1])}: ", error.without_value)
 
 
 def _problem(tool: type[Tool], error: Any) -> str:

@@ -66,9 +66,7 @@ async def read(address: str, memory: AsyncMemory, scope: Scope) -> str:
     """Returns a resource as JSON. Raises NotFoundError if there is none, or it is not the caller's own."""
     user_id, name = _parts(address)
     if user_id != scope.user_id or name not in DESCRIPTIONS:
-        raise NotFoundError(
-            f"There is no such resource; yours are {', '.join(uri(scope.user_id or '', one) for one in DESCRIPTIONS)}."
-        )
+        raise NotFoundError("There is no such resource; resources/list names those that there are.")
     return json.dumps(await _READERS[name](memory, scope), ensure_ascii=False)
 
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import RedirectResponse
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
@@ -212,7 +212,7 @@ def _key_item(key: ApiKey) -> dict[str, Any]:
 
 
 @router.post("/api-keys", status_code=201)
-async def create_key(body: KeyBody, _: AdminParam, service: ServiceParam, response: Response) -> NewKeyAnswer:
+async def create_key(body: KeyBody, _: AdminParam, service: ServiceParam) -> NewKeyAnswer:
     """Makes a key and returns it, this once."""
     role = body.role or ("app" if body.user_id is None else "user")
     made = await service.run(
@@ -224,7 +224,6 @@ async def create_key(body: KeyBody, _: AdminParam, service: ServiceParam, respon
         expires_at=body.expires_at,
         rate=body.rate,
     )
-    response.headers["Cache-Control"] = "no-store"
     return NewKeyAnswer.model_validate({**_key_item(made.key), "key": made.text})
 
 
