@@ -5,10 +5,12 @@ Nothing is opened here and no backend is imported. Error messages never contain 
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -92,6 +94,49 @@ def _checked_user(value: str) -> str:
         return validation.identifier(value, "user_id")
     except ValidationError as error:
         raise _without_name(error) from None
+
+
+def _json_array(value: object) -> object:
+    """Returns the list that a text is as JSON, which is how a variable can hold one, and everything else as it is."""
+    try:
+        parsed = json.loads(value) if isinstance(value, str) else None
+    except (ValueError, RecursionError):
+        return value
+    return parsed if isinstance(parsed, list) else value
+
+
+def _names(value: object) -> object:
+    """Returns the list of names that a text has with commas between them or as a JSON array."""
+    listed = _json_array(value)
+    if isinstance(listed, str):
+        return [name for part in listed.split(",") if (name := part.strip())]
+    return listed
+
+
+def _checked_name(value: str) -> str:
+    # A JSON array that was put together with other names would otherwise be names that nothing has.
+    if re.search(r"""[\s,"']""", value):
+        raise PydanticCustomError("no_name", "contains a blank, a comma or a quotation mark; write one,two or a list")
+    return value
+
+
+def _expressions(value: object) -> object:
+    listed = _json_array(value)
+    if isinstance(listed, str):
+        raise PydanticCustomError("no_list", 'must be a list; in a variable a JSON array, such as ["one", "two"]')
+    return listed
+
+
+def _checked_networks(value: str) -> str:
+    """Checks what uvicorn takes for the name of a Unix socket, and so for nobody's, if it is no address."""
+    for address in value.split(",") if value.strip() != "*" else ():
+        try:
+            ip_network(address.strip())
+        except ValueError:
+            raise PydanticCustomError(
+                "no_network", "must have IP addresses or networks such as 10.0.0.0/8 with commas between them, or be *"
+            ) from None
+    return value.strip()
 
 
 def _without_name(error: ValidationError) -> PydanticCustomError:
@@ -189,9 +234,11 @@ Text = Annotated[str, Field(min_length=1)]
 SecretUrl = Annotated[SecretStr, Field(min_length=1)]
 Dimensions = Annotated[int, Field(ge=1, le=65_536)]
 Port = Annotated[int, Field(ge=1, le=65_535)]
-# A variable has several names with commas between them.
-NameList = Annotated[tuple[Text, ...], BeforeValidator(lambda v: v.split(",") if isinstance(v, str) else v)]
+# A variable has several names with commas between them, or a JSON array.
+NameList = Annotated[tuple[Annotated[Text, AfterValidator(_checked_name)], ...], BeforeValidator(_names)]
 RegularExpression = Annotated[str, Field(min_length=1, max_length=1000), AfterValidator(_checked_expression)]
+# A variable has a JSON array: an expression may contain commas.
+RegularExpressions = Annotated[tuple[RegularExpression, ...], BeforeValidator(_expressions)]
 RateLimit = Annotated[str, AfterValidator(_checked_rate)]
 UserId = Annotated[str, Field(min_length=1), AfterValidator(_checked_user)]
 
@@ -571,7 +618,7 @@ class ProxySettings(_Section):
     session_headers: NameList = Field(
         default=("X-OpenWebUI-Chat-Id",), description="Headers that name the chat, after `X-Graphmem-Session`."
     )
-    skip: tuple[RegularExpression, ...] = Field(
+    skip: RegularExpressions = Field(
         default=(
             r"\A### Task:",
             r"\AAnalyze this conversation and provide:",
@@ -623,7 +670,7 @@ class ServeSettings(_Section):
     queue: Annotated[int, Field(ge=0, le=100_000)] = Field(
         default=64, description="Calls that may wait for a thread; the next one is answered with status 503."
     )
-    forwarded_allow_ips: Text | None = Field(
+    forwarded_allow_ips: Annotated[Text, AfterValidator(_checked_networks)] | None = Field(
         default=None,
         description="Addresses or networks of reverse proxies, separated by commas, whose `X-Forwarded-For` is "
         "believed; by default none. `*` believes everybody, so that any client can name any address.",
@@ -877,8 +924,10 @@ def _variable_path(kind: str, key_path: Sequence[str], context: Mapping[str, Any
 
     `kind` and `context` are the type and the context of pydantic's error. For an unknown key, `key_path` leads to its
     section, and the key is appended. For keys that exclude each other, "*" is appended, which stands for all of them:
-    "GRAPHMEM_VECTOR_STORE__CONFIG__*".
+    "GRAPHMEM_VECTOR_STORE__CONFIG__*". The number of an element is left out: one variable has the whole list.
     """
+    if key_path and key_path[-1].isdecimal():
+        return key_path[:-1]
     if kind == "unknown_key" and context["key"] is not None:
         return [*key_path, context["key"]]
     return [*key_path, "*"] if key_path and kind == "conflict" else key_path

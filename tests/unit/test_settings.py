@@ -367,6 +367,21 @@ def test_variables() -> None:
     assert (settings.graph_store.provider, settings.delivery_wait, settings.ledger_url) == ("networkx", 0.5, None)
 
 
+@pytest.mark.parametrize("text", ["a.org,[::1]", " a.org , [::1] ,", '["a.org", "[::1]"]'])
+def test_a_variable_has_names_with_commas_between_them_or_as_a_json_array(text: str) -> None:
+    assert Settings.from_env({"GRAPHMEM_SERVE__ALLOWED_HOSTS": text}).serve.allowed_hosts == ("a.org", "[::1]")
+
+
+def test_a_variable_has_regular_expressions_as_a_json_array() -> None:
+    skip = Settings.from_env({"GRAPHMEM_SERVE__PROXY__SKIP": r'["\\A#{1,3} Task", "[T]itle"]'}).serve.proxy.skip
+    assert skip == (r"\A#{1,3} Task", "[T]itle")
+
+
+@pytest.mark.parametrize("text", ["*", "127.0.0.1, 172.16.0.0/12", "fd00::/8,::1"])
+def test_forwarded_addresses_are_believed_from_addresses_and_networks(text: str) -> None:
+    assert Settings.from_env({"GRAPHMEM_SERVE__FORWARDED_ALLOW_IPS": text}).serve.forwarded_allow_ips == text
+
+
 def test_the_process_variables_are_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GRAPHMEM_SESSION_GAP", "5")
     assert Settings.from_env().session_gap == 5
@@ -413,6 +428,14 @@ def test_the_process_variables_are_the_default(monkeypatch: pytest.MonkeyPatch) 
         ),
         ({"GRAPHMEM_LLM": "x", "GRAPHMEM_LLM__PROVIDER": "openai"}, "llm is set to a plain value"),
         ({"GRAPHMEM_LLM__": "x"}, "unknown key ''"),
+        # The compose file puts its own names in front.
+        ({"GRAPHMEM_SERVE__ALLOWED_HOSTS": 'serve,["a"]'}, "^GRAPHMEM_SERVE__ALLOWED_HOSTS: contains a blank, a comma"),
+        ({"GRAPHMEM_SERVE__CORS_ORIGINS": "https://a https://b"}, "^GRAPHMEM_SERVE__CORS_ORIGINS: contains a blank"),
+        ({"GRAPHMEM_SERVE__PROXY__SKIP": r"\Aone, two"}, "^GRAPHMEM_SERVE__PROXY__SKIP: must be a list; in a variable"),
+        ({"GRAPHMEM_SERVE__PROXY__SKIP": '["("]'}, "^GRAPHMEM_SERVE__PROXY__SKIP: is no regular expression"),
+        ({"GRAPHMEM_SERVE__FORWARDED_ALLOW_IPS": "caddy"}, "^GRAPHMEM_SERVE__FORWARDED_ALLOW_IPS: must have IP addr"),
+        ({"GRAPHMEM_SERVE__FORWARDED_ALLOW_IPS": "10.0.0.1/8"}, "^GRAPHMEM_SERVE__FORWARDED_ALLOW_IPS: must have IP"),
+        ({"GRAPHMEM_SERVE__FORWARDED_ALLOW_IPS": "::1,*"}, "^GRAPHMEM_SERVE__FORWARDED_ALLOW_IPS: must have IP addr"),
     ],
 )
 def test_bad_variables(environ: dict[str, str], message: str) -> None:
