@@ -23,6 +23,7 @@ import threading
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -30,25 +31,18 @@ from urllib.parse import urlsplit
 
 import pytest
 import yaml
+from support.compose import CHECKOUT, FILE, FILLED_IN, SECRETS, rendered, run_config
 from support.service import served
-from support.waiting import SLOWNESS, TIMEOUT, wait_until
+from support.waiting import TIMEOUT, wait_until
 
 from graphmem import Memory, Settings
 
-CHECKOUT = Path(__file__).parents[2]
-FILE = CHECKOUT / "docker-compose.yml"
 MONITORING = CHECKOUT / "graphmem" / "service" / "monitoring"
 SCRAPES: dict[str, Any] = yaml.safe_load((MONITORING / "prometheus.yml").read_text("utf-8"))
 TEXT = FILE.read_text("utf-8")
 SERVICES: dict[str, dict[str, Any]] = yaml.safe_load(TEXT)["services"]
 VOLUMES = set(yaml.safe_load(TEXT)["volumes"])
 SERVERS = {name: service for name, service in SERVICES.items() if "restart" in service}
-SECRETS = {
-    "NEO4J_PASSWORD": "neo4jsecret",
-    "QDRANT_API_KEY": "qdrantsecret",
-    "POSTGRES_PASSWORD": "postgressecret",
-    "GRAPHMEM_ADMIN_API_KEY": "adminkeysecret00",
-}
 
 
 # --- content of the file -------------------------------------------------------------------------------------------
@@ -75,16 +69,34 @@ def test_what_stays_up_is_pinned_checked_kept_and_locked_in(name: str) -> None:
         assert (CHECKOUT / source).is_file()
         assert mode == "ro"
     assert service["restart"] == "unless-stopped"
-    assert service["mem_limit"]
 
 
 @pytest.mark.parametrize("name", SERVICES)
 def test_ports_are_on_loopback_and_privileges_are_dropped(name: str) -> None:
     service = SERVICES[name]
-    assert all(re.fullmatch(r"127\.0\.0\.1:\d+:\d+", port) for port in service.get("ports", []))
+    assert all(re.fullmatch(r"127\.0\.0\.1:(\d+|\$\{\w+:-\d+\}):\d+", port) for port in service.get("ports", []))
     assert service["cap_drop"] == ["ALL"]
     assert service["security_opt"] == ["no-new-privileges:true"]
     assert "privileged" not in service
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_container_takes_no_more_than_its_share_of_memory_processors_and_disk(name: str) -> None:
+    service = rendered(FILLED_IN + "COMPOSE_PROFILES=*\n")[name]
+    assert re.fullmatch(r"\d+[gm]", service["mem_limit"])
+    assert 1 <= float(service["cpus"]) <= 2  # the machine needs as many, or Docker refuses
+    options = service["logging"]["options"]
+    assert service["logging"]["driver"] == "json-file"
+    assert options.keys() == {"max-size", "max-file"}
+
+
+def test_the_shares_are_settings() -> None:
+    env = "COMPOSE_PROFILES=*\nCPU_LIMIT=1\nSERVE_MEMORY=4g\nPOSTGRES_MEMORY=1g\nPOSTGRES_MAX_CONNECTIONS=200\n"
+    services = rendered(FILLED_IN + env)
+    assert {float(service["cpus"]) for service in services.values()} == {1}
+    assert services["serve"]["mem_limit"] == services["graphmem"]["mem_limit"] == "4g"
+    assert services["postgres"]["mem_limit"] == "1g"
+    assert services["postgres"]["command"][-1] == "max_connections=200"
 
 
 def test_no_secret_has_a_default_nor_stands_in_the_file() -> None:
@@ -96,25 +108,16 @@ def test_no_secret_has_a_default_nor_stands_in_the_file() -> None:
     assert ".env" in (CHECKOUT / ".gitignore").read_text("utf-8").split()
 
 
-@pytest.mark.parametrize("name", ["GRAPHMEM_LEDGER_URL", "GRAPHMEM_SECRET_KEY", "GRAPHMEM_SERVE__REDIS_URL"])
-def test_the_service_gets_an_optional_setting_that_is_unset_when_empty(name: str) -> None:
-    assert SERVICES["serve"]["environment"][name] == f"${{{name}:-}}"
-    assert f"# {name}=" in (CHECKOUT / ".env.example").read_text("utf-8")
-    assert Settings.from_env({name: ""}) == Settings()
-
-
 def test_the_command_line_and_the_service_work_on_the_same_memories() -> None:
-    command_line, service = SERVICES["graphmem"], SERVICES["serve"]
-    assert command_line["environment"].items() <= service["environment"].items()
-    assert command_line["volumes"] == service["volumes"]
+    services = rendered(FILLED_IN + "COMPOSE_PROFILES=*\nGRAPHMEM_SESSION_GAP=5\n")
+    command_line, service = (Settings.from_env(services[name]["environment"]) for name in ("graphmem", "serve"))
+    assert command_line.model_copy(update={"serve": service.serve}) == service
+    assert services["graphmem"]["volumes"] == services["serve"]["volumes"]
 
 
 def test_the_service_takes_its_settings_and_is_reached_by_the_name_under_which_it_is_scraped() -> None:
-    environment = {
-        name: re.sub(r"\$\{(\w+):.*\}", lambda match: SECRETS.get(match[1], ""), value)
-        for name, value in SERVICES["serve"]["environment"].items()
-    }
-    settings = Settings.from_env(environment).serve
+    service = rendered(FILLED_IN + "COMPOSE_PROFILES=serve\n")["serve"]
+    settings = Settings.from_env(service["environment"]).serve
     assert settings.admin_api_key is not None
     assert settings.admin_api_key.get_secret_value() == SECRETS["GRAPHMEM_ADMIN_API_KEY"]
     (job,) = SCRAPES["scrape_configs"]
@@ -123,7 +126,7 @@ def test_the_service_takes_its_settings_and_is_reached_by_the_name_under_which_i
     assert host in SERVICES
     assert host in settings.allowed_hosts
     assert int(port) == settings.port
-    assert SERVICES["serve"]["ports"] == [f"127.0.0.1:{port}:{port}"]
+    assert service["ports"] == [f"127.0.0.1:{port}:{port}"]
 
 
 def test_prometheus_gets_the_key_as_a_file_and_keeps_data_for_as_long_as_the_alerts_look_back() -> None:
@@ -140,26 +143,6 @@ def test_prometheus_gets_the_key_as_a_file_and_keeps_data_for_as_long_as_the_ale
 # --- validation by Compose -----------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="session")
-def compose(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """The command that runs Compose."""
-    if shutil.which("docker"):
-        installed = subprocess.run(["docker", "compose", "version"], check=False, capture_output=True, timeout=TIMEOUT)
-        if installed.returncode == 0:
-            return ["docker", "compose"]
-    if not (os.environ.get("BUILD_COMPOSE") and shutil.which("go")):
-        pytest.skip("no Docker Compose; BUILD_COMPOSE=1 builds it with Go, which takes minutes")
-    source = Path(__file__).parent / "compose"
-    built = tmp_path_factory.mktemp("compose") / "docker-compose"
-    subprocess.run(
-        ["go", "build", "-o", str(built), "github.com/docker/compose/v5/cmd"],
-        cwd=source,
-        check=True,
-        timeout=900 * SLOWNESS,
-    )
-    return [str(built)]
-
-
 Config = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -167,14 +150,7 @@ Config = Callable[..., subprocess.CompletedProcess[str]]
 def config(compose: list[str], alone: Path) -> Config:
     """`config(*arguments, **variables)`: runs `compose config` on the file in `alone`, with these variables only."""
 
-    def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        inherited = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-        return subprocess.run(
-            [*compose, *arguments, "config", "--format", "json"],
-            cwd=alone, env=inherited | variables, check=False, capture_output=True, text=True, timeout=2 * TIMEOUT,
-        )  # fmt: skip
-
-    return run
+    return partial(run_config, compose, alone)
 
 
 @pytest.fixture
@@ -192,7 +168,7 @@ def alone(tmp_path: Path) -> Path:
         (["--profile", "postgres"], {"neo4j", "qdrant", "postgres"}),
         (["--profile", "cli"], {"neo4j", "qdrant", "graphmem"}),
         (["--profile", "serve"], {"neo4j", "qdrant", "serve"}),
-        (["--profile", "serve", "--profile", "workers"], {"neo4j", "qdrant", "serve", "redis"}),
+        (["--profile", "workers"], {"neo4j", "qdrant", "postgres", "serve", "redis"}),
         (["--profile", "monitoring"], {"neo4j", "qdrant", "prometheus"}),
         (["--profile", "tests"], {"neo4j", "qdrant", "postgres", "tests"}),
     ],
