@@ -101,7 +101,7 @@ def test_what_the_compose_file_sets_counts_more(render: Render) -> None:
     env = "GRAPHMEM_HOME=/home/ana\nGRAPHMEM_SERVE__HOST=10.0.0.1\nGRAPHMEM_SERVE__PORT=9000\n"
     service = render(FILLED_IN + ALL_SERVICES + env)["serve"]
     assert service["environment"]["GRAPHMEM_HOME"] == "/data"
-    assert service["command"] == ["serve", "--host", "0.0.0.0", "--port", "8700"]
+    assert service["command"] == ["serve", "--host", "0.0.0.0", "--port", "8700"]  # noqa: S104
     assert "127.0.0.1:8700" in service["healthcheck"]["test"][-1]
     (port,) = service["ports"]
     published = port if isinstance(port, str) else "{host_ip}:{published}:{target}".format(**port)
@@ -146,6 +146,14 @@ def test_an_example_is_usable_as_it_stands(render: Render, group: str) -> None:
     for name, value in read_env(FILLED_IN + group).items():
         if name.startswith(("GRAPHMEM_", "OPENAI_")):
             assert value in environment[name]
+
+
+@pytest.mark.parametrize("page", ["service.md", "servers.md"])
+def test_a_page_has_the_lines_of_an_example(page: str) -> None:
+    text = (CHECKOUT / "docs" / "how-to" / page).read_text("utf-8")
+    (block,) = re.findall(r"```ini\n(.*?)```", text, re.DOTALL)
+    lines = block.splitlines()
+    assert any(set(lines) - {"COMPOSE_PROFILES=serve"} <= set(group.splitlines()) for group in GROUPS)
 
 
 def test_an_example_without_its_value_is_not_set(render: Render) -> None:

@@ -16,11 +16,14 @@ from uuid import uuid4
 
 import httpx2
 import pytest
+from support.compose import FILLED_IN, SECRETS, rendered
 from support.databases import KEY, postgres
 from support.serve_process import ServeProcess, is_refused, serve_process
 from support.servers import GRPC_PORT, QDRANT
 from support.service import free_port
 from support.waiting import SERVER_TIMEOUT, wait_until
+
+from graphmem.testing import ModelEndpoint
 
 pytest.importorskip("psycopg")
 pytestmark = [pytest.mark.server, pytest.mark.skipif(not QDRANT, reason="set QDRANT_URL")]
@@ -29,15 +32,16 @@ REDIS_PROGRAM = shutil.which("redis-server")
 needs_redis = pytest.mark.skipif(REDIS_PROGRAM is None, reason="no redis-server on this machine")
 # Connections that may all be taken by one of the processes.
 MOST_CONNECTIONS = 500
-MANY, A_FEW = "100000000/minute", 30
+MANY, A_FEW, MANY_A_DAY = "100000000/minute", 30, 100_000
 
 
 @contextmanager
 def workers(home: Path, **settings: str) -> Iterator[ServeProcess]:
     """Starts a service of two processes on an empty database and a collection of its own, which is deleted.
 
-    It may be killed, and has to end otherwise.
+    It may be killed, and has to end otherwise. GRAPHMEM_SERVE__WORKERS takes the place of the option.
     """
+    arguments = () if "GRAPHMEM_SERVE__WORKERS" in settings else ("--workers", "2")
     collection = f"workers-{uuid4().hex[:8]}"
     with postgres() as url:
         environment = {
@@ -52,7 +56,7 @@ def workers(home: Path, **settings: str) -> Iterator[ServeProcess]:
             **settings,
         }
         try:
-            with serve_process(home, "--workers", "2", **environment) as service:
+            with serve_process(home, *arguments, **environment) as service:
                 try:
                     yield service
                 finally:  # its own processes end with it
@@ -63,17 +67,17 @@ def workers(home: Path, **settings: str) -> Iterator[ServeProcess]:
 
 
 @contextmanager
-def both(service: ServeProcess) -> Iterator[tuple[httpx2.Client, httpx2.Client]]:
+def both(service: ServeProcess, key: str = ADMIN_KEY) -> Iterator[tuple[httpx2.Client, httpx2.Client]]:
     """Yields two admins, each on a kept connection to another process.
 
     Only the process that has answered the first one's call lists it among its latest requests.
     """
     with ExitStack() as stack:
-        first = stack.enter_context(service.client(ADMIN_KEY))
+        first = stack.enter_context(service.client(key))
         wait_until(lambda: is_answered(first), "it does not answer", SERVER_TIMEOUT)
         assert first.get("/configure/providers").status_code == 200
         for _ in range(MOST_CONNECTIONS):
-            second = stack.enter_context(service.client(ADMIN_KEY))
+            second = stack.enter_context(service.client(key))
             if "/configure/providers" not in [one["route"] for one in second.get("/requests?limit=200").json()]:
                 yield first, second
                 return
@@ -200,6 +204,65 @@ def test_requests_over_the_limit_are_refused_by_both_processes(
         statuses = [client.post("/memories", json=body).status_code for client in [one, other] * A_FEW]
         assert statuses.count(200) == A_FEW
         assert set(statuses[A_FEW:]) == {429}
+
+
+@needs_redis
+def test_the_compose_file_starts_two_processes_with_a_model_and_a_proxy_by_its_env_alone(
+    tmp_path: Path, redis: tuple[subprocess.Popen[bytes], str]
+) -> None:
+    with ModelEndpoint(default='{"facts": ["Drinks tea"]}') as model, ModelEndpoint(default="Tea.") as upstream:
+        env = {
+            "COMPOSE_PROFILES": "workers",
+            "GRAPHMEM_SERVE__WORKERS": "2",
+            "GRAPHMEM_LEDGER_URL": "postgresql://graphmem:${POSTGRES_PASSWORD}@postgres:5432/graphmem",
+            "GRAPHMEM_SERVE__REDIS_URL": "redis://redis:6379/0",
+            "GRAPHMEM_LLM__CONFIG__MODEL": "llama3.1",
+            "GRAPHMEM_LLM__CONFIG__OPENAI_BASE_URL": model.url,
+            "GRAPHMEM_SERVE__PROXY__UPSTREAM_URL": upstream.url,
+            "GRAPHMEM_SERVE__ALLOWED_HOSTS": "memory.example.org",
+            "GRAPHMEM_SERVE__CORS_ORIGINS": "https://chat.example.org",
+            "GRAPHMEM_SERVE__FORWARDED_ALLOW_IPS": "127.0.0.0/8",
+            "GRAPHMEM_SERVE__RATE": f"{MANY_A_DAY}/day",  # a test hardly ever runs over the end of this window
+        }
+        services = rendered(FILLED_IN + "".join(f"{name}={value}\n" for name, value in env.items()))
+        environment = services["serve"]["environment"]
+        for name, there, here in (
+            ("GRAPHMEM_SERVE__REDIS_URL", "redis://redis:6379/0", redis[1]),
+            ("GRAPHMEM_VECTOR_STORE__CONFIG__URL", "http://qdrant:6333", QDRANT),
+        ):
+            assert environment[name] == there
+            environment[name] = here
+        # Of the test: the folder, the database and, as in the other tests of this file, no Neo4j.
+        replaced = ("GRAPHMEM_HOME", "GRAPHMEM_LEDGER_URL", "GRAPHMEM_SECRET_KEY", "GRAPHMEM_GRAPH_STORE__")
+        settings = {name: value for name, value in environment.items() if not name.startswith(replaced)}
+        with workers(tmp_path, **settings) as service:
+            with both(service, SECRETS["GRAPHMEM_ADMIN_API_KEY"]) as (one, other):
+                assert len(worker_ids(service)) == 2
+                made = one.post("/api-keys", json={"label": "phone", "user_id": "ana"}).json()
+                as_ana = {"X-API-Key": made["key"]}
+                added = one.post("/memories", json={"messages": "I drink tea."}, headers=as_ana).json()["results"]
+                assert [result["memory"] for result in added] == ["Drinks tea"]
+                assert {request.body["model"] for request in model.requests} == {"llama3.1"}
+
+                chat = {"model": "gpt", "messages": [{"role": "user", "content": "What do I drink?"}]}
+                answer = other.post("/v1/chat/completions", json=chat, headers=as_ana)
+                assert answer.json()["choices"][0]["message"]["content"] == "Tea."
+                assert "Drinks tea" in str(upstream.requests[-1].body["messages"])
+
+                left = [int(answered(client, as_ana)["ratelimit-remaining"]) for client in (one, other, one)]
+                assert left == [left[0] - used for used in range(3)]  # counted in Redis
+                assert left[0] < MANY_A_DAY
+
+                for host, status in (("memory.example.org", 200), ("serve:8700", 200), ("elsewhere.org", 421)):
+                    assert one.get("/healthz", headers={"Host": host}).status_code == status
+                page = one.get("/healthz", headers={"Origin": "https://chat.example.org"})
+                assert page.headers["access-control-allow-origin"] == "https://chat.example.org"
+
+                # Both believe the address that a proxy names: another one is not refused yet.
+                for address, client in (("10.0.0.1", one), ("10.0.0.2", other)):
+                    stranger = {"X-API-Key": "wrong", "X-Forwarded-For": address}
+                    assert client.get("/memories", headers=stranger).status_code == 401
+                    wait_until(lambda: client.get("/memories", headers=stranger).status_code == 429)  # noqa: B023
 
 
 def answered(client: httpx2.Client, headers: dict[str, str]) -> httpx2.Headers:

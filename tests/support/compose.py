@@ -1,7 +1,7 @@
 """`docker-compose.yml` as Compose reads it, without Compose: with the variables of a `.env`, and what containers get.
 
-Read are the parts of the format that the file uses: `${NAME}` with `:-`, `:+` and `:?`, `env_file`, profiles, and further
-files in COMPOSE_FILE. `tests/containers` has Compose itself read the same where there is one.
+Read are the parts of the format that the file uses: `${NAME}` with `:-`, `:+` and `:?`, `env_file`, profiles, and
+further files in COMPOSE_FILE. `tests/containers` has Compose itself read the same where there is one.
 """
 
 from __future__ import annotations

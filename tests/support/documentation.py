@@ -28,6 +28,7 @@ RELEASED = False
 
 _BENCH = "takes data sets, and minutes; test_pages.py reads the options"
 _CONTAINERS = "takes a container engine; tests/containers tries what it starts, and test_pages.py reads the names"
+_ENV = "lines of a .env; tests/containers/test_env.py reads them in .env.example"
 _FIGURE = "a figure"
 _INSTALLS = "takes a package index; test_pages.py looks for the extras"
 _OWN_VALUE = "a value of the reader's own, for which the tests have theirs"
@@ -80,8 +81,13 @@ NOT_RUN = {
             _CONTAINERS
         ),
         "docker compose --profile serve --profile monitoring up --wait": _CONTAINERS,
+        "COMPOSE_PROFILES=workers": _ENV,
     },
-    "docs/how-to/service.md": {"pip install '.[serve]'": _INSTALLS, "export KEY=gm_…": _OWN_VALUE},
+    "docs/how-to/service.md": {
+        "pip install '.[serve]'": _INSTALLS,
+        "export KEY=gm_…": _OWN_VALUE,
+        "COMPOSE_FILE=docker-compose.yml:examples/tls/docker-compose.yml": _ENV,
+    },
     "docs/integrations/langchain.md": {"pip install '.[langchain]'": _INSTALLS},
     "docs/integrations/langgraph.md": {"pip install '.[langgraph]'": _INSTALLS},
     "docs/integrations/mcp.md": {"pip install '.[mcp]'": _INSTALLS},
