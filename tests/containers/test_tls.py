@@ -25,7 +25,7 @@ from support.service import free_port, headers, ok, served
 from support.waiting import TIMEOUT, wait_until
 
 from graphmem import Memory, Settings
-from graphmem.service.app import MAX_IMPORT_BYTES
+from graphmem.service.limits import MAX_IMPORT_BYTES
 from graphmem.service.problems import OPENAI_PATHS
 from graphmem.settings.schema import ServeSettings
 
