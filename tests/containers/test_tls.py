@@ -184,7 +184,9 @@ class Browser:
 @pytest.mark.thorough
 def test_a_service_behind_caddy_has_tls_addresses_and_limits(memory: Memory, tmp_path: Path) -> None:
     with ExitStack() as stack:
-        upstream = stack.enter_context(served(memory, allowed_hosts=[HOST], forwarded_allow_ips="127.0.0.1")).removeprefix("http://")
+        upstream = stack.enter_context(
+            served(memory, allowed_hosts=[HOST], forwarded_allow_ips="127.0.0.1")
+        ).removeprefix("http://")
         address, trusted, admin = stack.enter_context(caddy(tmp_path, upstream))
         one = stack.enter_context(Browser(address, trusted, "127.0.0.2"))
         other = stack.enter_context(Browser(address, trusted, "127.0.0.3"))
