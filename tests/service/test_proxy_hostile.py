@@ -13,10 +13,12 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 from support.service import client_of
+from support.waiting import TIMEOUT
 
 from graphmem import Memory
 from graphmem.service import limits
-from graphmem.testing import ModelEndpoint
+from graphmem.testing import ModelEndpoint, behaviours
+from graphmem.testing.behaviours import Behaviour
 
 CHAT, MODELS = "/v1/chat/completions", "/v1/models"
 BODY = {"model": "m", "messages": [{"role": "user", "content": "Am I allergic?"}]}
@@ -154,6 +156,22 @@ def test_a_list_of_models_is_limited_and_unpacked(
     first, second = client.get(MODELS), client.get(MODELS)
     assert first.json() == second.json() == {"data": []}
     assert first.headers["x-request-id"] != second.headers["x-request-id"]
+
+
+@pytest.mark.parametrize("behaviour", [behaviours.silent(), behaviours.stalled()])
+def test_an_endpoint_is_not_waited_for_without_end(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch, behaviour: Behaviour
+) -> None:
+    monkeypatch.setattr(limits, "UPSTREAM_SECONDS", 0.1)
+    with ModelEndpoint([behaviour], default="Yes, you are.") as upstream:
+        with client_of(memory, "user", proxy={"upstream_url": upstream.url}) as client:
+            answer = client.post(CHAT, json={**BODY, "stream": True})
+            assert upstream.requests[-1].abandoned.wait(TIMEOUT)
+    if behaviour.end == "silent":
+        assert answer.status_code == 502
+    else:
+        assert b"[DONE]" not in answer.content
+    assert [one["memory"] for one in memory.get_all(user_id="ana")["results"]] == ["Am I allergic?"]
 
 
 # --- keys of the service ----------------------------------------------------------------------------------------------
