@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import httpx2
 import pytest
 from starlette.testclient import TestClient
-from support.service import client_of
+from support.service import client_of, served
 from support.waiting import TIMEOUT
 
 from graphmem import Memory
@@ -142,6 +143,16 @@ def test_of_the_headers_only_those_that_a_client_needs_are_returned(
     assert answer.content == ANSWER
     assert {name: answer.headers.get(name) for name in wanted} == wanted
     assert [name for name, value in unwanted.items() if answer.headers.get(name) == value] == []
+
+
+def test_headers_pass_byte_for_byte(memory: Memory, raw: RawEndpoint) -> None:
+    raw.answer = whole("Content-Language: 小雨", "X-RateLimit-Reset: \x80")
+    with served(memory, needs_key=False, proxy={"upstream_url": raw.url}) as url:
+        for answer in (httpx2.post(url + CHAT, json=BODY), httpx2.get(url + MODELS)):
+            assert answer.content == ANSWER
+            returned = {name.lower(): value for name, value in answer.headers.raw}
+            assert returned[b"content-language"] == "小雨".encode()
+            assert returned[b"x-ratelimit-reset"] == "\x80".encode()
 
 
 def test_a_list_of_models_is_limited_and_unpacked(

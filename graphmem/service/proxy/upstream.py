@@ -310,12 +310,9 @@ async def _until_left(receive: Receive) -> None:
 
 
 def _returned_headers(answer: httpx2.Response) -> list[tuple[str, str]]:
-    """Returns the headers of an answer that its client gets, by names in lower case."""
-    return [
-        (name, value)
-        for name, value in answer.headers.items()
-        if name in _RETURNED or name.startswith(_RETURNED_BEGINNINGS)
-    ]
+    """Returns the headers of an answer that its client gets, by names in lower case. Their bytes stay as they are."""
+    headers = [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in answer.headers.raw]
+    return [(name, value) for name, value in headers if name in _RETURNED or name.startswith(_RETURNED_BEGINNINGS)]
 
 
 def _unreachable(error: Exception, status_line: str = "") -> Response:
