@@ -147,10 +147,10 @@ class _Recall:
 
 
 class _Queued(NamedTuple):
-    """Messages that wait for the thread that stores. `messages` is called there."""
+    """Work that waits for the thread that stores. It tells whether all was stored, which is the result of `stored`."""
 
-    scope: Scope
-    messages: Callable[[], Sequence[Mapping[str, Any]]]
+    work: Callable[[], bool]
+    stored: Future[bool]
 
 
 class ChatWorker:
@@ -168,6 +168,8 @@ class ChatWorker:
         self.keyed = self._engine.ledger.digests.keyed
         self._lock = Lock()
         self._queue: deque[_Queued] = deque()
+        # How many works of `submit` are done: whether the ledger is slow, or takes nothing at all.
+        self.done = 0
         # One thread, so that messages are stored in the order of the calls. Recalls have threads of their own.
         self._writer = DrainablePool(1, thread_name_prefix="graphmem-chat-saving")
         self._readers = DrainablePool(recall_threads, thread_name_prefix="graphmem-chat-recall")
@@ -176,14 +178,42 @@ class ChatWorker:
 
     # --- storing --------------------------------------------------------------------------------------------------
 
-    def store(self, scope: Scope, messages: Sequence[Mapping[str, Any]]) -> None:
-        """Stores messages in the background and returns at once. Messages without a "timestamp" get the present time.
+    def submit(self, work: Callable[[], bool]) -> Future[bool]:
+        """Runs work that stores in the background, in the order of the calls, and returns at once.
 
-        At most `MAX_QUEUED` calls wait: another one displaces the oldest. Raises StoreUnavailable after `close`, after
-        that of the memory, and in a process that was forked after opening it.
+        `work` tells whether all was stored; an error that it raises is logged. The future's result is False for work
+        that failed or was displaced; it cannot be cancelled. At most `MAX_QUEUED` calls wait: another one displaces the
+        oldest. Raises StoreUnavailable after `close`, after that of the memory, and in a process that was forked after
+        opening it.
         """
+        self._engine.check_open()
+        queued = _Queued(work, Future())
+        queued.stored.set_running_or_notify_cancel()
+        with self._lock:
+            if len(self._queue) >= MAX_QUEUED:
+                self._queue.popleft().stored.set_result(False)  # the task submitted for it stores the next ones
+                logger.warning("messages of a chat are not stored: too many wait for a slow memory")
+            else:
+                self._writer.submit(self._run_next)
+            self._queue.append(queued)
+        return queued.stored
+
+    def _run_next(self) -> None:
+        with self._lock:
+            queued = self._queue.popleft()
+        is_stored = False
+        try:
+            is_stored = queued.work()
+        except Exception as error:  # noqa: BLE001  (nobody else would tell of it)
+            logger.warning("a saved chat was not stored (%s)", log_text(error))
+        finally:
+            self.done += 1
+            queued.stored.set_result(is_stored)
+
+    def store(self, scope: Scope, messages: Sequence[Mapping[str, Any]]) -> Future[bool]:
+        """Stores messages as `submit` does. Messages without a "timestamp" get the present time."""
         dated = _dated(messages, datetime.now(UTC))
-        self._enqueue(_Queued(scope, lambda: dated))
+        return self.submit(lambda: self.add(scope, dated))
 
     def store_part(
         self,
@@ -191,7 +221,7 @@ class ChatWorker:
         messages: Sequence[Mapping[str, Any]],
         rounds: Callable[[], int | None],
         session_key: str = "",
-    ) -> None:
+    ) -> Future[bool]:
         """Stores the last rounds of a chat of which no earlier part is remembered, otherwise as `store` does.
 
         `messages` is the whole chat or the last part of it. A message is recognised by its "id", or by its words and
@@ -202,27 +232,22 @@ class ChatWorker:
         """
         accepted_at = datetime.now(UTC)
 
-        def dated() -> list[Mapping[str, Any]]:
-            return _dated(self._with_ids(scope, messages, rounds(), session_key), accepted_at)
+        def store() -> bool:
+            with self._engine.ledger.read():  # shared by the reads: each statement waits for its turn on a busy machine
+                wanted = rounds()
+                part = [] if wanted is None else self.rounds_with_ids(scope, messages, wanted, session_key)
+            return self.add(scope, _dated(part, accepted_at))
 
-        self._enqueue(_Queued(scope, dated))
+        return self.submit(store)
 
-    def _enqueue(self, queued: _Queued) -> None:
-        self._engine.check_open()
-        with self._lock:
-            if len(self._queue) >= MAX_QUEUED:
-                self._queue.popleft()  # the task submitted for it stores the next ones
-                logger.warning("messages of a chat are not stored: too many wait for a slow memory")
-            else:
-                self._writer.submit(self._store_next)
-            self._queue.append(queued)
-
-    def _with_ids(
-        self, scope: Scope, messages: Sequence[Mapping[str, Any]], rounds: int | None, session_key: str
+    def rounds_with_ids(
+        self, scope: Scope, messages: Sequence[Mapping[str, Any]], rounds: int, session_key: str = ""
     ) -> list[Mapping[str, Any]]:
-        """Returns the messages of the last rounds, with ids for those that have neither an id nor a timestamp."""
-        if rounds is None:
-            return []
+        """Returns the messages of the last rounds, with ids for those that have neither an id nor a timestamp.
+
+        The arguments are those of `store_part`. Reads the ledger, in the thread that stores: an id depends on the
+        messages that are stored before.
+        """
         ledger = self._engine.ledger
         possible = ids_in_part(self.keyed, messages, last_turns(ledger, scope, EARLIER_TURNS), session_key)
         start = last_rounds(messages, rounds)
@@ -233,33 +258,30 @@ class ChatWorker:
             for message, ids in zip(messages[start:], possible[start:], strict=True)
         ]
 
-    def _store_next(self) -> None:
-        with self._lock:
-            scope, make_messages = self._queue.popleft()
-        messages: Sequence[Mapping[str, Any]] = ()
-        try:
-            messages = make_messages()
-            if messages:
-                self._add(scope, messages)
-        except ValidationError:  # one message that cannot be stored must not keep the others out
-            self._store_singly(scope, messages)
-        # Everything but GraphmemError: what was handed over are no messages.
-        except (GraphmemError, TypeError, AttributeError, ValueError, RecursionError) as error:
-            logger.warning("a saved chat was not stored (%s)", log_text(error))
+    def add(self, scope: Scope, messages: Sequence[Mapping[str, Any]]) -> bool:
+        """Stores messages now, in the thread that stores; one that cannot be stored does not keep the others out.
 
-    def _store_singly(self, scope: Scope, messages: Sequence[Mapping[str, Any]]) -> None:
+        Returns whether all are stored. Raises GraphmemError.
+        """
+        if not messages:
+            return True
+        # The engine enriches and delivers in the background, so that the next chat need not wait.
+        add = partial(self._memory.add, user_id=scope.user_id, agent_id=scope.agent_id, run_id=scope.run_id, wait=False)
+        try:
+            add(messages)
+        except ValidationError:
+            pass
+        else:
+            return True
         errors: list[GraphmemError] = []
         for message in messages:
             try:
-                self._add(scope, [message])
+                add([message])
             except GraphmemError as error:
                 errors.append(error)
         if errors:
             logger.warning("%d messages of a saved chat were not stored (%s)", len(errors), log_text(errors[0]))
-
-    def _add(self, scope: Scope, messages: Sequence[Mapping[str, Any]]) -> None:
-        # The engine enriches and delivers in the background, so that the next chat need not wait.
-        self._memory.add(messages, user_id=scope.user_id, agent_id=scope.agent_id, run_id=scope.run_id, wait=False)
+        return not errors
 
     # --- recalling ------------------------------------------------------------------------------------------------
 

@@ -101,7 +101,7 @@ def _open_service(memory: Memory, settings: ServeSettings) -> Service:
         chats=chats,
         chat_defaults=configured_settings(proxy),
         proxy=ChatProxy(calls, chats, proxy, metrics.on_recall, is_shared=settings.workers > 1),
-        upstream=None if endpoint is None else Upstream(endpoint, proxy),
+        upstream=None if endpoint is None else Upstream(endpoint, proxy, settings.admin_api_key),
         settings=settings,
         metrics=metrics,
     )
@@ -124,6 +124,7 @@ def _rest_app(service: Service, mcp: Any, authenticator: Authenticator, *, close
             await stack.enter_async_context(mcp.router.lifespan_context(mcp))
             # Before the server takes requests: a recall would have no time left.
             await asyncio.to_thread(service.memory.sync._engine.prepare_searches)  # noqa: SLF001  (same package)
+            service.proxy.start()
             yield
         service.proxy.close()
         if service.upstream is not None:

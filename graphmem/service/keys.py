@@ -26,8 +26,8 @@ from graphmem.stores.ledger.api_keys import ApiKey
 logger = logging.getLogger("graphmem")
 
 PREFIX = "gm"
-# The beginning of a key's text.
-KEY_TEXT = re.compile(rf"\b{PREFIX}_[0-9a-f]{{8}}_")
+# The beginning of a key's text, wherever it stands in another one.
+KEY_TEXT = re.compile(rf"{PREFIX}_[0-9a-f]{{8}}_")
 ROLES = ("user", "app", "admin", "metrics")
 # Bytes of an id (shown as twice as many hexadecimal digits), of a secret, and of its digest.
 ID_BYTES, SECRET_BYTES, HASH_BYTES = 4, 32, 32

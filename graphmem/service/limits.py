@@ -39,6 +39,26 @@ MAX_REQUESTS = 200
 MAX_CONTEXT_CHARS = 20_000
 MAX_PROMPT_CHARS = 20_000
 
+# --- the proxy --------------------------------------------------------------------------------------------------------
+
+# The most bytes of an answer that are read for its text.
+MAX_ANSWER_BYTES = 4 * 1024 * 1024
+# Seconds for which the end of an answer waits for a ledger that takes nothing, until the words of its chat are durable;
+# and for one that is slow, because many chats end at the same time. One chat takes 20 ms on an idle machine.
+STALLED_SECONDS, STORED_SECONDS = 3.0, 30.0
+# Seconds for which the endpoint may be silent, in front of an answer or within it: more than any client waits.
+UPSTREAM_SECONDS = 3600.0
+# Seconds for which the list of models is kept, and for which it is waited; its most bytes.
+MODELS_SECONDS, MODELS_TIME_LIMIT, MAX_MODELS_BYTES = 60.0, 30.0, 8 * 1024 * 1024
+# Blocks that are kept for the further requests of a turn in which the model calls tools, and for how many seconds.
+MAX_BLOCKS, BLOCK_SECONDS = 1000, 300.0
+# The beginning of a user message, in characters, by which requests that clients make for themselves are recognised.
+SKIP_CHARS = 1000
+# Turns of a chat that are read: the model is shown these, so a recall need not repeat them.
+MAX_TURNS = 200
+# Messages that are looked through for them: a chat may have thousands of messages of tools.
+MAX_MESSAGES = 2000
+
 # --- exports and imports ----------------------------------------------------------------------------------------------
 
 MAX_IMPORT_BYTES = 1024**3

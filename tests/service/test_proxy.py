@@ -427,17 +427,6 @@ def test_the_last_answer_is_stored_when_nothing_replaced_it(memory: Memory, upst
     assert sorted(stored(memory)) == ["And cake.", "I like tea.", "I see.", "I see."]
 
 
-def test_of_several_processes_none_stores_an_answer_that_did_not_come_back(
-    memory: Memory, upstream: ModelEndpoint
-) -> None:
-    settings = {"proxy": {"upstream_url": upstream.url, "settle_seconds": 0.01}, "workers": 2}
-    with client_of(memory, role=None, **settings) as client:
-        client.headers.update(headers(memory, "user", user_id="ana"))
-        ask(client, "I like tea.")
-        ask(client, [user("I like tea."), assistant("I see."), user("And cake.")])
-    assert sorted(stored(memory)) == ["And cake.", "I like tea.", "I see."]
-
-
 def test_neither_reasoning_nor_the_block_nor_instructions_are_stored(memory: Memory, upstream: ModelEndpoint) -> None:
     memory.add(FACT, user_id="ana")
     upstream.then("<think>They ask for tea.</think>\n\nTea it is.")

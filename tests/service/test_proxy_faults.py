@@ -141,6 +141,7 @@ def test_a_chat_goes_on_without_memory(
     make_memory: Callable[..., Memory], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cause: str
 ) -> None:
     monkeypatch.setattr(limits, "KEY_SECONDS", 0.1)
+    monkeypatch.setattr(limits, "STALLED_SECONDS", 0.1)
     with ModelEndpoint() as llm, ModelEndpoint(default="I see.") as upstream:
         config = {"model": "m", "openai_base_url": llm.url, "timeout": 1}
         memory = make_memory(tmp_path / "home", llm={"provider": "openai", "config": config})

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from graphmem.service.proxy import answers
+from graphmem.service import limits
 from graphmem.service.proxy.answers import AnswerReader
 
 STREAM = {"content-type": "text/event-stream; charset=utf-8"}
@@ -58,6 +58,24 @@ def test_what_is_no_answer_has_no_text(headers: Mapping[str, str], data: bytes) 
     assert read(headers, data, 1000) is None
 
 
+def test_a_long_line_is_collected_and_not_copied_for_each_piece() -> None:
+    reader = AnswerReader(STREAM)
+    reader.feed(b"data: ")
+    collected = reader._rest
+    for _ in range(100):
+        reader.feed(b"x" * 200)
+    assert reader._rest is collected and len(collected) == len(b"data: ") + 100 * 200
+
+
+def test_each_mark_of_the_end_counts_once() -> None:
+    reader, ends = AnswerReader(STREAM), []
+    for data in (event("One"), event(None, "stop", 1), event(None, "stop"), event(" two", "stop"), b"data: [DONE]\n\n"):
+        reader.feed(data)
+        ends.append(reader.ends)
+    assert ends == [0, 0, 1, 1, 2]
+    assert reader.text() == "One two"
+
+
 def test_an_endless_answer_has_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answers, "MAX_ANSWER_BYTES", 1000)
+    monkeypatch.setattr(limits, "MAX_ANSWER_BYTES", 1000)
     assert read(STREAM, event("x" * 2000, "stop"), 100) is None

@@ -10,14 +10,11 @@ from typing import Any
 
 from graphmem.ingest.chat_deduplication import last_rounds
 from graphmem.integrations.turns import plain_turns
+from graphmem.service import limits
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 # What models that show their reasoning write before an answer; the end of it may be missing.
 _REASONING = re.compile(r"\s*<(think|thinking|reasoning)>.*?(?:</\1>\s*|\Z)", re.DOTALL)
-# Turns of a chat that are read: the model is shown these, so a recall need not repeat them.
-MAX_TURNS = 200
-# Messages that are looked through for them: a chat may have thousands of messages of tools.
-MAX_MESSAGES = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +88,7 @@ def _after(text: str, place: int, mark: str) -> int:
 
 def spoken_turns(messages: Sequence[Mapping[str, Any]], max_chars: int) -> list[dict[str, Any]]:
     """Returns the last turns of users and assistants, as `plain_turns` does, without reasoning in the answers."""
-    return plain_turns(map(_without_reasoning, messages[-MAX_MESSAGES:]), max_chars)[-MAX_TURNS:]
+    return plain_turns(map(_without_reasoning, messages[-limits.MAX_MESSAGES :]), max_chars)[-limits.MAX_TURNS :]
 
 
 def _without_reasoning(message: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -6,7 +6,9 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -21,10 +23,11 @@ from graphmem.logs import log_text
 from graphmem.model import ASSISTANT, Scope
 from graphmem.recent import Recent
 from graphmem.retrieval.context import inject_block
+from graphmem.service import limits
 from graphmem.service.auth import Caller
 from graphmem.service.chat_settings import ChatSettings, configured_settings, settings_in_force
 from graphmem.service.problems import Problem
-from graphmem.service.proxy.answers import WaitingAnswers
+from graphmem.service.proxy.answers import Place, Saving, WaitingAnswers
 from graphmem.service.proxy.chat_body import ChatBody, last_part, read_chat, spoken_turns, without_reasoning
 from graphmem.settings.schema import ProxySettings
 
@@ -37,18 +40,14 @@ SWITCH_HEADER = "X-Graphmem"
 NO_MEMORY_SUFFIX = ":nomemory"
 # Members of a body that name the user: OpenAI's former and present one.
 USER_MEMBERS = ("user", "safety_identifier")
-# The beginning of a user message, in characters, by which requests that clients make for themselves are recognised.
-SKIP_CHARS = 1000
-# Blocks that are kept for the further requests of a turn in which the model calls tools, and for how many seconds.
-MAX_BLOCKS, BLOCK_SECONDS = 1000, 300.0
 
 
 class Prepared(NamedTuple):
-    """A request as it goes to the endpoint: its body, the header X-Graphmem of the answer, and who gets its text."""
+    """A request as it goes to the endpoint: its body, the header X-Graphmem of the answer, and how it is stored."""
 
     body: bytes
     status_line: str
-    on_answer: Callable[[str], None] | None = None
+    saving: Saving | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +74,8 @@ class _Chat:
 class ChatProxy:
     """Adds memories to chats and stores them. Whatever fails in the memory, a chat goes on without it.
 
-    `on_recall` gets the result of each recall. `is_shared`: other processes get requests of the same chats. Answers are
-    then stored only when the client sends them back: an answer that another process has replaced would not be
-    recognised. For the event loop's thread only.
+    `on_recall` gets the result of each recall. `is_shared`: other processes get requests of the same chats, so that the
+    beginning and the end of this one say nothing about the answers that wait. For the event loop's thread only.
     """
 
     def __init__(
@@ -93,8 +91,9 @@ class ChatProxy:
         self._defaults = configured_settings(settings)
         self._is_shared = is_shared
         self._skip = [re.compile(expression) for expression in settings.skip]
-        self._answers = WaitingAnswers(settings.settle_seconds)
-        self._blocks = Recent[tuple[Scope, str, str], tuple[str, float]](MAX_BLOCKS)
+        self._answers = WaitingAnswers(memory.sync, chats)
+        self._is_closed = False
+        self._blocks = Recent[tuple[Scope, str, str], tuple[str, float]](limits.MAX_BLOCKS)
 
     async def prepare(self, body: bytes, headers: Headers, caller: Caller, waited: float = 0.0) -> Prepared:
         """Returns a request with the memories for it, and begins to store its chat.
@@ -120,9 +119,49 @@ class ChatProxy:
         is_saved = (settings or self._defaults).save
         return Prepared(body, f"on; {outcome}", self._save(chat, settings or self._defaults) if is_saved else None)
 
+    def start(self) -> None:
+        """Begins to store the answers that a process which was killed has left waiting.
+
+        With several processes, those of the others may be among them: they have their time, too.
+        """
+        age = self._settings.settle_seconds if self._is_shared else 0.0
+        asyncio.get_running_loop().call_later(
+            age, self._submit, lambda: self._settle_next(self._answers.older_than(age))
+        )
+
     def close(self) -> None:
-        """Stores the answers that wait."""
-        self._answers.store_all()
+        """Begins to store the answers that wait, unless other processes may still replace them."""
+        if not self._is_shared:
+            self._submit(self._settle_all)
+        self._is_closed = True
+
+    def _submit(self, work: Callable[[], None]) -> None:
+        """Runs work with answers that wait in the thread that stores, unless the service ends."""
+        if self._is_closed:
+            return
+
+        def settle() -> bool:
+            work()
+            return True
+
+        with suppress(GraphmemError):  # the memory was closed; the answers wait on, for the next start
+            self._chats.submit(settle)
+
+    def _settle_next(self, batches: Sequence[Sequence[Place]]) -> None:
+        """Settles the first of these batches, and the others after the words of chats that wait meanwhile."""
+        if batches:
+            self._settle(batches[0])
+            self._submit(lambda: self._settle_next(batches[1:]))
+
+    def _settle_all(self) -> None:
+        for batch in self._answers.older_than(0.0):
+            self._settle(batch)
+
+    def _settle(self, batch: Sequence[Place]) -> None:
+        self._answers.settle(batch, lambda scope: self._settings_now(scope).save)
+
+    def _settings_now(self, scope: Scope) -> ChatSettings:
+        return settings_in_force(self._memory.sync, scope.user_id, self._defaults)
 
     # --- whose chat -----------------------------------------------------------------------------------------------
 
@@ -144,7 +183,7 @@ class ChatProxy:
         calls_tools = _calls_tools(body.messages)
         goes_on = body.messages[-1].get("role") == ASSISTANT and not calls_tools
         chat = _Chat(scope, session_key, turns, question, not calls_tools, goes_on)
-        if any(expression.search(chat.text[:SKIP_CHARS]) for expression in self._skip):
+        if any(expression.search(chat.text[: limits.SKIP_CHARS]) for expression in self._skip):
             return "skipped"
         return chat
 
@@ -203,44 +242,51 @@ class ChatProxy:
             self._on_recall(Recalled(failure=error))
             return "", "recall=failed"
         self._on_recall(recalled)
-        self._blocks[key] = recalled.block, monotonic() + BLOCK_SECONDS
+        self._blocks[key] = recalled.block, monotonic() + limits.BLOCK_SECONDS
         if recalled.failure is not None:
             return recalled.block, f"recall={'timeout' if isinstance(recalled.failure, TimeoutError) else 'failed'}"
         return recalled.block, f"memories={len(recalled.hits) if recalled.block else 0}"
 
     # --- storing --------------------------------------------------------------------------------------------------
 
-    def _save(self, chat: _Chat, settings: ChatSettings) -> Callable[[str], None] | None:
-        """Begins to store the last rounds of a chat as far as the client has kept them.
-
-        Returns what gets the text of the answer, None if that is stored only when the client sends it back.
-        """
+    def _save(self, chat: _Chat, settings: ChatSettings) -> Saving:
+        """Begins to store the last rounds of a chat as far as the client has kept them."""
         part = last_part(chat.turns[: chat.question + 1], settings.rounds, MESSAGES_BEFORE)
-        key = chat.scope, chat.session_key
-        self._answers.resolve(key, set(map(message_text, part)))
-        self._store(chat, part)
-        if self._is_shared or chat.goes_on:
-            return None
+        texts, scope, session_key = set(map(message_text, part)), chat.scope, chat.session_key
 
-        def keep(answer: str) -> None:
-            text = validation.storable_part(without_reasoning(answer), self._memory.sync.limits.max_message_chars)
-            if text := text.strip():
-                whole = [*last_part(chat.turns, 1, MESSAGES_BEFORE), {"role": ASSISTANT, "content": text}]
-                self._answers.add(key, chat.text, text, lambda: self._store(chat, whole, rounds=1))
+        def resolve() -> bool:
+            self._answers.resolve(scope, session_key, texts)
+            return True
 
-        return keep
+        def rounds() -> int | None:
+            in_force = self._settings_now(scope)
+            return in_force.rounds if in_force.save else None
 
-    def _store(self, chat: _Chat, part: list[dict[str, Any]], rounds: int | None = None) -> None:
-        """Begins to store the last rounds of a part of a chat, by default as many as the settings say."""
+        saving = Saving(self._chats)
+        saving.begin(lambda: self._chats.submit(resolve))
+        saving.begin(lambda: self._chats.store_part(scope, part, rounds, session_key))
+        if not chat.goes_on:
+            saving.keep = lambda answer: self._keep(chat, answer, saving)
+        return saving
 
-        def rounds_in_force() -> int | None:
-            in_force = settings_in_force(self._memory.sync, chat.scope.user_id, self._defaults)
-            return (rounds or in_force.rounds) if in_force.save else None
+    def _keep(self, chat: _Chat, answer: str, saving: Saving) -> None:
+        """Begins to keep an answer waiting until it counts."""
+        text = validation.storable_part(without_reasoning(answer), self._memory.sync.limits.max_message_chars).strip()
+        if not text:
+            return
+        turns = [*last_part(chat.turns, 1, MESSAGES_BEFORE), {"role": ASSISTANT, "content": text}]
+        place = self._answers.place(chat.scope, chat.session_key, chat.text, text)
+        new, now = len(chat.turns) - chat.question, datetime.now(UTC)
 
-        try:
-            self._chats.store_part(chat.scope, part, rounds_in_force, chat.session_key)
-        except GraphmemError as error:
-            logger.warning("a chat could not be taken (%s)", log_text(error))
+        def add() -> bool:
+            if self._settings_now(chat.scope).save:
+                self._answers.add(place, turns, new, chat.session_key, now)
+            return True
+
+        saving.begin(lambda: self._chats.submit(add))
+        asyncio.get_running_loop().call_later(
+            self._settings.settle_seconds, self._submit, lambda: self._settle([place])
+        )
 
 
 def _calls_tools(messages: Sequence[Mapping[str, Any]]) -> bool:

@@ -33,10 +33,11 @@ async def chat_completions(request: Request, caller: CallerParam, service: Servi
     upstream = _upstream(service)
     headers = upstream.headers_for(request.headers, caller)
     body, waited, begin = await request.body(), request.state.admission_seconds, perf_counter()
+    upstream.check_body(body)
     prepared = await service.proxy.prepare(body, request.headers, caller, waited)
     service.metrics.on_chat(prepared.status_line, waited + perf_counter() - begin)
-    outgoing = _outgoing(request, headers, prepared.body)
-    return ForwardedAnswer(upstream, outgoing, prepared.status_line, prepared.on_answer)
+    outgoing = _outgoing(request, upstream, headers, prepared.body)
+    return ForwardedAnswer(upstream, outgoing, prepared.status_line, prepared.saving)
 
 
 @router.post("/v1/completions", openapi_extra=_ANY_BODY)
@@ -44,15 +45,17 @@ async def chat_completions(request: Request, caller: CallerParam, service: Servi
 async def pass_through(request: Request, caller: CallerParam, service: ServiceParam) -> Response:
     """Passes a request to the configured endpoint, unchanged."""
     upstream = _upstream(service)
-    headers = upstream.headers_for(request.headers, caller)
-    return ForwardedAnswer(upstream, _outgoing(request, headers, await request.body()))
+    headers, body = upstream.headers_for(request.headers, caller), await request.body()
+    upstream.check_body(body)
+    return ForwardedAnswer(upstream, _outgoing(request, upstream, headers, body))
 
 
 @router.get("/v1/models")
 async def models(request: Request, caller: CallerParam, service: ServiceParam) -> Response:
     """Returns the models of the configured endpoint. The list may be a minute old."""
     upstream = _upstream(service)
-    return await upstream.models(_outgoing(request, upstream.headers_for(request.headers, caller), b""))
+    headers = upstream.headers_for(request.headers, caller)
+    return await upstream.models(_outgoing(request, upstream, headers, b""))
 
 
 def _upstream(service: Service) -> Upstream:
@@ -62,7 +65,7 @@ def _upstream(service: Service) -> Upstream:
     return service.upstream
 
 
-def _outgoing(request: Request, headers: Mapping[str, str], body: bytes) -> Outgoing:
-    query = f"?{request.url.query}" if request.url.query else ""
-    path = request.url.path.removeprefix("/v1") + query
+def _outgoing(request: Request, upstream: Upstream, headers: Mapping[str, str], body: bytes) -> Outgoing:
+    query = upstream.query_for(request.url.query)
+    path = request.url.path.removeprefix("/v1") + (f"?{query}" if query else "")
     return Outgoing(request.method, path, headers, body)

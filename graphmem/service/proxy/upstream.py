@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from http import HTTPStatus
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from time import monotonic
 from typing import NamedTuple
+from urllib.parse import unquote_plus
 
 import anyio
 import httpx2
@@ -26,36 +30,37 @@ from graphmem.models.http import (
     mute_request_logs,
     resolve_endpoint,
 )
+from graphmem.service import limits
 from graphmem.service.auth import NO_KEY as NO_SERVICE_KEY
 from graphmem.service.auth import Caller
 from graphmem.service.keys import KEY_TEXT
 from graphmem.service.problems import Problem
-from graphmem.service.proxy.answers import AnswerReader
+from graphmem.service.proxy.answers import AnswerReader, Saving
 from graphmem.settings.schema import OpenaiLlm, ProxySettings
 from graphmem.tracing import trace_headers
 
 logger = logging.getLogger("graphmem")
 
-# Seconds for which the list of models is kept, and for which it is waited.
-MODELS_SECONDS, MODELS_TIME_LIMIT = 60.0, 30.0
 STATUS_HEADER = "X-Graphmem"
 # Headers of a connection, and those that tell who the client of the service is.
-_CONNECTION = frozenset({
+_NOT_SENT = frozenset({
     "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "te", "trailer", "transfer-encoding",
     "upgrade", "proxy-connection",
+    "host", "content-length", "authorization", "x-api-key", "cookie", "accept-encoding", "expect",
+    "forwarded", "x-real-ip",
 })  # fmt: skip
-_NOT_SENT = _CONNECTION | {
-    "host",
-    "content-length",
-    "authorization",
-    "x-api-key",
-    "cookie",
-    "accept-encoding",
-    "expect",
-}
 # Beginnings of headers that tell who talks.
 _IDENTITIES = ("x-graphmem", "x-openwebui-", "x-forwarded-")
-_NOT_RETURNED = _CONNECTION | {"date", "server", "set-cookie", "x-request-id"}
+# Headers of an answer that describe its body, and those that clients of OpenAI read: when to try again, and what is
+# left of the endpoint's limits. Any other could change what a browser does with our origin, or our own headers.
+_RETURNED = frozenset({
+    "content-type", "content-language", "content-encoding",
+    "retry-after", "retry-after-ms", "x-should-retry",
+    "openai-model", "openai-processing-ms", "openai-version",
+})  # fmt: skip
+_RETURNED_BEGINNINGS = ("x-ratelimit-",)
+# Members of a body that hold what people say, who may say anything.
+_WORDS = frozenset({"messages", "input", "prompt"})
 
 
 def configured_endpoint(proxy: ProxySettings, llm: OpenaiLlm | None) -> Endpoint | None:
@@ -87,17 +92,24 @@ class Outgoing(NamedTuple):
 class Upstream:
     """The endpoint of the language model, as the proxy's settings name it."""
 
-    def __init__(self, endpoint: Endpoint, settings: ProxySettings) -> None:
+    def __init__(self, endpoint: Endpoint, settings: ProxySettings, admin_key: SecretStr | None = None) -> None:
+        """`admin_key` is the service's key of the configuration, which does not look like those of the ledger."""
         self._endpoint, self._forwards = endpoint, settings.forward_authorization
+        # The admin's key as it may stand in a header or in JSON.
+        key = _text(admin_key)
+        quoted = json.dumps(key)[1:-1]
+        self._admin_keys = () if key is None else (key, quoted, quoted.replace("/", r"\/"))
         names = (*settings.user_headers, *settings.session_headers)
         self._not_sent = _NOT_SENT | {name.lower() for name in names}
-        self._models: tuple[httpx2.Response, float] | None = None
-        # No limit for reading: a model may think for minutes. The client ends the request by leaving.
-        timeout = httpx2.Timeout(None, connect=CONNECT_SECONDS)
-        limits = httpx2.Limits(max_connections=None, max_keepalive_connections=32)
+        self._models: tuple[Callable[[], Response], float] | None = None
+        # A model may think for minutes. A client that leaves ends the request before.
+        timeout = httpx2.Timeout(limits.UPSTREAM_SECONDS, connect=CONNECT_SECONDS)
+        connections = httpx2.Limits(max_connections=None, max_keepalive_connections=32)
         # A redirect would send the words of a chat to another host, a cookie one user's session to another's requests.
         no_cookies = CookieJar(DefaultCookiePolicy(allowed_domains=[]))
-        self._client = httpx2.AsyncClient(timeout=timeout, limits=limits, follow_redirects=False, cookies=no_cookies)
+        self._client = httpx2.AsyncClient(
+            timeout=timeout, limits=connections, follow_redirects=False, cookies=no_cookies
+        )
 
     def headers_for(self, sent: Headers, caller: Caller) -> dict[str, str]:
         """Returns the headers of a request to the endpoint: those of the client, but with the endpoint's key.
@@ -108,18 +120,42 @@ class Upstream:
         headers = {
             name: value
             for name, value in sent.items()
-            if name not in self._not_sent and not name.startswith(_IDENTITIES) and not KEY_TEXT.search(value)
+            if name not in self._not_sent and not name.startswith(_IDENTITIES) and not self._has_our_key(value)
         }
         authorization = sent.get("authorization")
         if self._forwards and authorization is not None:
             is_our_key = caller.key_id != NO_SERVICE_KEY and "x-api-key" not in sent
-            if is_our_key or KEY_TEXT.search(authorization):
+            if is_our_key or self._has_our_key(authorization):
                 raise Problem(401, "Authorization is sent on to the endpoint; send the service's key as X-API-Key.")
             headers["authorization"] = authorization
         elif not self._forwards and self._endpoint.key != NO_KEY:
             headers["authorization"] = f"Bearer {self._endpoint.key}"
         credentials = {name.lower(): value for name, value in self._endpoint.headers.items()}
         return {**headers, **credentials, **trace_headers(), "accept-encoding": "identity"}
+
+    def query_for(self, sent: str) -> str:
+        """Returns the query of a request without the parameters that have a key of the service."""
+        return "&".join(parameter for parameter in sent.split("&") if not self._has_our_key(parameter))
+
+    def check_body(self, body: bytes) -> None:
+        """Raises Problem 400 for a body that has a key of the service elsewhere than in what people say."""
+        if not self._has_our_key(body.decode("utf-8", "replace")):
+            return
+        try:
+            members = json.loads(body, object_pairs_hook=list)  # also members that are there twice
+            others = [(name, value) for name, value in members if name not in _WORDS]
+            is_safe = not self._has_our_key(json.dumps(others))
+        except (ValueError, TypeError, RecursionError):
+            is_safe = False
+        if not is_safe:
+            raise Problem(400, "The body has a key of the service, which must not reach the endpoint; leave it out.")
+
+    def _has_our_key(self, text: str) -> bool:
+        """Tells whether a text, or what it is without percent-encoding, has a key of the service."""
+        return any(
+            KEY_TEXT.search(form) is not None or any(key in form for key in self._admin_keys)
+            for form in (text, unquote_plus(text))
+        )
 
     def request(self, outgoing: Outgoing) -> httpx2.Request:
         """Returns a request for `open`."""
@@ -128,39 +164,61 @@ class Upstream:
             outgoing.method, url, headers=dict(outgoing.headers), content=outgoing.body or None
         )
 
-    async def open(self, request: httpx2.Request) -> httpx2.Response:
-        """Sends a request and returns the answer, of which only the head is read. Raises httpx2.HTTPError."""
+    @asynccontextmanager
+    async def open(self, request: httpx2.Request) -> AsyncIterator[httpx2.Response]:
+        """Sends a request and yields the answer, of which only the head is read.
+
+        Raises httpx2.HTTPError, and UnusableAnswer for a status that no client may get.
+        """
         with mute_request_logs():
-            return await self._client.send(request, stream=True)
+            answer = await self._client.send(request, stream=True)
+        try:
+            # A client would follow a redirect with the service's key, and wait for more after an informational answer.
+            if not (answer.is_success or answer.is_client_error or answer.is_server_error):
+                raise UnusableAnswer
+            yield answer
+        finally:
+            # Also when the client has left, which cancels this task.
+            with anyio.CancelScope(shield=True):
+                await answer.aclose()
 
     async def models(self, outgoing: Outgoing) -> Response:
         """Returns the answer to the request for the models, which is kept for a minute if all clients have one key."""
         if self._models is not None and self._models[1] >= monotonic():
-            return _copy(self._models[0])
+            return self._models[0]()
+        content = bytearray()
         try:
-            async with asyncio.timeout(MODELS_TIME_LIMIT):
-                answer = await self.open(self.request(outgoing))
-                await answer.aread()
-        except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError) as error:
+            async with asyncio.timeout(limits.MODELS_TIME_LIMIT), self.open(self.request(outgoing)) as answer:
+                async for chunk in answer.aiter_bytes():
+                    content += chunk
+                    if len(content) > limits.MAX_MODELS_BYTES:
+                        raise UnusableAnswer
+        except (*_ERRORS, TimeoutError) as error:
             return _unreachable(error)
+        headers = {name: value for name, value in _returned_headers(answer) if name != "content-encoding"}
+        models = partial(Response, bytes(content), answer.status_code, headers)
         if answer.is_success and not self._forwards:
-            self._models = answer, monotonic() + MODELS_SECONDS
-        return _copy(answer)
+            self._models = models, monotonic() + limits.MODELS_SECONDS
+        return models()
 
     async def close(self) -> None:
         """Closes all connections."""
         await self._client.aclose()
 
 
-class RedirectError(Exception):
-    """The endpoint redirects to another address."""
+class UnusableAnswer(Exception):
+    """The endpoint's answer is none that a client may get."""
+
+
+# How the request to the endpoint fails.
+_ERRORS = (httpx2.HTTPError, httpx2.InvalidURL, UnusableAnswer)
 
 
 class ForwardedAnswer(Response):
     """The endpoint's answer to a request, sent on while it comes.
 
-    `status_line` is the header X-Graphmem. `on_answer` gets the text of an answer that the client got as a whole. A
-    client that leaves ends the request to the endpoint.
+    `status_line` is the header X-Graphmem. `saving` stores the chat: the end of the answer waits for it. A client that
+    leaves ends the request to the endpoint.
     """
 
     def __init__(
@@ -168,11 +226,12 @@ class ForwardedAnswer(Response):
         upstream: Upstream,
         outgoing: Outgoing,
         status_line: str = "",
-        on_answer: Callable[[str], None] | None = None,
+        saving: Saving | None = None,
     ) -> None:
         super().__init__()
         self._upstream, self._outgoing = upstream, outgoing
-        self._status_line, self._on_answer = status_line, on_answer
+        self._status_line, self._saving = status_line, saving
+        self._kept: str | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         is_started = False
@@ -197,40 +256,52 @@ class ForwardedAnswer(Response):
             await _failed(503, "The service ends; send the request again.", self._status_line)(scope, receive, send)
 
     async def _forward(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_answered = False
         try:
-            answer = await self._upstream.open(self._upstream.request(self._outgoing))
-        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            await _unreachable(error, self._status_line)(scope, receive, send)
-            return
-        try:
-            if answer.has_redirect_location:  # the client would follow it, with the service's key
-                await _unreachable(RedirectError(), self._status_line)(scope, receive, send)
-            else:
+            async with self._upstream.open(self._upstream.request(self._outgoing)) as answer:
+                is_answered = True
                 await self._send(answer, send)
-        finally:
-            # Also when the client has left, which cancels this task.
-            with anyio.CancelScope(shield=True):
-                await answer.aclose()
+        except _ERRORS as error:
+            if is_answered:  # the client has the beginning of it; the connection ends
+                raise
+            await _unreachable(error, self._status_line)(scope, receive, send)
 
     async def _send(self, answer: httpx2.Response, send: Send) -> None:
-        headers = [
-            (name.lower(), value) for name, value in answer.headers.raw if name.lower().decode() not in _NOT_RETURNED
-        ]
-        if self._status_line:
-            headers.append((STATUS_HEADER.lower().encode(), self._status_line.encode()))
-        is_stream = answer.headers.get("content-type", "").startswith("text/event-stream")
-        if is_stream:
-            headers += [(b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
-        await send({"type": "http.response.start", "status": answer.status_code, "headers": headers})
         reader = AnswerReader(answer.headers)
-        try:
-            async for chunk in answer.aiter_raw():
-                reader.feed(chunk)
+        headers = _returned_headers(answer)
+        if self._status_line:
+            headers.append((STATUS_HEADER.lower(), self._status_line))
+        if reader.is_stream:
+            headers += [("cache-control", "no-cache"), ("x-accel-buffering", "no")]
+        # The transfer encoding goes before a length beside it, which is wrong; some answers have no body at all.
+        if "transfer-encoding" not in answer.headers and answer.status_code != HTTPStatus.NO_CONTENT:
+            headers += [("content-length", value) for value in answer.headers.get_list("content-length")[:1]]
+        raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
+        await send({"type": "http.response.start", "status": answer.status_code, "headers": raw})
+        # The part of an answer that ends it, for the client, waits until the chat is durable. In a stream that is the
+        # one with a mark of the end, otherwise the last one.
+        held, ends = b"", 0
+        async for chunk in answer.aiter_raw():
+            reader.feed(chunk)
+            if not reader.is_stream:
+                held, chunk = chunk, held  # noqa: PLW2901
+            elif reader.ends > ends:
+                ends = reader.ends
+                await self._store(answer, reader)
+            if chunk:
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
-        finally:  # also if the client has left after "[DONE]", before the end of the response
-            if self._on_answer is not None and answer.is_success and (text := reader.text()):
-                self._on_answer(text)
+        await self._store(answer, reader)
+        await send({"type": "http.response.body", "body": held, "more_body": False})
+
+    async def _store(self, answer: httpx2.Response, reader: AnswerReader) -> None:
+        """Begins to store the text of the answer, and waits until the chat is durable, or cannot be."""
+        if self._saving is None:
+            return
+        text = reader.text() if answer.is_success else None
+        if text and text != self._kept and self._saving.keep is not None:
+            self._kept = text
+            self._saving.keep(text)
+        await self._saving.finish()
 
 
 async def _until_left(receive: Receive) -> None:
@@ -238,8 +309,10 @@ async def _until_left(receive: Receive) -> None:
         pass
 
 
-def _copy(answer: httpx2.Response) -> Response:
-    return Response(answer.content, answer.status_code, media_type=answer.headers.get("content-type"))
+def _returned_headers(answer: httpx2.Response) -> list[tuple[str, str]]:
+    """Returns the headers of an answer that its client gets, by names in lower case. Their bytes stay as they are."""
+    headers = [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in answer.headers.raw]
+    return [(name, value) for name, value in headers if name in _RETURNED or name.startswith(_RETURNED_BEGINNINGS)]
 
 
 def _unreachable(error: Exception, status_line: str = "") -> Response:

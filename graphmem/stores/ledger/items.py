@@ -131,6 +131,18 @@ def namespaces(connection: Connection, scope: Scope, namespace: Sequence[str], n
     return [decode_namespace(text) for text in connection.scalars(statement)]
 
 
+def places(connection: Connection, scope: Scope, namespace: Sequence[str]) -> list[tuple[tuple[str, ...], str]]:
+    """Returns namespace and key of the items, expired or not, of exactly this scope in a namespace or below it."""
+    statement = select(items.c.namespace, items.c.key).where(*exact_scope(items, scope), *_below(namespace))
+    return [(decode_namespace(row.namespace), row.key) for row in connection.execute(statement)]
+
+
+def changed_before(connection: Connection, namespace: Sequence[str], end: datetime) -> list[Item]:
+    """Returns the items of all scopes in a namespace or below it that were last changed up to `end`, earliest first."""
+    statement = _ITEM.where(*_below(namespace), items.c.updated_at <= micros(end))
+    return list(_items(connection, statement.order_by(items.c.updated_at, items.c.id)))
+
+
 def all_items(connection: Connection, scope: Scope | None) -> Iterator[Item]:
     """Yields the items that carry a scope's ids (None: all), expired ones included, in the order they were stored."""
     within = [] if scope is None else _carrying(scope)
