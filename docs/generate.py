@@ -23,6 +23,7 @@ from graphmem.cli.options import SCOPE_OPTIONS
 from graphmem.service.rest.routers import ROUTERS
 from graphmem.service.schemas import Mem0Fields
 from graphmem.settings import ENVIRONMENT_PREFIX, Settings
+from graphmem.transfer.format import FORMAT
 from graphmem.transfer.records import record_adapter
 
 REFERENCE = Path(__file__).parent / "reference"
@@ -164,7 +165,7 @@ def _simplify(command: Any, shared: set[str]) -> None:
 def _export_schema() -> Schema:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "graphmem export, format 1",
+        "title": f"graphmem export, format {FORMAT}",
         "description": "One record, a line of an export file.",
         **record_adapter().json_schema(schema_generator=_SchemaGenerator),
     }

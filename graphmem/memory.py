@@ -849,12 +849,13 @@ class Memory:
         """Writes a scope's memories, or without a scope the whole ledger, as JSON Lines that `import_` reads.
 
         The file holds ids, times, history, links, entities and embeddings, all of one moment; of erased memories only
-        the tombstones. A path becomes a complete file or none, readable only by its owner; a link, or a path where the
-        memory itself is stored, is refused. An open file (text or bytes) is written to and stays open.
-        `progress("export", done, total)` is called every few memories.
+        the tombstones. Without a scope it also holds the settings of the service, and its keys without their secrets.
+        A path becomes a complete file or none, readable only by its owner; a link, or a path where the memory itself is
+        stored, is refused. An open file (text or bytes) is written to and stays open. `progress("export", done, total)`
+        is called every few memories.
 
-        Returns `{"memories", "erased", "aliases", "names", "items", "path"}`. Raises StoreError when the file cannot be
-        written.
+        Returns `{"memories", "erased", "aliases", "names", "items", "settings", "keys", "path"}`. Raises StoreError
+        when the file cannot be written.
         """
         self._engine.check_open()
         scope, progress = _optional_scope(user_id, agent_id, run_id), _checked_progress(progress)
@@ -881,9 +882,12 @@ class Memory:
         from a converter; `graphmem.transfer.records` and docs/reference/export-format.md document their fields.
         `progress("import", done, total)` is called every few records; where the total is unknown, `done` stands for it.
 
-        Returns `{"added", "known", "erased", "refused", "tombstones", "named", "skipped_links", "items", "unenriched",
-        "pending"?}`, documented in `graphmem.types.ImportResult`. Raises ValidationError that names the line and the
-        number of memories added before it.
+        Settings of the service that are not set here are restored. No key is: `keys` of the result counts those to be
+        made anew.
+
+        Returns `{"added", "known", "erased", "refused", "tombstones", "named", "skipped_links", "items", "settings",
+        "keys", "unenriched", "pending"?}`, documented in `graphmem.types.ImportResult`. Raises ValidationError that
+        names the line and the number of memories added before it.
         """
         self._engine.check_open()
         restore, progress = validation.flag(restore, "restore"), _checked_progress(progress)

@@ -216,6 +216,8 @@ def export_result(counts: Mapping[str, int], path: str | None) -> ExportResult:
         aliases=counts["aliases"],
         names=counts["names"],
         items=counts["items"],
+        settings=counts["settings"],
+        keys=counts["keys"],
         path=path,
     )
 

@@ -527,19 +527,19 @@ def item_key(value: object, argument: str = "key") -> str:
     return _checked_text(value, argument, MAX_ITEM_KEY_CHARS)
 
 
-def json_value(value: object, argument: str = "value") -> str:
+def json_value(value: object, argument: str = "value", max_chars: int = MAX_VALUE_CHARS) -> str:
     """Returns a value as JSON text from which it can be read back unchanged, apart from tuples, which become lists.
 
     Raises `ValidationError` for types that JSON lacks, more than `MAX_VALUE_DEPTH` levels of lists and dicts, and more
-    than `MAX_VALUE_CHARS` characters.
+    than `max_chars` characters.
     """
     _refuse_no_json(value, argument)
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     except ValueError:  # Python refuses to print an int of more than 4300 digits
         refuse(argument, _RedactedText(value), "has an integer of too many digits; store it as a string")
-    if len(text) > MAX_VALUE_CHARS:
-        remedy = f"has {len(text):,} characters as JSON; use at most {MAX_VALUE_CHARS:,}"
+    if len(text) > max_chars:
+        remedy = f"has {len(text):,} characters as JSON; use at most {max_chars:,}"
         refuse(argument, _RedactedText(value), remedy)
     return json_text(text)
 

@@ -25,7 +25,8 @@ def export(
 ) -> None:
     """Writes all memories, or those of a scope, to a file.
 
-    They keep ids, times, history, links, entities and vectors. The file is readable by you only.
+    They keep ids, times, history, links, entities and vectors. All memories come with the settings and keys of the
+    service, these without secrets. The file is readable by you only.
     """
     from graphmem.cli.render import ProgressBar  # noqa: PLC0415
 
@@ -78,6 +79,8 @@ def _print_imported(renderer: Renderer, counts: Mapping[str, Any]) -> None:
     parts += [f"{counts['erased']} erased here before, not brought back without --restore"] if counts["erased"] else []
     parts += [f"{counts['tombstones']} erased there, noted"] if counts["tombstones"] else []
     parts += [f"{counts['skipped_links']} links to memories that are not here"] if counts["skipped_links"] else []
+    parts += [f"{counts['settings']} settings restored"] if counts["settings"] else []
+    parts += [f"{counts['keys']} keys to be made anew (graphmem keys create)"] if counts["keys"] else []
     parts += [f"{counts['unenriched']} still without vectors and entities"] if counts["unenriched"] else []
     parts += [f"not yet in {' and '.join(counts['pending'])}"] if counts.get("pending") else []
     renderer.line("; ".join(parts))

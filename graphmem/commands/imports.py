@@ -1,4 +1,4 @@
-"""The handlers of import commands, for `graphmem.commands.unit_of_work`: memories, tombstones, aliases, entity names.
+"""The handlers of import commands, for `graphmem.commands.unit_of_work`: of memories, tombstones, names and keys.
 
 They come from another ledger or another program. Stored ones stay unchanged, so an interrupted import can be repeated.
 """
@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from graphmem.commands.types import (
+    CountLackingKey,
     ImportAlias,
     ImportEntityName,
     ImportLink,
@@ -19,12 +20,23 @@ from graphmem.commands.types import (
 )
 from graphmem.extraction.entity_resolution import ChosenName
 from graphmem.model import Kind, MemoryRecord, micros
-from graphmem.stores.ledger import embeddings, entity_names, events, graph_writes, memories, outbox, tombstones
+from graphmem.stores.ledger import (
+    api_keys,
+    embeddings,
+    entity_names,
+    events,
+    graph_writes,
+    memories,
+    outbox,
+    tombstones,
+)
 
 if TYPE_CHECKING:
     from graphmem.commands.unit_of_work import UnitOfWork
 
 BROUGHT_BACK = "imported with restore=True"
+# The outcome of a key that is valid in another ledger and unknown in this one.
+LACKING_KEY = "lacking key"
 
 
 def import_memory(command: ImportMemory, uow: UnitOfWork) -> Outcome:
@@ -154,3 +166,10 @@ def import_entity_name(command: ImportEntityName, uow: UnitOfWork) -> Outcome:
         return Outcome(OutcomeType.NONE, command.key, reason="said already")
     uow.partitions_with_stale_names.add(partition)
     return Outcome(OutcomeType.NAME_ENTITY, command.key)
+
+
+def count_lacking_key(command: CountLackingKey, uow: UnitOfWork) -> Outcome:
+    """Returns the reason `LACKING_KEY` for a key that is valid and unknown here, and another reason for any other."""
+    key = command.key
+    is_lacking = key.is_valid(uow.now) and api_keys.find(uow.connection, key.id) is None
+    return Outcome(OutcomeType.NONE, key.id, reason=LACKING_KEY if is_lacking else "known or ended key")

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from graphmem.commands.types import ChangeSettings, DeleteSettings, ErasureReport, Outcome, OutcomeType
-from graphmem.stores.ledger import settings
+from graphmem.commands.types import (
+    ChangeSettings,
+    DeleteSettings,
+    ErasureReport,
+    ImportSetting,
+    Outcome,
+    OutcomeType,
+)
+from graphmem.stores.ledger import settings, tombstones
 from graphmem.stores.ledger.settings import StoredSetting
 
 if TYPE_CHECKING:
@@ -20,7 +27,22 @@ def change_settings(command: ChangeSettings, uow: UnitOfWork) -> Outcome:
 
 
 def delete_settings(command: DeleteSettings, uow: UnitOfWork) -> Outcome:
-    """Deletes the settings of a user, and the record of their changes."""
+    """Deletes the settings of a user, and the record of their changes. A tombstone keeps an import from undoing it."""
     deleted = settings.delete(uow.connection, command.user_id)
-    uow.has_erased = uow.has_erased or deleted > 0
+    if deleted:
+        uow.has_erased = True
+        tombstones.add_settings_tombstone(uow.connection, command.user_id, uow.now, uow.next_seq())
     return Outcome(OutcomeType.CHANGE_SETTINGS, command.user_id, erased=ErasureReport(rows=deleted))
+
+
+def import_setting(command: ImportSetting, uow: UnitOfWork) -> Outcome:
+    """Stores an imported setting, unless it is known here or was erased with all settings of its user."""
+    connection, user_id, setting = uow.connection, command.user_id, command.setting
+    name = user_id or ""
+    if any(stored.name == setting.name for stored in settings.of_user(connection, user_id)):
+        return Outcome(OutcomeType.NONE, name, reason="setting known")
+    erased_at = None if user_id is None else tombstones.settings_erased_at(connection, user_id)
+    if erased_at is not None and setting.at <= erased_at and not command.restore:
+        return Outcome(OutcomeType.NONE, name, reason="setting erased")
+    settings.put(connection, user_id, setting)
+    return Outcome(OutcomeType.CHANGE_SETTINGS, name)

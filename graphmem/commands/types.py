@@ -27,7 +27,9 @@ from graphmem.model import (
 
 if TYPE_CHECKING:
     from graphmem.models.protocols import Embedded, Matrix
+    from graphmem.stores.ledger.api_keys import ApiKey
     from graphmem.stores.ledger.jobs import Job
+    from graphmem.stores.ledger.settings import StoredSetting
 
 
 class Unset:
@@ -378,7 +380,31 @@ class ImportEntityName:
     at: datetime
 
 
-ImportCommand = ImportMemory | ImportTombstone | ImportAlias | ImportEntityName | ImportItem
+@dataclass(frozen=True, slots=True)
+class ImportSetting:
+    """Stores a setting of another ledger, of a user or (None) of all users, unless it was set or removed here.
+
+    It is not stored if the user's settings were erased here after its change, unless `restore`.
+    """
+
+    user_id: str | None
+    setting: StoredSetting
+    restore: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CountLackingKey:
+    """Changes nothing: finds whether a key of another ledger is still valid and unknown here.
+
+    An import makes no key: whoever wrote the file could choose one.
+    """
+
+    key: ApiKey
+
+
+ImportCommand = (
+    ImportMemory | ImportTombstone | ImportAlias | ImportEntityName | ImportItem | ImportSetting | CountLackingKey
+)
 FactCommand = EnqueueExtraction | CompleteJob | AddFact | ReaffirmFact
 Command = (
     AddMessage

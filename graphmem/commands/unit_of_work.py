@@ -16,7 +16,13 @@ from sqlalchemy import Connection
 from graphmem.commands import entities
 from graphmem.commands.entities import execute_entity_command
 from graphmem.commands.facts import add_fact, complete_job, enqueue_extraction, reaffirm_fact
-from graphmem.commands.imports import import_alias, import_entity_name, import_memory, import_tombstone
+from graphmem.commands.imports import (
+    count_lacking_key,
+    import_alias,
+    import_entity_name,
+    import_memory,
+    import_tombstone,
+)
 from graphmem.commands.items import (
     delete_expired_items,
     delete_item,
@@ -35,7 +41,7 @@ from graphmem.commands.memories import (
     undo_event,
     update_memory,
 )
-from graphmem.commands.settings import change_settings, delete_settings
+from graphmem.commands.settings import change_settings, delete_settings, import_setting
 from graphmem.commands.types import (
     AddAlias,
     AddFact,
@@ -44,6 +50,7 @@ from graphmem.commands.types import (
     ChangeSettings,
     Command,
     CompleteJob,
+    CountLackingKey,
     DeleteExpiredItems,
     DeleteItem,
     DeleteItems,
@@ -54,6 +61,7 @@ from graphmem.commands.types import (
     ImportEntityName,
     ImportItem,
     ImportMemory,
+    ImportSetting,
     ImportTombstone,
     Outcome,
     PutItem,
@@ -192,6 +200,8 @@ execute.register(ImportTombstone, import_tombstone)
 execute.register(ImportAlias, import_alias)
 execute.register(ImportEntityName, import_entity_name)
 execute.register(ImportItem, import_item)
+execute.register(ImportSetting, import_setting)
+execute.register(CountLackingKey, count_lacking_key)
 execute.register(PutItem, put_item)
 execute.register(DeleteItem, delete_item)
 execute.register(DeleteItems, delete_items)

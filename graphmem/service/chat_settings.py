@@ -51,7 +51,7 @@ Inject = Literal["system", "user"]
 
 
 class ChatSettings(BaseModel):
-    """Settings in force, with their defaults.
+    """Settings in force, with their defaults. Values are checked here too: an import stores what another ledger has.
 
     `rewrite`: a language model may rewrite a question that finds too little, by the instructions `rewrite_prompt`
     (null: the built-in ones). `recall`, `save`: whether memories are recalled, and chats stored. `top_k`, `max_chars`:
@@ -62,13 +62,13 @@ class ChatSettings(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     rewrite: bool = True
-    rewrite_prompt: str | None = None
+    rewrite_prompt: Prompt | None = None
     recall: bool = True
     save: bool = True
-    top_k: int = 5
-    max_chars: int = 1200
+    top_k: TopK = 5
+    max_chars: MaxChars = 1200
     inject: Inject = "system"
-    rounds: int = 2
+    rounds: Rounds = 2
 
 
 def configured_settings(proxy: ProxySettings) -> ChatSettings:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from threading import Lock
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 from graphmem.boundary import validation
 from graphmem.errors import NotFoundError, StoreError, StoreUnavailable
@@ -22,13 +22,14 @@ from graphmem.logs import log_text
 from graphmem.memory import Memory
 from graphmem.stores.ledger import api_keys
 from graphmem.stores.ledger.api_keys import ApiKey
+from graphmem.transfer.records import KeyRole
 
 logger = logging.getLogger("graphmem")
 
 PREFIX = "gm"
 # The beginning of a key's text, wherever it stands in another one.
 KEY_TEXT = re.compile(rf"{PREFIX}_[0-9a-f]{{8}}_")
-ROLES = ("user", "app", "admin", "metrics")
+ROLES: tuple[str, ...] = get_args(KeyRole)
 # Bytes of an id (shown as twice as many hexadecimal digits), of a secret, and of its digest.
 ID_BYTES, SECRET_BYTES, HASH_BYTES = 4, 32, 32
 # A key that was used shortly before is not recorded as used again.

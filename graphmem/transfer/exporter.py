@@ -1,12 +1,17 @@
-"""Exports a scope's memories, tombstones, aliases, entity names and items as records, from one snapshot."""
+"""Exports a scope's memories, tombstones, aliases, entity names and items as records, from one snapshot.
+
+An export without a scope has the settings of the service and its keys, without secrets, as well.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
+from sqlalchemy import Connection
+
 from graphmem.model import Scope
-from graphmem.stores.ledger import Ledger, export_queries, items
+from graphmem.stores.ledger import Ledger, api_keys, export_queries, items, settings
 from graphmem.stores.ledger.embedder import recorded_embedder
 from graphmem.stores.projection import Progress
 from graphmem.transfer import serialization
@@ -39,3 +44,14 @@ def export_records(
             write(serialization.entity_name(name))
         for item in items.all_items(connection, scope):
             write(serialization.item(item))
+        if scope is None:
+            for record in _records_of_the_service(connection):
+                write(record)
+
+
+def _records_of_the_service(connection: Connection) -> Iterator[Record]:
+    """Yields the settings of all users and the keys as records."""
+    for user_id, setting in settings.all_settings(connection):
+        yield serialization.setting(user_id, setting)
+    for key in api_keys.list_keys(connection):
+        yield serialization.key(key)

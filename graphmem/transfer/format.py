@@ -8,6 +8,7 @@ Unknown fields are refused, because a misspelt field would be lost silently.
 
 from __future__ import annotations
 
+import json
 from base64 import b64decode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -19,12 +20,14 @@ import numpy as np
 from graphmem import __version__
 from graphmem.boundary import validation
 from graphmem.commands.types import (
+    CountLackingKey,
     ImportAlias,
     ImportCommand,
     ImportEntityName,
     ImportItem,
     ImportLink,
     ImportMemory,
+    ImportSetting,
     ImportTombstone,
 )
 from graphmem.digests import Digests
@@ -52,16 +55,22 @@ from graphmem.model import (
     Statement,
 )
 from graphmem.models.protocols import Embedded, Matrix, Tokens
+from graphmem.stores.ledger.api_keys import ApiKey
 from graphmem.stores.ledger.memories import encode_record
+from graphmem.stores.ledger.settings import StoredSetting
 from graphmem.text import content_hash
-from graphmem.transfer.records import MAX_VERSION, EventName, LinkKind
+from graphmem.transfer.records import MAX_VERSION, EventName, KeyRole, LinkKind
 
 T = TypeVar("T")
 Check = Callable[[object, str], T]
 
-FORMAT = 1
+# 2: settings and keys. Readers of format 1 refuse them as unknown types, so the number tells what to do.
+FORMAT = 2
 EVENTS: tuple[str, ...] = get_args(EventName)
 LINK_KINDS: tuple[str, ...] = get_args(LinkKind)
+KEY_ROLES: tuple[str, ...] = get_args(KeyRole)
+# Characters of a setting's value, as JSON. Each request that recalls reads it.
+MAX_SETTING_CHARS = 100_000
 MENTION_KINDS = {kind.name.lower(): kind for kind in MentionKind}
 
 
@@ -87,11 +96,15 @@ class FieldReader:
         value = self._unread.pop(name, None)
         return None if value is None else check(value, f"{self._path}{name}")
 
-    def json(self, name: str) -> str:
-        """Returns a required field, which may be null, as JSON text."""
+    def nullable(self, name: str, check: Check[T]) -> T | None:
+        """Returns a field that may be null but not missing. Raises ValidationError if it is missing."""
         if not self.has_unread(name):
             raise ValidationError(f"{self._path}{name}: is missing; every such record has one")
-        return validation.json_value(self._unread.pop(name), f"{self._path}{name}")
+        return self.optional(name, check)
+
+    def json(self, name: str, max_chars: int = validation.MAX_VALUE_CHARS) -> str:
+        """Returns a field that may be null but not missing, as JSON text of at most `max_chars` characters."""
+        return self.nullable(name, lambda value, path: validation.json_value(value, path, max_chars)) or "null"
 
     def list_of(self, name: str, check: Check[T]) -> tuple[T, ...] | None:
         """Returns a field that is a list, each item converted by `check`, or None if it is missing or null."""
@@ -136,6 +149,8 @@ class RecordReader:
         self._restore = restore
         # Whether the file's message keys were made by the importing ledger with its present secret key.
         self._has_own_keys = False
+        # Whether the header says that the file is the export of a scope.
+        self._is_of_scope = False
 
     @property
     def digests(self) -> Digests:
@@ -159,9 +174,10 @@ class RecordReader:
         check_format(fields)
         for name, check in (
             ("graphmem", validation.stored_name), ("embedder", validation.stored_text),
-            ("exported_at", validation.moment), ("scope", validation.as_object),
+            ("exported_at", validation.moment),
         ):  # fmt: skip
             fields.optional(name, check)
+        self._is_of_scope = fields.optional("scope", validation.as_object) is not None
         ledger, secret_id = (fields.optional(name, validation.stored_name) for name in ("ledger", "secret"))
         if ledger == self.digests.ledger and secret_id == self.digests.id:
             self._has_own_keys = True
@@ -314,6 +330,37 @@ class RecordReader:
             )
         )
 
+    def setting(self, fields: FieldReader) -> ImportSetting:
+        """Reads a setting of the service. Raises ValidationError in an export of a scope."""
+        self._check_of_all_scopes()
+        user_id = fields.nullable("user_id", validation.identifier)
+        name, value = fields.required("name", validation.stored_name), fields.json("value", MAX_SETTING_CHARS)
+        at = fields.optional("changed_at", validation.moment) or self._now
+        changed_by = fields.optional("changed_by", validation.stored_name) or "import"
+        return ImportSetting(user_id, StoredSetting(name, json.loads(value), at, changed_by), restore=self._restore)
+
+    def key(self, fields: FieldReader) -> CountLackingKey:
+        """Reads a key of the service. Raises ValidationError in an export of a scope."""
+        self._check_of_all_scopes()
+        return CountLackingKey(
+            ApiKey(
+                fields.required("id", validation.stored_name),
+                fields.optional("label", validation.stored_name) or "",
+                fields.required("role", lambda value, path: validation.one_of(value, path, KEY_ROLES)),
+                fields.optional("user_id", validation.identifier),
+                fields.optional("agent_id", validation.identifier),
+                fields.optional("created_at", validation.moment) or self._now,
+                fields.optional("expires_at", validation.moment),
+                fields.optional("revoked_at", validation.moment),
+                fields.optional("rate", validation.rate),
+            )
+        )
+
+    def _check_of_all_scopes(self) -> None:
+        """Raises ValidationError in the export of a scope: whoever may have that decides nothing for all users."""
+        if self._is_of_scope:
+            raise ValidationError("type: an export of a scope has no settings and no keys; remove this record")
+
 
 _READERS: dict[str, Callable[[RecordReader, FieldReader], ImportCommand | None]] = {
     "graphmem": RecordReader.header,
@@ -322,6 +369,8 @@ _READERS: dict[str, Callable[[RecordReader, FieldReader], ImportCommand | None]]
     "alias": RecordReader.alias,
     "name": RecordReader.name,
     "item": RecordReader.item,
+    "setting": RecordReader.setting,
+    "key": RecordReader.key,
     "end": RecordReader.trailer,
 }
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from graphmem import types
+from graphmem.commands.imports import LACKING_KEY
 from graphmem.commands.types import ImportCommand, ImportMemory, OutcomeType
 from graphmem.engine import PROJECTION_NAMES, Engine
 from graphmem.errors import ConfigError, ValidationError
@@ -161,6 +162,8 @@ class _ImportProgress:
             named=counts[OutcomeType.NAME_ENTITY],
             skipped_links=counts["skipped"],
             items=counts[OutcomeType.PUT_ITEM],
+            settings=counts[OutcomeType.CHANGE_SETTINGS],
+            keys=counts[LACKING_KEY],
             unenriched=self._unenriched,
         )
         pending = list(PROJECTION_NAMES) if self._unenriched else self._engine.deliver(sorted(self._partitions))

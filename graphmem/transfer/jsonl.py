@@ -9,7 +9,7 @@ import json
 import os
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
@@ -26,7 +26,10 @@ from graphmem.transfer.format import FieldReader, check_format
 MAX_LINE = 256 * 1024 * 1024
 # Bytes of the first line. The limit recognises a file of another kind without reading much of it.
 MAX_HEADER = 64 * 1024
-_COUNT_NAMES = {"memory": "memories", "erased": "erased", "alias": "aliases", "name": "names", "item": "items"}
+_COUNT_NAMES = {
+    "memory": "memories", "erased": "erased", "alias": "aliases", "name": "names", "item": "items",
+    "setting": "settings", "key": "keys",
+}  # fmt: skip
 
 
 class ChecksumTrailer:
@@ -42,9 +45,10 @@ class ChecksumTrailer:
         if isinstance(record_type, str) and record_type in _COUNT_NAMES:
             self.counts[_COUNT_NAMES[record_type]] += 1
 
-    def line(self) -> bytes:
-        """Returns the trailer for the lines added so far, as a line."""
-        return _line(serialization.trailer(self.counts, self._digest.hexdigest()))
+    def line(self, names: Container[str] = frozenset(_COUNT_NAMES.values())) -> bytes:
+        """Returns the trailer for the lines added so far, as a line with the counts of these names."""
+        counts = {name: count for name, count in self.counts.items() if name in names}
+        return _line(serialization.trailer(counts, self._digest.hexdigest()))
 
 
 def _line(record: Mapping[str, Any]) -> bytes:
@@ -223,7 +227,7 @@ def read_records(readline: Callable[[int], bytes | str]) -> Iterator[Mapping[str
         if number == 1:
             _check_header(record)
         if record_type == "end":
-            _check_end(line, trailer, number)
+            _check_end(line, trailer.line(record), number)
             if next(lines, None) is not None:
                 raise ValidationError(
                     f"line {number + 1}: stands behind the end of the export, which is line {number}; remove what "
@@ -235,10 +239,10 @@ def read_records(readline: Callable[[int], bytes | str]) -> Iterator[Mapping[str
     raise ValidationError(f"line {number + 1}: the end is missing; the file was cut off")
 
 
-def _check_end(line: bytes, trailer: ChecksumTrailer, number: int) -> None:
-    if line == trailer.line():
+def _check_end(line: bytes, expected: bytes, number: int) -> None:
+    if line == expected:
         return
-    if line + b"\n" == trailer.line():
+    if line + b"\n" == expected:
         raise _cut_off_error(number)
     raise ValidationError(f"line {number}: the lines are not those that were written; the file was altered")
 

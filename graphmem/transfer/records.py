@@ -22,6 +22,7 @@ MAX_VERSION = 2**31 - 1
 EventName: TypeAlias = Literal["ADD", "UPDATE", "RETIRE", "RESTORE", "SCOPE", "DELETE"]
 LinkKind: TypeAlias = Literal["drawn_from", "corrects", "replaces"]
 MentionKindName: TypeAlias = Literal["title", "name", "noun_phrase", "common_noun"]
+KeyRole: TypeAlias = Literal["user", "app", "admin", "metrics"]
 
 _UUID = "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
 Uuid: TypeAlias = Annotated[str, Field(pattern=_UUID)]
@@ -358,6 +359,42 @@ class ItemRecord(ScopeIds):
     expires_at: NotRequired[Annotated[Time | None, Field(description="When it expires. Null: never.")]]
 
 
+class SettingRecord(TypedDict):
+    """A setting of the service, of a user or of all users. Only exports of all scopes have such records."""
+
+    type: Literal["setting"]
+    user_id: Annotated[Name | None, Field(description="The user. Null: all users.")]
+    name: Annotated[Name, Field(description="The name of the setting.")]
+    value: Annotated[Any, Field(description="The value: any JSON, at most 100,000 characters. Null: it was removed.")]
+    changed_at: NotRequired[
+        Annotated[Time | None, Field(description="When it was last changed. By default the time of the import.")]
+    ]
+    changed_by: NotRequired[
+        Annotated[Name | None, Field(description="The id of the key with which it was changed. By default `import`.")]
+    ]
+
+
+class KeyRecord(TypedDict):
+    """A key of the service, without its secret. An import makes no key of it. Only exports of all scopes have them."""
+
+    type: Literal["key"]
+    id: Annotated[Name, Field(description="The id of the key.")]
+    role: Annotated[KeyRole, Field(description="What the key may do.")]
+    label: NotRequired[Annotated[Name | None, Field(description="What the key is for.")]]
+    user_id: NotRequired[Annotated[Name | None, Field(description="The user to whom it is bound.")]]
+    agent_id: NotRequired[Annotated[Name | None, Field(description="The agent to whom it is bound.")]]
+    rate: NotRequired[
+        Annotated[
+            Name | None, Field(description="Its rate limit, such as `600/minute`. Null: the one that is configured.")
+        ]
+    ]
+    created_at: NotRequired[
+        Annotated[Time | None, Field(description="When it was made. By default the time of the import.")]
+    ]
+    expires_at: NotRequired[Annotated[Time | None, Field(description="When it expires. Null: never.")]]
+    revoked_at: NotRequired[Annotated[Time | None, Field(description="When it was revoked. Null: it was not.")]]
+
+
 class EndRecord(TypedDict):
     """The last record of a file, the trailer: the numbers of records by type, and the digest."""
 
@@ -367,12 +404,28 @@ class EndRecord(TypedDict):
     aliases: Annotated[int, Field(ge=0, description='The number of records of the type "alias".')]
     names: Annotated[int, Field(ge=0, description='The number of records of the type "name".')]
     items: Annotated[int, Field(ge=0, description='The number of records of the type "item".')]
+    settings: NotRequired[
+        Annotated[int, Field(ge=0, description='The number of records of the type "setting". Absent in format 1.')]
+    ]
+    keys: NotRequired[
+        Annotated[int, Field(ge=0, description='The number of records of the type "key". Absent in format 1.')]
+    ]
     sha256: Annotated[
         str, Field(pattern="^[0-9a-f]{64}$", description="The SHA-256 of all bytes before this line, in hexadecimal.")
     ]
 
 
-Record: TypeAlias = HeaderRecord | MemoryRecord | ErasedRecord | AliasRecord | NameRecord | ItemRecord | EndRecord
+Record: TypeAlias = (
+    HeaderRecord
+    | MemoryRecord
+    | ErasedRecord
+    | AliasRecord
+    | NameRecord
+    | ItemRecord
+    | SettingRecord
+    | KeyRecord
+    | EndRecord
+)
 
 
 def record_adapter() -> TypeAdapter[Record]:

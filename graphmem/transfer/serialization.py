@@ -12,9 +12,11 @@ from graphmem import __version__
 from graphmem.boundary import validation
 from graphmem.digests import Digests
 from graphmem.model import Event, Item, MemoryRecord, MentionKind, Message, Scope, iso, optional_iso
+from graphmem.stores.ledger.api_keys import ApiKey
 from graphmem.stores.ledger.decoding import moment
 from graphmem.stores.ledger.export_queries import ExportedMemory, ExportedName, ExportedTombstone
 from graphmem.stores.ledger.memories import encode_record
+from graphmem.stores.ledger.settings import StoredSetting
 from graphmem.transfer import records
 from graphmem.transfer.format import FORMAT
 
@@ -35,15 +37,7 @@ def header(digests: Digests, embedder: str | None, scope: Scope | None, now: dat
 
 def trailer(counts: Mapping[str, int], digest: str) -> records.EndRecord:
     """Returns the last record, which proves that a file is complete: `digest` is the SHA-256 of all bytes before it."""
-    return {
-        "type": "end",
-        "memories": counts["memories"],
-        "erased": counts["erased"],
-        "aliases": counts["aliases"],
-        "names": counts["names"],
-        "items": counts["items"],
-        "sha256": digest,
-    }
+    return cast("records.EndRecord", {"type": "end", **counts, "sha256": digest})
 
 
 def memory(exported: ExportedMemory, digests: Digests, model: str | None) -> records.MemoryRecord:
@@ -223,6 +217,34 @@ def item(stored: Item) -> records.ItemRecord:
         "updated_at": iso(stored.updated_at),
         "ttl_minutes": stored.ttl_minutes,
         "expires_at": optional_iso(stored.expires_at),
+    }
+
+
+def setting(user_id: str | None, stored: StoredSetting) -> records.SettingRecord:
+    """Converts a setting of a user, or (None) of all users; a value of None says that it was removed."""
+    return {
+        "type": "setting",
+        "user_id": user_id,
+        "name": stored.name,
+        "value": stored.value,
+        "changed_at": iso(stored.at),
+        "changed_by": stored.changed_by,
+    }
+
+
+def key(stored: ApiKey) -> records.KeyRecord:
+    """Converts a key of the service, without its secret and without the digest of that."""
+    return {
+        "type": "key",
+        "id": stored.id,
+        "label": stored.label or None,
+        "role": cast("records.KeyRole", stored.role),
+        "user_id": stored.user_id,
+        "agent_id": stored.agent_id,
+        "rate": stored.rate,
+        "created_at": iso(stored.created_at),
+        "expires_at": optional_iso(stored.expires_at),
+        "revoked_at": optional_iso(stored.revoked_at),
     }
 
 

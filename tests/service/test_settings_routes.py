@@ -206,9 +206,9 @@ def test_deleting_a_user_erases_this_users_settings(memory: Memory) -> None:
         assert connection.execute(select(schema.settings)).all() == []
 
 
-def test_an_export_has_no_settings(memory: Memory) -> None:
+def test_the_export_of_a_user_has_no_settings(memory: Memory) -> None:
     change_settings(memory, "ana", SettingsChange(rewrite_prompt="xylophone"), "a key")
-    assert "xylophone" not in str(exported(memory))
+    assert "xylophone" not in str(exported(memory, user_id="ana"))
 
 
 def test_settings_of_a_newer_version_do_no_harm(memory: Memory, client: TestClient) -> None:

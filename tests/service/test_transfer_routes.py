@@ -176,6 +176,23 @@ def test_an_import_of_an_export_is_a_copy(filled: Memory, make: Make) -> None:
     same(filled, copy)
 
 
+def test_an_admin_moves_settings_and_is_told_of_keys(filled: Memory, make: Make) -> None:
+    copy = make()
+    with client_of(filled) as client:
+        ok(client.put("/settings", json={"top_k": 3}))
+        app_key, own = headers(filled, "app"), headers(filled, "user", user_id="ben")
+        data = client.get("/export").content
+        for key, query in ((own, ""), (app_key, "?user_id=ben")):
+            of_ben = lines(client.get(f"/export{query}", headers=key))
+            assert {record["type"] for record in of_ben} == {"memory"}
+    with client_of(copy) as client:
+        counts = ok(client.post("/import", content=data))
+        assert (counts["settings"], counts["keys"]) == (1, 3)
+        assert ok(client.get("/settings"))["settings"]["top_k"] == 3
+        assert len(ok(client.get("/api-keys"))) == 1
+        assert ok(client.get("/memories", headers=own), 401)
+
+
 def test_an_export_is_imported_while_it_is_sent(filled: Memory, make: Make) -> None:
     copy = make()
     with (

@@ -58,6 +58,7 @@ def contents(memory: Memory) -> dict[str, list[Any]]:
             "names": rows(s.names, partition=partitions),
             "terms": rows(s.terms, partition=partitions),
             "partitions": sorted((row.key, row.size) for row in c.execute(select(s.partitions)) if row.size),
+            "settings": rows(s.settings),
             "tasks": rows(s.tasks, "attempts error", memory=uids),
         }
 

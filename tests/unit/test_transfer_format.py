@@ -206,7 +206,15 @@ def test_written_records_pass_the_trailer_check(records: list[dict[str, Any]]) -
     writer = jsonl.JsonlWriter(lines.append)
     for record in records:
         writer.write(record)
-    assert writer.close() == {"memories": 2, "erased": 1, "aliases": 1, "names": 1, "items": 0}
+    assert writer.close() == {
+        "memories": 2,
+        "erased": 1,
+        "aliases": 1,
+        "names": 1,
+        "items": 0,
+        "settings": 0,
+        "keys": 0,
+    }
     assert list(jsonl.read_records(lambda _, rest=iter([*lines, b""]): next(rest))) == records
     assert json.loads(lines[-1])["type"] == "end"
 

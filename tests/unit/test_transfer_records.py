@@ -38,6 +38,8 @@ OBJECTS: dict[str, tuple[Record, Callable[[Record], Record]]] = {
     "AliasRecord": ({"type": "alias", **SCOPE, "key": "tea", "other": "chai"}, lambda value: value),
     "NameRecord": ({"type": "name", **SCOPE, "key": "tea", "name": "Tea"}, lambda value: value),
     "ItemRecord": ({"type": "item", **SCOPE, "namespace": ["teas"], "key": "tea", "value": 1}, lambda value: value),
+    "SettingRecord": ({"type": "setting", "user_id": "ana", "name": "top_k", "value": 3}, lambda value: value),
+    "KeyRecord": ({"type": "key", "id": "0a1b2c3d", "role": "app"}, lambda value: value),
     "Event": (EVENT, lambda value: in_memory(events=[value])),
     "PreviousState": (STATE, lambda value: in_memory(events=[{**EVENT, "previous_state": value}])),
     "MessageRecognition": ({}, lambda value: in_memory(recognition=value)),

@@ -51,7 +51,8 @@ class ExportResponse(StreamingResponse):
 async def export_memories(query: Annotated[Ids, Query()], caller: CallerParam, service: ServiceParam) -> ExportResponse:
     """Returns the memories of a scope with their history, entities and vectors as JSON Lines, which POST /import reads.
 
-    An admin who names nobody gets the whole ledger. The last line has a checksum: without it the export is incomplete.
+    An admin who names nobody gets the whole ledger, with settings, and keys without their secrets. The last line has a
+    checksum: without it the export is incomplete.
     """
     ids = caller.scope(query.named(), required=False)
     file = ResponseFile()
@@ -101,7 +102,8 @@ class ImportAnswer(BaseModel):
 
     Memories: `added`; `known`, which stay unchanged; `erased` here before; `refused` by the hook `before_store`.
     `tombstones`: erased memories of the export. `named`: aliases and names of entities. `skipped_links`: links to
-    memories that are not here. `items`: exact values of adapters. `unenriched`: memories still without vectors.
+    memories that are not here. `items`: exact values of adapters. `settings`: settings that were not set here. `keys`:
+    valid keys that are not here; they are to be made anew. `unenriched`: memories still without vectors.
     `pending`: projections that do not have the memories yet.
     """
 
@@ -113,6 +115,8 @@ class ImportAnswer(BaseModel):
     named: int
     skipped_links: int
     items: int
+    settings: int
+    keys: int
     unenriched: int
     pending: list[str] = []
 
@@ -127,8 +131,8 @@ async def import_memories(
 ) -> ImportAnswer:
     """Imports an export, with the memories of all its scopes, while it is sent.
 
-    Memories that are here already stay as they are. An error names the line and how many memories were added before it;
-    these stay, and the import can be repeated.
+    Memories and settings that are here already stay as they are, and no key is made. An error names the line and how
+    many memories were added before it; these stay, and the import can be repeated.
     """
     body = body_file(request.stream())
     counts = await service.transfer(caller, service.memory.sync.import_, body, restore=query.restore)

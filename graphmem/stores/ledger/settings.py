@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, select
 
+from graphmem.escapes import json_text
 from graphmem.model import from_micros, micros
 from graphmem.stores.ledger.decoding import decoding
 from graphmem.stores.ledger.dialects import upsert
@@ -36,9 +38,15 @@ def of_user(connection: Connection, user_id: str | None) -> list[StoredSetting]:
     return [_decode(row) for row in rows]
 
 
+def all_settings(connection: Connection) -> Iterator[tuple[str | None, StoredSetting]]:
+    """Yields the changes of all settings with their user, or (None) for all users, in the order of both names."""
+    for row in connection.execute(select(settings).order_by(settings.c.user_id, settings.c.name)):
+        yield (None if row.user_id == ALL_USERS else row.user_id), _decode(row)
+
+
 def put(connection: Connection, user_id: str | None, setting: StoredSetting) -> None:
     """Writes a setting over an earlier one."""
-    value = None if setting.value is None else json.dumps(setting.value, ensure_ascii=False)
+    value = None if setting.value is None else json_text(json.dumps(setting.value, ensure_ascii=False))
     values = {"value": value, "changed_by": setting.changed_by, "at": micros(setting.at)}
     key = {"user_id": ALL_USERS if user_id is None else user_id, "name": setting.name}
     statement = upsert(connection, settings).values(**key, **values)

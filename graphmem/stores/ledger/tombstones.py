@@ -1,4 +1,6 @@
-"""Tombstones of erased memories, relations and entities, and message keys, which recognise a repeated message."""
+"""Tombstones of what was erased (memories, relations, entities, a user's settings), and message keys, which recognise a
+repeated message.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ _TOMBSTONE = select(tombstones_table).where(tombstones_table.c.uid == bindparam(
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
-    """An erased memory, relation or entity (`kind`); `at` is the time of its erasure."""
+    """An erased memory, relation, entity or (of a user) all settings: its `kind`. `at` is the time of its erasure."""
 
     uid: str
     kind: str
@@ -69,6 +71,23 @@ def find_tombstone(connection: Connection, uid: str) -> Tombstone | None:
     """Returns the tombstone of a memory or relation, or None."""
     row = connection.execute(_TOMBSTONE, {"uid": uid}).mappings().first()
     return None if row is None else _decode_tombstone(row)
+
+
+def add_settings_tombstone(connection: Connection, user_id: str, now: datetime, seq: int) -> None:
+    """Stores that the settings of a user were erased."""
+    scope = Scope(user_id=user_id)
+    add_tombstone(connection, "settings", _settings_uid(user_id), scope.partition, scope, now, seq)
+
+
+def settings_erased_at(connection: Connection, user_id: str) -> datetime | None:
+    """Returns when the settings of a user were last erased; None if they never were."""
+    tombstone = find_tombstone(connection, _settings_uid(user_id))
+    return None if tombstone is None else tombstone.at
+
+
+def _settings_uid(user_id: str) -> str:
+    """Returns a uid that is none of a memory, which is a UUID, nor of another tombstone, which has no blank."""
+    return f"settings of {user_id}"
 
 
 def remove_tombstone(connection: Connection, uid: str) -> None:
