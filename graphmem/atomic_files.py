@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
-from tempfile import NamedTemporaryFile
+from tempfile import mkstemp
 
 FILE_MODE = 0o600
 _UNNAMED = getattr(os, "O_TMPFILE", 0)
@@ -70,17 +70,39 @@ def replace_file(path: Path) -> Iterator[Callable[[bytes], object]]:
 
 
 @contextmanager
-def _replace_by_temporary_file(path: Path) -> Iterator[Callable[[bytes], object]]:
-    with NamedTemporaryFile(dir=path.parent, prefix=".graphmem-", delete=False) as file:
+def new_file(path: Path) -> Iterator[Path]:
+    """Yields the path of a new, empty file, which replaces `path` when the block ends without an error.
+
+    For writers that take a path. A process that is killed leaves the file behind, under a name that begins with
+    ".graphmem-".
+    """
+    with temporary_file(path.parent) as file:
+        yield file
+        descriptor = os.open(file, os.O_RDONLY)
         try:
-            yield file.write
-            file.flush()
-            os.fsync(file.fileno())
-            Path(file.name).replace(path)
-        except BaseException:
-            with suppress(OSError):
-                Path(file.name).unlink()
-            raise
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        file.replace(path)
+        _sync_folder(path.parent)
+
+
+@contextmanager
+def temporary_file(folder: Path) -> Iterator[Path]:
+    """Yields the path of a new, empty file in a folder, and removes it at the end, if it still has that name."""
+    descriptor, name = mkstemp(dir=folder, prefix=".graphmem-")
+    os.close(descriptor)
+    try:
+        yield Path(name)
+    finally:
+        with suppress(OSError):
+            Path(name).unlink(missing_ok=True)
+
+
+@contextmanager
+def _replace_by_temporary_file(path: Path) -> Iterator[Callable[[bytes], object]]:
+    with new_file(path) as temporary, temporary.open("wb") as file:
+        yield file.write
 
 
 def _open_unnamed(folder: Path) -> int | None:

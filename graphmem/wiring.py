@@ -92,7 +92,7 @@ def open_backends(settings: Settings, *, in_memory: bool) -> Backends:
         llm, embedder, extractor = _llm(settings), _embedder(settings), _extractor(settings)
         if isinstance(embedder, Closeable):
             cleanup.callback(embedder.close)
-        location = None if in_memory else _ledger_location(settings)
+        location = None if in_memory else ledger_location(settings)
         ledger = Ledger(location, _keyring(settings, location))
         cleanup.callback(ledger.close)
         vector_index, vector_worker = _open_vectors(settings, ledger, embedder, in_memory=in_memory)
@@ -120,7 +120,7 @@ def home_folder(settings: Settings) -> Path:
 
 def storage_paths(settings: Settings) -> list[Path]:
     """Returns the folders and files that hold a memory, as absolute paths: no other file may be written there."""
-    vectors, location = settings.vector_store.config.path, _ledger_location(settings)
+    vectors, location = settings.vector_store.config.path, ledger_location(settings)
     files = (
         []
         if isinstance(location, URL)
@@ -130,7 +130,8 @@ def storage_paths(settings: Settings) -> list[Path]:
     return [path.absolute() for path in (home_folder(settings), *([vectors] if vectors else []), *files, *keys)]
 
 
-def _ledger_location(settings: Settings) -> Path | URL:
+def ledger_location(settings: Settings) -> Path | URL:
+    """Returns the file of the ledger, or its URL on PostgreSQL. Raises ConfigError for an unusable path."""
     if settings.ledger_url is not None:
         url = settings.ledger_url.get_secret_value()
         if url.startswith("postgres"):

@@ -85,6 +85,7 @@ for _command in (
     write.undo,
     write.delete,
     graph,
+    transfer.backup,
     transfer.export,
     transfer.import_,
     maintenance.verify,

@@ -1,10 +1,11 @@
-"""Commands that move memories between folders as a file: export and import."""
+"""Commands that write memories to a file and read them from one: backup, export and import."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,6 +17,25 @@ if TYPE_CHECKING:
 
 # The file name for standard input or output.
 STANDARD_STREAM = "-"
+
+
+@unscoped_command
+def backup(
+    call: CommandContext,
+    file: Annotated[str, typer.Argument(metavar="FILE|-", help="The file to write, or - for standard output.")],
+) -> None:
+    """Writes a copy of the ledger, an SQLite file, to a file, also while other processes use it.
+
+    It has all that was committed when the command began, and is readable by you only. The ledger's secret.key is not in
+    it: keep that apart. For a ledger on PostgreSQL use pg_dump.
+    """
+    from graphmem.transfer.backup import back_up  # noqa: PLC0415
+
+    if file == STANDARD_STREAM:
+        back_up(call.settings(), sys.stdout.buffer)
+        return
+    size = back_up(call.settings(), Path(file))
+    call.print_answer({"path": file, "bytes": size}, lambda renderer: renderer.line(f"{size:,} bytes: {file}"))
 
 
 @command
