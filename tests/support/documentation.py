@@ -31,6 +31,8 @@ _CONTAINERS = "takes a container engine; tests/containers tries what it starts, 
 _ENV = "lines of a .env; tests/containers/test_env.py reads them in .env.example"
 _FIGURE = "a figure"
 _INSTALLS = "takes a package index; test_pages.py looks for the extras"
+_POSTGRES = "tests/server/test_postgres_backup.py runs it on a server"
+_SHELL = "test_operate.py runs it in a shell"
 _OWN_VALUE = "a value of the reader's own, for which the tests have theirs"
 # The examples that no test runs, of each page, with the reason. A block is named by its first line.
 NOT_RUN = {
@@ -64,6 +66,20 @@ NOT_RUN = {
         "agent: 'helper'}": "a command of Neo4j Browser",
         "CREATE TEXT INDEX explore_memory IF NOT EXISTS FOR (n:Memory) ON (n.partition);": "for large graphs only",
         "python cypher/explore/serve.py": "serves until it is stopped; test_pages.py looks for the file",
+    },
+    "docs/how-to/operate.md": {
+        "docker compose exec -T serve graphmem backup - >ledger.sqlite": _CONTAINERS,
+        "docker compose exec -T serve cat /data/secret.key >secret.key": _CONTAINERS,
+        "docker compose exec -T -e PGUSER=graphmem postgres pg_dump --format=custom --schema=graphmem >ledger.dump": (
+            _CONTAINERS
+        ),
+        "docker compose run --rm -T --entrypoint=sh serve -euc 'umask 077; mkdir /data/before; "
+        "mv /data/ledger.sqlite* /data/before; dd of=/data/ledger.sqlite' <ledger.sqlite": _SHELL,
+        'pg_dump --format=custom --schema=graphmem --file=ledger.dump "$GRAPHMEM_LEDGER_URL"': _POSTGRES,
+        "pg_restore --exit-on-error --single-transaction --no-owner "
+        '--dbname="$GRAPHMEM_LEDGER_URL" ledger.dump': _POSTGRES,
+        "mkdir -m 700 restored": _SHELL,
+        "install -m 600 ledger.sqlite secret.key restored": _SHELL,
     },
     "docs/how-to/proxy.md": {
         "export GRAPHMEM_SERVE__PROXY__UPSTREAM_URL=https://api.openai.com/v1": _OWN_VALUE,
