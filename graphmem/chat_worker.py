@@ -99,8 +99,8 @@ class _Recall:
     """A recall with checked arguments, and the search steps that are finished.
 
     `limit` is the number of hits (None: "auto"), `max_chars` the length of the block, `threshold` the lowest cosine
-    similarity (None: none), `now` the moment from which the query counts (None: now in UTC), `deadline` a time of the
-    monotonic clock in seconds. `said` has the texts of the conversation; `copies` has, for each text of a hit, the
+    similarity (None: none), `now` the moment from which the query counts, in the asker's time zone, `deadline` a time
+    of the monotonic clock in seconds. `said` has the texts of the conversation; `copies` has, for each text of a hit, the
     memory that stands for all with this text.
     """
 
@@ -109,7 +109,7 @@ class _Recall:
     limit: int | None
     max_chars: int
     threshold: float | None
-    now: datetime | None
+    now: datetime
     may_rewrite: bool
     deadline: float
     said: frozenset[str]
@@ -142,7 +142,7 @@ class _Recall:
             hits = [hit for hit in step.hits if self.takes(hit)][: self.limit]
             found.append(RecallStep(step, len(hits)))
         rewrite_failure = next(iter(self.rewrite_failures), None)
-        block = context.context_block(hits, self.max_chars)
+        block = context.context_block(hits, self.max_chars, self.now.tzinfo)
         return Recalled(block, tuple(found), tuple(hits), failure, rewrite_failure)
 
 
@@ -212,8 +212,12 @@ class ChatWorker:
 
     def store(self, scope: Scope, messages: Sequence[Mapping[str, Any]]) -> Future[bool]:
         """Stores messages as `submit` does. Messages without a "timestamp" get the present time."""
-        dated = _dated(messages, datetime.now(UTC))
+        dated = _dated(messages, self._local_now())
         return self.submit(lambda: self.add(scope, dated))
+
+    def _local_now(self) -> datetime:
+        """Returns the present time by the clock of the configured time zone, else by that of this machine."""
+        return datetime.now(UTC).astimezone(self._memory.limits.timezone)
 
     def store_part(
         self,
@@ -230,7 +234,7 @@ class ChatWorker:
         of the last rounds are stored, None for nothing; it may raise GraphmemError. `session_key` distinguishes chats
         of the scope that begin with the same words.
         """
-        accepted_at = datetime.now(UTC)
+        accepted_at = self._local_now()
 
         def store() -> bool:
             with self._engine.ledger.read():  # shared by the reads: each statement waits for its turn on a busy machine
@@ -338,7 +342,7 @@ class ChatWorker:
             limit=validation.top_k(request.top_k, maximum=self._memory.limits.max_top_k),
             max_chars=validation.count(request.max_chars, "max_chars", 1, 1_000_000),
             threshold=None if isinstance(threshold, Unset) else validation.threshold(threshold),
-            now=validation.reference_date(request.reference_date),
+            now=validation.asked_at(request.reference_date, datetime.now(UTC), self._memory.limits.timezone),
             may_rewrite=validation.flag(request.rewrite, "rewrite"),
             deadline=deadline,
             said=frozenset(map(_joined, [question, *(turn.content for turn in turns)])),

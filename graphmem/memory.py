@@ -54,6 +54,7 @@ from graphmem.stores.ledger import graph_reads, memories
 from graphmem.stores.ledger.jobs import JobKind
 from graphmem.stores.projection import Progress
 from graphmem.text import normalise_key
+from graphmem.times import shown
 from graphmem.tracing import operation as traced_operation
 from graphmem.transfer import jsonl
 from graphmem.transfer.exporter import export_records
@@ -78,6 +79,9 @@ class Memory:
     Scope: all calls except those by id and the administrative ones take at least one of `user_id`, `agent_id`,
     `run_id`, and see only memories that carry those values. Calls by id take them optionally: an id outside the scope
     reads like one that does not exist.
+
+    Times without a UTC offset, and bare dates, are local to the setting `timezone`, by default to the time zone of this
+    machine; the log says so once. Results have times in UTC. The days in a prompt block are those of the asker's zone.
 
     All methods raise only errors of `graphmem.errors`: ValidationError for an unusable argument, StoreError when the
     ledger fails, StoreUnavailable after `close()`. The attribute `limits` holds the largest input that one call
@@ -119,7 +123,7 @@ class Memory:
         for warning in settings.without_effect:
             warnings.warn(warning, stacklevel=2)
         self._version = settings.version
-        self.limits = validation.InputLimits(**settings.limits.model_dump())
+        self.limits = validation.InputLimits(**settings.limits.model_dump(), timezone=settings.zone)
         self._engine = Engine(settings, in_memory=in_memory)
 
     @classmethod
@@ -166,9 +170,9 @@ class Memory:
 
         `messages`: a string, one `{"role", "content", "name"?, "timestamp"?, "id"?, "metadata"?}`, or a list of them;
         other keys are ignored. A message's own metadata overrides the call's. `timestamp` is the time of the messages
-        (default: now): a datetime, ISO 8601 text or epoch seconds. `infer`: draw facts (default: if a language model is
-        configured). `prompt` replaces the configured instructions for drawing facts. `memory_type="procedural_memory"`
-        draws one summary of a procedure instead.
+        (default: now): a datetime, ISO 8601 text or epoch seconds; its UTC offset is kept. `infer`: draw facts
+        (default: if a language model is configured). `prompt` replaces the configured instructions for drawing facts.
+        `memory_type="procedural_memory"` draws one summary of a procedure instead.
 
         The words are durable when this returns. `wait=False` leaves all else to the background; `flush()` waits for it.
 
@@ -280,11 +284,9 @@ class Memory:
             messages,
             scope,
             self._engine.ledger.digests,
-            metadata=validation.metadata(
-                metadata, max_bytes=self.limits.max_metadata_bytes, copies=max(1, len(messages))
-            ),
+            metadata=validation.metadata(metadata, limits=self.limits, copies=max(1, len(messages))),
             memory_type=validation.memory_type(memory_type),
-            expires_at=validation.expiration(expiration_date),
+            expires_at=validation.expiration(expiration_date, zone=self.limits.timezone),
             before_store=self._engine.settings.before_store,
         )
 
@@ -323,10 +325,10 @@ class Memory:
         command = UpdateMemory(
             validation.memory_id(memory_id),
             text=None if new_text is None else validation.content(new_text, name, limits.max_message_chars),
-            metadata=None if metadata is None else validation.metadata(metadata, max_bytes=limits.max_metadata_bytes),
+            metadata=None if metadata is None else validation.metadata(metadata, limits=limits),
             expires_at=expiration_date
             if isinstance(expiration_date, Unset)
-            else validation.expiration(expiration_date),
+            else validation.expiration(expiration_date, zone=limits.timezone),
             corrects=True,
         )
         scope = _optional_scope(user_id, agent_id, run_id)
@@ -355,7 +357,14 @@ class Memory:
             return command
         text = record.text if command.text is None else command.text
         metadata = record.metadata if command.metadata is None else command.metadata
-        message = Message(record.role or "user", text, record.at, name=record.actor_id, id=record.message_id)
+        message = Message(
+            record.role or "user",
+            text,
+            record.at,
+            name=record.actor_id,
+            id=record.message_id,
+            utc_offset=record.utc_offset,
+        )
         accepted = apply_before_store(hook, message, metadata)
         if accepted is None:
             raise ValidationError("update: before_store refuses it; the memory is as it was")
@@ -451,8 +460,8 @@ class Memory:
         `memory_type`, `actor_id`, `role`, `tags`, `hash`.
         `threshold`: the lowest cosine similarity (-1 to 1) of a hit, or of the memory at which its path starts.
         `kinds`: any of "episode", "fact", "summary". `as_of`: search the memories valid at that time (a bare date is
-        its first moment). `reference_date`: the moment from which "last week" and the like are counted, in its own time
-        zone (default: `as_of`, else now in UTC).
+        its first moment). `reference_date`: the moment from which "last week" and the like are counted (default:
+        `as_of`, else now), in its own time zone, else in the configured `timezone`, else in UTC.
 
         Returns `{"results": [{"id", "memory", "score", "similarity", "sources"?, …}], "relations": […], "degraded"?:
         […]}`. `sources` are the source messages of a fact that were found as well; they are hits of their own only if
@@ -465,9 +474,10 @@ class Memory:
             raise ConfigError("rerank=True needs a reranker, and none is configured; leave rerank out")
         scope, conditions = validation.required_scope(user_id, agent_id, run_id, filters=filters)
         requested = validation.merge_aliases(top_k, limit, ("top_k", "limit"))
+        view = self._view(scope, kinds, as_of, show_expired=show_expired)
         search_query = SearchQuery(
             text=validation.query(query),
-            view=_view(scope, kinds, as_of, show_expired=show_expired),
+            view=view,
             limit=TOP_K
             if requested is None
             else validation.top_k(requested, "limit" if top_k is None else "top_k", self.limits.max_top_k),
@@ -475,7 +485,7 @@ class Memory:
             threshold=validation.threshold(threshold),
             explain=validation.flag(explain, "explain"),
             match_sentences_over=UNSPLIT_CHARS if explain else None,
-            now=validation.reference_date(reference_date),
+            now=validation.asked_at(reference_date, view.moment, self.limits.timezone),
         )
         self._engine.check_embedder()
         with traced_operation("search_memory") as span:
@@ -508,12 +518,13 @@ class Memory:
         question with the query's own words gives its place to the reply to it. A query without any content word ("What
         do you know?"; judged by English and Chinese words) gets all hits. A `threshold` replaces this rule by a lowest
         cosine similarity, as in `search`; None keeps all hits. `reference_date`: the moment from which "last week" and
-        the like are counted, as in `search`.
+        the like are counted, as in `search`; the days in the block are those of its time zone.
         """
         self._engine.check_open()
         char_limit = validation.count(max_chars, "max_chars", 1, 1_000_000)
         scope = validation.required_scope(user_id, agent_id, run_id)[0]
-        view = _view(scope, None, None, show_expired=False)
+        view = self._view(scope, None, None, show_expired=False)
+        now = validation.asked_at(reference_date, view.now, self.limits.timezone)
         self._engine.check_embedder()
         search_query = SearchQuery(
             validation.query(query),
@@ -522,11 +533,11 @@ class Memory:
             threshold=None if isinstance(threshold, Unset) else validation.threshold(threshold),
             with_relevance=True,
             match_sentences_over=context.MIN_CHARS,
-            now=validation.reference_date(reference_date),
+            now=now,
         )
         outcome = search(search_query, self._engine.search_deps)
         hits = outcome.related if isinstance(threshold, Unset) else outcome.hits
-        return context.context_block(hits, char_limit)
+        return context.context_block(hits, char_limit, now.tzinfo)
 
     def get(
         self, memory_id: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None
@@ -563,7 +574,7 @@ class Memory:
         requested = validation.merge_aliases(limit, top_k, ("limit", "top_k"))
         page_size = DEFAULT_LIST_LIMIT if requested is None else validation.count(requested, "limit", 1, MAX_LIST_LIMIT)
         start = validation.count(offset, "offset", 0, 2**31)
-        view = _view(scope, kinds, as_of, show_expired=show_expired, default={Kind.FACT, Kind.EPISODE})
+        view = self._view(scope, kinds, as_of, show_expired=show_expired, default={Kind.FACT, Kind.EPISODE})
         metadata_filter = filtering.parse(conditions, limits=self.limits)
         page = list_memories(
             self._engine.ledger, view, metadata_filter, start=start, limit=page_size, with_sources=kinds is not None
@@ -624,7 +635,7 @@ class Memory:
         """
         self._engine.check_open()
         scope = validation.required_scope(user_id, agent_id, run_id)[0]
-        view = _view(scope, None, None, show_expired=False)
+        view = self._view(scope, None, None, show_expired=False)
         name_part = None if query is None else normalise_key(validation.query(query)) or query.casefold()
         max_entities = validation.count(limit, "limit", 1, MAX_LIST_LIMIT)
         entity_type = None if type is None else validation.entity_type(type)
@@ -650,7 +661,7 @@ class Memory:
         """
         self._engine.check_open()
         scope = validation.required_scope(user_id, agent_id, run_id)[0]
-        view = _view(scope, None, as_of, show_expired=False)
+        view = self._view(scope, None, as_of, show_expired=False)
         normalised_key = normalise_key(validation.entity_key(key, "key"))
         details = find_entity(
             self._engine.ledger, view, normalised_key, validation.count(limit, "limit", 1, MAX_LIST_LIMIT)
@@ -696,7 +707,7 @@ class Memory:
 
     def _commit_for_entity(self, command: EntityCommand) -> types.EntityDetails:
         key = self._engine.commit([command])[0].id
-        view = _view(command.scope, None, None, show_expired=False)
+        view = self._view(command.scope, None, None, show_expired=False)
         details = find_entity(self._engine.ledger, view, key, DEFAULT_LIST_LIMIT)
         if details is None:  # another caller erased it after the commit
             raise NotFoundError(f"{key!r} was erased meanwhile; entities() lists the entities of a scope")
@@ -722,24 +733,28 @@ class Memory:
         """
         self._engine.check_open()
         scope = validation.required_scope(user_id, agent_id, run_id)[0]
-        view = _view(scope, None, as_of, show_expired=False)
+        view = self._view(scope, None, as_of, show_expired=False)
         centre = None if around is None else validation.entity_key(around, "around")
         max_hops = validation.count(hops, "hops", 0, 10)
         max_memories = validation.count(limit, "limit", 1, MAX_LIST_LIMIT)
         return build_graph(self._engine.ledger, view, centre, max_hops, max_memories)
 
     def count_by_day(
-        self, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None, utc_offset: int = 0
+        self, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None, utc_offset: int | None = None
     ) -> list[types.DayCount]:
         """Counts the memories of a scope, source messages included, by the day since which they are valid.
 
         Returns `[{"day": "2025-06-02", "memories": 3}, …]`, the earliest day first, without days that have none. Days
-        begin `utc_offset` minutes (-1,440 to 1,440) before they begin in UTC.
+        begin `utc_offset` minutes (-1,440 to 1,440) before they begin in UTC; by default as many as they do now in the
+        configured time zone.
         """
         self._engine.check_open()
         scope = validation.required_scope(user_id, agent_id, run_id)[0]
-        view = _view(scope, None, None, show_expired=False)
-        offset = timedelta(minutes=validation.count(utc_offset, "utc_offset", -1440, 1440))
+        view = self._view(scope, None, None, show_expired=False)
+        if utc_offset is None:
+            offset = shown(view.now, self.limits.timezone).utcoffset() or timedelta(0)
+        else:
+            offset = timedelta(minutes=validation.count(utc_offset, "utc_offset", -1440, 1440))
         return [
             {"day": day.isoformat(), "memories": count}
             for day, count in count_by_day(self._engine.ledger, view, offset)
@@ -917,6 +932,18 @@ class Memory:
         """
         self._engine.close(wait=wait)
 
+    def _view(
+        self, scope: Scope, kinds: object, as_of: object, *, show_expired: bool, default: Iterable[Kind] = ALL_KINDS
+    ) -> View:
+        return View(
+            scope=scope,
+            now=datetime.now(UTC),
+            partition=scope.read_partition,
+            kinds=validation.kinds(kinds) or frozenset(default),
+            as_of=None if as_of is None else validation.moment(as_of, "as_of", self.limits.timezone),
+            show_expired=validation.flag(show_expired, "show_expired"),
+        )
+
     def _shaped(self, result: R) -> R:
         if self._version != "v1.0":
             return result
@@ -947,19 +974,6 @@ def _checked_progress(progress: Progress | None) -> Progress | None:
     if progress is not None and not callable(progress):
         validation.refuse("progress", progress, "must be a function of (name, done, total), or left out")
     return progress
-
-
-def _view(
-    scope: Scope, kinds: object, as_of: object, *, show_expired: bool, default: Iterable[Kind] = ALL_KINDS
-) -> View:
-    return View(
-        scope=scope,
-        now=datetime.now(UTC),
-        partition=scope.read_partition,
-        kinds=validation.kinds(kinds) or frozenset(default),
-        as_of=None if as_of is None else validation.moment(as_of, "as_of"),
-        show_expired=validation.flag(show_expired, "show_expired"),
-    )
 
 
 def _two_keys(a: object, b: object) -> tuple[str, str]:

@@ -12,6 +12,8 @@ from enum import IntEnum, IntFlag, StrEnum
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+from graphmem.times import said
+
 # The role of messages that an assistant wrote.
 ASSISTANT = "assistant"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -254,8 +256,9 @@ class CandidateRow(NamedTuple):
 class Message:
     """One message as a caller adds it.
 
-    `at` is the observation time, `has_own_time` is True if the caller gave it. A message that has neither `id` nor its
-    own time is never recognised as a repetition. `metadata` is the message's own, without that of the call. `document`
+    `at` is the observation time, `has_own_time` is True if the caller gave it, `utc_offset` the minutes by which the
+    clock of whoever spoke is ahead of UTC (None: unknown). A message that has neither `id` nor its own time is never
+    recognised as a repetition. `metadata` is the message's own, without that of the call. `document`
     is the id of the document of which the content is a paragraph, None for a message that somebody said.
     """
 
@@ -265,6 +268,7 @@ class Message:
     name: str | None = None
     id: str | None = None
     has_own_time: bool = False
+    utc_offset: int | None = None
     attachments: tuple[Mapping[str, Any], ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=lambda: EMPTY_MAPPING)
     document: str | None = None
@@ -275,7 +279,9 @@ class MemoryRecord:
     """A memory as the ledger stores it.
 
     `further_runs` are the runs, beside its scope's, in which the memory was said again. `at` is the observation time,
-    `seq` the number of its last change, `row` its row number in the ledger. `confidence` is 0 to 1.
+    of a fact that of its last source message, `utc_offset` the minutes by which the clock of whoever spoke is ahead of
+    UTC (None: unknown). `seq` is the number of its last change, `row` its row number in the ledger. `confidence` is 0
+    to 1.
     """
 
     id: str
@@ -302,6 +308,12 @@ class MemoryRecord:
     seq: int = 0
     row: int = 0
     further_runs: tuple[str, ...] = ()
+    utc_offset: int | None = None
+
+    @property
+    def said_at(self) -> datetime:
+        """The observation time by the clock of whoever spoke."""
+        return said(self.at, self.utc_offset)
 
     @property
     def runs(self) -> tuple[str, ...]:

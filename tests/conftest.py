@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -25,6 +26,10 @@ from graphmem.testing import HashEmbedder, WordExtractor
 # Settings of whoever runs the tests must not reach them. GRAPHMEM_SERVERS, the test servers' folder, is no setting.
 for name in [name for name in os.environ if name.startswith("GRAPHMEM_") and name != "GRAPHMEM_SERVERS"]:
     del os.environ[name]
+
+# Times without a UTC offset are local to the machine, which must make no difference.
+os.environ["TZ"] = "UTC"
+time.tzset()
 
 share_compiled_statements()
 

@@ -11,7 +11,9 @@ Pure. `parse` raises `ValidationError` for every malformed filter, so that `matc
 - A missing key matches `ne` and `nin` only; a special field without a value is None, not missing.
 - Equality with a list compares the whole list; `contains` tests for a member of a list or a substring of a text. "*" is
   an ordinary text.
-- `created_at`, `updated_at`, `at`, and any key with a date or datetime as operand, compare as moments.
+- `created_at`, `updated_at`, `at`, and any key with a date or datetime as operand, compare as moments. So do two texts
+  that are both a date, or a date and a time, in ISO 8601; one without a UTC offset is local to the configured zone, and
+  a date is its midnight there. All other texts compare as texts.
 - "a.b" reads nested metadata unless there is a key "a.b".
 """
 
@@ -22,7 +24,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date, datetime, tzinfo
 from difflib import get_close_matches
 from operator import ge, gt, itemgetter, le, lt
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -36,9 +38,9 @@ from graphmem.boundary.validation import (
     moment,
     refuse,
     refuse_scope_names,
+    stored_moment,
 )
 from graphmem.boundary.validation import key as metadata_key
-from graphmem.errors import ValidationError
 
 if TYPE_CHECKING:
     from graphmem.model import MemoryRecord
@@ -98,36 +100,43 @@ class Equals(Filter):
     """Compares a field with operands, for `eq` and `in`: it has to equal one of `values` in type and value.
 
     `values` holds the operands in the hashable form that `_comparable_form` returns. With `compares_moments`, a text
-    that is a date or time in ISO 8601 is also compared as a UTC datetime, so that its other notations are equal to it.
+    that is a date or time in ISO 8601 is also compared as a UTC datetime, so that its other notations are equal to it;
+    `zone` is that of times without an offset.
     """
 
     key: str
     values: frozenset[Hashable]
     compares_moments: bool
+    zone: tzinfo | None = None
 
     def matches(self, fields: Mapping[str, Any]) -> bool:
         """Returns True if the field's value equals one of `values`."""
         value = _look_up(fields, self.key)
-        return not self.values.isdisjoint(_comparable_forms(value, with_moments=self.compares_moments))
+        return not self.values.isdisjoint(_comparable_forms(value, self.zone, with_moments=self.compares_moments))
 
 
 @dataclass(frozen=True, slots=True)
 class Compare(Filter):
-    """`gt`, `gte`, `lt`, `lte`: compares the field with a number, a text or a moment."""
+    """`gt`, `gte`, `lt`, `lte`: compares the field with a number, a text or a moment.
+
+    `moment` is the moment that a text names; `zone` that of times without an offset.
+    """
 
     key: str
     operator: str
     bound: float | str | datetime
+    moment: datetime | None = None
+    zone: tzinfo | None = None
 
     def matches(self, fields: Mapping[str, Any]) -> bool:
         """Returns True if the field's value has the bound's type and the comparison holds."""
-        value = _look_up(fields, self.key)
-        if isinstance(self.bound, datetime):
-            value = _as_moment(value)
-        is_comparable = (_is_number(value) and _is_number(self.bound)) or any(
-            isinstance(value, type_) and isinstance(self.bound, type_) for type_ in (str, datetime)
+        value, bound = _look_up(fields, self.key), self.bound
+        if self.moment is not None and (instant := stored_moment(value, self.zone)) is not None:
+            value, bound = instant, self.moment
+        is_comparable = (_is_number(value) and _is_number(bound)) or any(
+            isinstance(value, type_) and isinstance(bound, type_) for type_ in (str, datetime)
         )
-        return is_comparable and _COMPARISONS[self.operator](value, self.bound)
+        return is_comparable and _COMPARISONS[self.operator](value, bound)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +147,7 @@ class Contains(Filter):
     text: str | None
     values: frozenset[Hashable]
     compares_moments: bool
+    zone: tzinfo | None = None
 
     def matches(self, fields: Mapping[str, Any]) -> bool:
         """Returns True if the field's value contains the operand."""
@@ -145,7 +155,7 @@ class Contains(Filter):
         if isinstance(value, str):
             return self.text is not None and self.text in value
         return any(
-            not self.values.isdisjoint(_comparable_forms(member, with_moments=self.compares_moments))
+            not self.values.isdisjoint(_comparable_forms(member, self.zone, with_moments=self.compares_moments))
             for member in _members(value)
         )
 
@@ -188,7 +198,7 @@ def parse(filters: Mapping[str, Any] | None, argument: str = "filters", limits: 
     refuse_scope_names(filters, argument)
     _refuse_too_many(filters, argument, limits.max_filter_conditions)
     levels = limits.max_filter_depth
-    return _parse_filter(filters, argument, _DepthBudget(levels, levels)) if filters else None
+    return _parse_filter(filters, argument, _Bounds(levels, levels, limits.timezone)) if filters else None
 
 
 def _refuse_too_many(filters: Mapping[str, Any], argument: str, max_conditions: int) -> None:
@@ -224,29 +234,33 @@ def _key_of_equality(alternative: Mapping[str, Any]) -> str | None:
     return key if is_equality and isinstance(key, str) and key not in LOGIC else None
 
 
-class _DepthBudget(NamedTuple):
-    """The levels of AND / OR / NOT still allowed below this point, and those allowed in the whole filter."""
+class _Bounds(NamedTuple):
+    """The levels of AND / OR / NOT still allowed below this point, and those allowed in the whole filter.
+
+    `zone` is that of times without an offset.
+    """
 
     levels: int
     max_levels: int
+    zone: tzinfo | None
 
 
-def _parse_filter(filters: object, argument: str, budget: _DepthBudget) -> Filter:
+def _parse_filter(filters: object, argument: str, bounds: _Bounds) -> Filter:
     if not isinstance(filters, Mapping) or not filters:
         refuse(argument, filters, "must be a dict with at least one condition")
-    if budget.levels < 0:
-        refuse(argument, filters, f"is nested too deeply; use at most {budget.max_levels} levels of AND / OR / NOT")
-    parts = tuple(part for key, value in filters.items() for part in _parse_entry(key, value, argument, budget))
+    if bounds.levels < 0:
+        refuse(argument, filters, f"is nested too deeply; use at most {bounds.max_levels} levels of AND / OR / NOT")
+    parts = tuple(part for key, value in filters.items() for part in _parse_entry(key, value, argument, bounds))
     return parts[0] if len(parts) == 1 else And(parts)
 
 
-def _parse_entry(name: object, value: object, argument: str, budget: _DepthBudget) -> Iterator[Filter]:
+def _parse_entry(name: object, value: object, argument: str, bounds: _Bounds) -> Iterator[Filter]:
     key = metadata_key(name, argument)
     if not key:
         refuse(argument, key, "a key must be a non-empty string")
     path = f"{argument}.{key}"
     if key in LOGIC:
-        yield _parse_logic(key, value, path, budget._replace(levels=budget.levels - 1))
+        yield _parse_logic(key, value, path, bounds._replace(levels=bounds.levels - 1))
     elif key.startswith("$") or key.upper() in LOGIC:
         # As a metadata key, {"or": …} would silently match nothing.
         refuse(argument, key, f"is not a key; write {', '.join(LOGIC)} in capitals")
@@ -254,39 +268,40 @@ def _parse_entry(name: object, value: object, argument: str, budget: _DepthBudge
         if not value:
             refuse(path, value, f"names no operator; use some of {', '.join(OPERATORS)}")
         for operator, operand in value.items():
-            yield _parse_condition(key, operator, operand, path)
+            yield _parse_condition(key, operator, operand, path, bounds.zone)
     else:
-        yield _parse_condition(key, "eq", value, path)
+        yield _parse_condition(key, "eq", value, path, bounds.zone)
 
 
-def _parse_logic(word: str, value: object, path: str, budget: _DepthBudget) -> Filter:
+def _parse_logic(word: str, value: object, path: str, bounds: _Bounds) -> Filter:
     items = [value] if word == "NOT" and isinstance(value, Mapping) else value
     if not isinstance(items, list | tuple) or not items:
         refuse(path, value, "must be a list with at least one filter")
-    parts = tuple(_parse_filter(item, f"{path}[{index}]", budget) for index, item in enumerate(items))
+    parts = tuple(_parse_filter(item, f"{path}[{index}]", bounds) for index, item in enumerate(items))
     return _FILTER_OF_WORD[word](parts)
 
 
-def _parse_condition(key: str, operator: object, operand: object, argument: str) -> Filter:
+def _parse_condition(key: str, operator: object, operand: object, argument: str, zone: tzinfo | None) -> Filter:
     if not isinstance(operator, str) or operator not in OPERATORS:
         similar = get_close_matches(str.lower(operator).lstrip("$"), OPERATORS, 1) if isinstance(operator, str) else []
         hint = f"did you mean {similar[0]!r}? " if similar else ""
         refuse(argument, operator, f"is not an operator; {hint}known are {', '.join(OPERATORS)}")
     path = f"{argument}.{operator}"
     if operator in _POSITIVE_OF:
-        return Not((_positive_condition(key, _POSITIVE_OF[operator], operand, path),))
-    return _positive_condition(key, operator, operand, path)
+        return Not((_positive_condition(key, _POSITIVE_OF[operator], operand, path, zone),))
+    return _positive_condition(key, operator, operand, path, zone)
 
 
-def _positive_condition(key: str, operator: str, operand: object, path: str) -> Filter:
+def _positive_condition(key: str, operator: str, operand: object, path: str, zone: tzinfo | None) -> Filter:
     if operator == "eq":
-        return Equals(key, *_comparable_operands(key, [operand], path))
+        return Equals(key, *_comparable_operands(key, [operand], path, zone), zone)
     if operator == "in":
         if not isinstance(operand, list | tuple | set | frozenset):
             refuse(path, operand, "must be a list of values")
-        return Equals(key, *_comparable_operands(key, operand, path))
+        return Equals(key, *_comparable_operands(key, operand, path, zone), zone)
     if operator in _COMPARISONS:
-        return Compare(key, operator, _convert_bound(key, operand, path))
+        bound = _convert_bound(key, operand, path, zone)
+        return Compare(key, operator, bound, stored_moment(bound, zone), zone)
     if key in TIME_FIELDS:
         refuse(path, operand, f"{key} is a time; use gte and lt")
     if operator == "icontains":
@@ -295,21 +310,27 @@ def _positive_condition(key: str, operator: str, operand: object, path: str) -> 
         return ContainsIgnoreCase(key, str(json_ready(operand, path)).casefold())
     if isinstance(operand, list | tuple | Mapping):
         refuse(path, operand, "must be one value; for several, put one contains for each into AND or OR")
-    return Contains(key, operand if isinstance(operand, str) else None, *_comparable_operands(key, [operand], path))
+    text = operand if isinstance(operand, str) else None
+    return Contains(key, text, *_comparable_operands(key, [operand], path, zone), zone)
 
 
-def _comparable_operands(key: str, operands: Iterable[object], path: str) -> tuple[frozenset[Hashable], bool]:
+def _comparable_operands(
+    key: str, operands: Iterable[object], path: str, zone: tzinfo | None
+) -> tuple[frozenset[Hashable], bool]:
     """Returns the comparable forms of operands, and whether one of them is a moment."""
-    values = [_convert_operand(key, operand, path) for operand in operands]
-    return frozenset(_comparable_form(value) for value in values), any(isinstance(value, datetime) for value in values)
+    values = [_convert_operand(key, operand, path, zone) for operand in operands]
+    moments = [instant for value in values if (instant := stored_moment(value, zone)) is not None]
+    return frozenset(map(_comparable_form, (*values, *moments))), bool(moments)
 
 
-def _convert_operand(key: str, value: object, path: str) -> object:
-    return moment(value, path) if key in TIME_FIELDS or isinstance(value, date) else json_ready(value, path)
+def _convert_operand(key: str, value: object, path: str, zone: tzinfo | None) -> object:
+    if key in TIME_FIELDS or isinstance(value, date):
+        return moment(value, path, zone)
+    return json_ready(value, path, zone=zone)
 
 
-def _convert_bound(key: str, operand: object, path: str) -> float | str | datetime:
-    value = _convert_operand(key, operand, path)
+def _convert_bound(key: str, operand: object, path: str, zone: tzinfo | None) -> float | str | datetime:
+    value = _convert_operand(key, operand, path, zone)
     if isinstance(value, bool) or not isinstance(value, int | float | str | datetime):
         refuse(path, operand, "must be a number, a string or a date")
     return value
@@ -349,9 +370,9 @@ def _look_up(fields: Mapping[str, Any], key: str) -> object:
     return value
 
 
-def _comparable_forms(value: object, *, with_moments: bool) -> list[Hashable]:
+def _comparable_forms(value: object, zone: tzinfo | None, *, with_moments: bool) -> list[Hashable]:
     """Returns the comparable form of `value` and, with `with_moments`, that of the moment which a text names."""
-    instant = _as_moment(value) if with_moments and isinstance(value, str) else None
+    instant = stored_moment(value, zone) if with_moments and isinstance(value, str) else None
     return [_comparable_form(value)] if instant is None else [_comparable_form(value), _comparable_form(instant)]
 
 
@@ -366,7 +387,7 @@ def _comparable_form(value: object, depth: int = 0) -> Hashable:
         return "constant", value
     if _is_number(value):
         return "number", value
-    return _as_moment(value) or object()
+    return value if isinstance(value, datetime) else object()
 
 
 def _comparable_container(value: list[Any] | tuple[Any, ...] | Mapping[Any, Any], depth: int) -> Hashable:
@@ -375,15 +396,6 @@ def _comparable_container(value: list[Any] | tuple[Any, ...] | Mapping[Any, Any]
             (_comparable_form(key, depth), _comparable_form(child, depth)) for key, child in value.items()
         )
     return "list", tuple(_comparable_form(child, depth) for child in value)
-
-
-def _as_moment(value: object) -> datetime | None:
-    if not isinstance(value, str | date):
-        return None
-    try:
-        return moment(value, "value")
-    except ValidationError:
-        return None
 
 
 def _members(value: object) -> Iterable[object]:

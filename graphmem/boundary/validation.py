@@ -14,13 +14,14 @@ import re
 import reprlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, TypeVar, get_args
 
 from graphmem.errors import ValidationError
 from graphmem.escapes import json_text
 from graphmem.model import EPOCH, SCOPE_NAMES, EntityType, Kind, MemoryType, Message, Role, Scope
+from graphmem.times import localized, offset_minutes, shown, warn_of_missing_offset
 
 T = TypeVar("T")
 
@@ -57,6 +58,8 @@ _UNSTORABLE_CHARS = re.compile("[\x00\ud800-\udfff]")
 _CONTROL_CHARS = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 TEXT_PART_TYPES = frozenset({"text", "input_text", "output_text"})
 _KEYS_INSTEAD_OF_CONTENT = frozenset({"tool_calls", "function_call", "refusal", "audio"})
+# A day with hyphens, alone or before a time.
+_ISO_TIME = re.compile(r"\s*\d{4}-\d{2}-\d{2}(?:\s*$|[Tt ]\d)", re.ASCII)
 # A number of requests in a unit of time.
 _RATE = re.compile(r"[1-9]\d{0,8}/(second|minute|hour|day)")
 _UUID = re.compile("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -67,7 +70,10 @@ _MAX_FILTER_CONTAINERS = 2 * MAX_FILTER_DEPTH + MAX_DOCUMENT_DEPTH + 4
 
 @dataclass(frozen=True, slots=True)
 class InputLimits:
-    """Limits of one call's input. Settings can lower them, not raise them."""
+    """Limits of one call's input, which settings can lower, not raise.
+
+    `timezone`: the configured time zone, to which times without a UTC offset are local (None: that of the machine).
+    """
 
     max_message_chars: int = MAX_CONTENT_CHARS
     max_messages: int = MAX_MESSAGES
@@ -75,6 +81,7 @@ class InputLimits:
     max_filter_depth: int = MAX_FILTER_DEPTH
     max_filter_conditions: int = MAX_FILTER_CONDITIONS
     max_top_k: int = MAX_TOP_K
+    timezone: tzinfo | None = None
 
 
 LIMITS = InputLimits()
@@ -247,7 +254,7 @@ def parse_messages(
     if len(items) > limits.max_messages:
         message = f"messages: {len(items):,} in one call; pass at most {limits.max_messages:,}, then call again"
         raise ValidationError(message)
-    call_time = None if timestamp is None else moment(timestamp, "timestamp")
+    call_time = None if timestamp is None else given_time(timestamp, "timestamp", limits.timezone)
     names = ["messages"] if items is not value else [f"messages[{index}]" for index in range(len(items))]
     parsed = [_message(item, name, call_time, now, limits) for item, name in zip(items, names, strict=True)]
     remembered = [(index, message) for index, message in enumerate(parsed) if message.role in REMEMBERED_ROLES]
@@ -270,17 +277,19 @@ def _message(value: object, argument: str, call_time: datetime | None, now: date
     if not isinstance(role, str) or role not in _ROLES:
         refuse(f"{argument}.role", role, f"must be one of {_quoted_list(sorted(_ROLES))}")
     own_time = value.get("timestamp")
-    at = call_time if own_time is None else moment(own_time, f"{argument}.timestamp")
+    given = call_time if own_time is None else given_time(own_time, f"{argument}.timestamp", limits.timezone)
+    at = now.astimezone(limits.timezone) if given is None else given
     content, attachments = _content(value.get("content"), f"{argument}.content", limits)
     return Message(
         role=str.__str__(role),
         content=content,
-        at=at or now,
+        at=at.astimezone(UTC),
+        utc_offset=offset_minutes(at, limits.timezone),
         name=None if name is None else _checked_name(name, f"{argument}.name"),
         id=None if raw_id is None else _checked_name(_number_to_text(raw_id, f"{argument}.id"), f"{argument}.id"),
-        has_own_time=at is not None,
+        has_own_time=given is not None,
         attachments=attachments,
-        metadata=metadata(value.get("metadata"), f"{argument}.metadata", limits.max_metadata_bytes),
+        metadata=metadata(value.get("metadata"), f"{argument}.metadata", limits),
         document=value.document if isinstance(value, Paragraph) else None,
     )
 
@@ -303,7 +312,7 @@ def _content(value: object, argument: str, limits: InputLimits) -> tuple[str, tu
         elif part["type"] in TEXT_PART_TYPES:
             texts.append(_checked_text(part.get("text"), f"{part_path}.text", limits.max_message_chars))
         else:
-            attachments.append(_json_object(part, part_path, _shorten_link, limits.max_metadata_bytes))
+            attachments.append(_json_object(part, part_path, _shorten_link, limits))
     return _checked_text("\n".join(texts), argument, limits.max_message_chars), tuple(attachments)
 
 
@@ -342,47 +351,86 @@ def _checked_text(value: object, argument: str, max_chars: int) -> str:
 # --- times ---------------------------------------------------------------------------------------------------------
 
 
-def moment(value: object, argument: str) -> datetime:
+def moment(value: object, argument: str, zone: tzinfo | None = None) -> datetime:
     """Returns a UTC datetime from a datetime or date, ISO 8601 text, or epoch seconds.
 
-    A time without a zone is read as UTC, a date as its midnight. Raises `ValidationError` for any other value, and for
-    years outside 1..9999.
+    A time without a UTC offset is local to `zone` (None: to this machine), which the log says once; a date is its
+    midnight there. Raises `ValidationError` for any other value, and for years outside 1..9999.
     """
+    return given_time(value, argument, zone).astimezone(UTC)
+
+
+def given_time(value: object, argument: str, zone: tzinfo | None) -> datetime:
+    """Returns a time as `moment` reads it, with the UTC offset that it came with; epoch seconds come in UTC."""
     try:
-        if isinstance(value, str):
-            value = datetime.fromisoformat(value.strip())
-        if isinstance(value, datetime):
-            return value.replace(tzinfo=UTC) if value.utcoffset() is None else value.astimezone(UTC)
-        if isinstance(value, date):
-            return datetime(value.year, value.month, value.day, tzinfo=UTC)
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            return EPOCH + timedelta(seconds=value)
-    except (ValueError, OverflowError):
+        parsed = _parsed_time(value)
+        if parsed is not None:
+            aware = localized(parsed, zone)
+            aware.astimezone(UTC)  # raises where that is outside the calendar
+            if aware is not parsed and not _is_date_without_time(value):
+                warn_of_missing_offset()
+            return aware
+    except (ValueError, OverflowError, OSError):  # OSError: the machine's zone does not reach as far
         pass
     refuse(argument, value, "must be a time: ISO 8601 text or epoch seconds (not milliseconds), years 1..9999")
 
 
-def reference_date(value: object) -> datetime | None:
-    """Returns the moment from which a query counts, in the caller's time zone (UTC without one); None if not given.
+def _parsed_time(value: object) -> datetime | None:
+    """Returns the time that a value names, without an offset if it has none; None for a value that is no time.
 
-    The meaning of "yesterday" depends on the zone.
+    Raises ValueError or OverflowError for a text or a number that names none.
     """
-    if value is None:
+    if isinstance(value, str):
+        return datetime.fromisoformat(value.strip())
+    if isinstance(value, datetime):
+        return value
+    if isinstance(value, date):
+        return datetime(value.year, value.month, value.day)  # noqa: DTZ001  (the caller gives it a zone)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return EPOCH + timedelta(seconds=value)
+    return None
+
+
+def stored_moment(value: object, zone: tzinfo | None) -> datetime | None:
+    """Returns the UTC moment of a date, or of a text that is one in ISO 8601, as `moment` reads it; else None.
+
+    The text begins with a date with hyphens, so that a number in digits is none.
+    """
+    if not isinstance(value, date) and not (isinstance(value, str) and _ISO_TIME.match(value)):
         return None
-    utc = moment(value, "reference_date")
-    parsed = datetime.fromisoformat(value.strip()) if isinstance(value, str) else value
-    return parsed if isinstance(parsed, datetime) and parsed.utcoffset() is not None else utc
+    try:
+        parsed = _parsed_time(value)
+        return None if parsed is None else localized(parsed, zone).astimezone(UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
-def expiration(value: object, argument: str = "expiration_date") -> datetime | None:
+def asked_at(reference_date: object, default: datetime, zone: tzinfo | None) -> datetime:
+    """Returns the moment from which a query counts, `default` if none is given, in the asker's time zone.
+
+    The meaning of "yesterday", and the days that are shown, depend on that zone: the one that `reference_date` has,
+    else `zone`, else UTC. A time without an offset is local, as for `moment`.
+    """
+    if reference_date is None:
+        return shown(default, zone)
+    given = given_time(reference_date, "reference_date", zone)
+    return given if isinstance(reference_date, str | date) else shown(given, zone)
+
+
+def expiration(value: object, argument: str = "expiration_date", zone: tzinfo | None = None) -> datetime | None:
     """Returns the moment after which a memory is no longer shown; None means never.
 
-    As in mem0, a date without a time ("2025-12-31") includes that day: it becomes the day's last microsecond (UTC).
+    As in mem0, a date without a time ("2025-12-31") includes that day: it becomes the day's last microsecond in `zone`.
     """
     if value is None:
         return None
-    start = moment(value, argument)
-    return start + timedelta(days=1, microseconds=-1) if _is_date_without_time(value) else start
+    start = given_time(value, argument, zone)
+    if not _is_date_without_time(value):
+        return start.astimezone(UTC)
+    try:
+        return localized(datetime.combine(start.date(), time.max), zone).astimezone(UTC)
+    except (ValueError, OverflowError, OSError):  # the last day of the calendar, where it ends after that in UTC
+        return datetime.max.replace(tzinfo=UTC)
 
 
 def _is_date_without_time(value: object) -> bool:
@@ -399,20 +447,21 @@ def _is_date_without_time(value: object) -> bool:
 
 
 def metadata(
-    value: object, argument: str = "metadata", max_bytes: int = MAX_DOCUMENT_BYTES, copies: int = 1
+    value: object, argument: str = "metadata", limits: InputLimits = LIMITS, copies: int = 1
 ) -> dict[str, Any]:
     """Returns a deep copy of a JSON object, at most 20 levels deep; None becomes {}, tuples lists, dates ISO text.
 
     `copies` is how many times it will be stored.
     """
-    return {} if value is None else _json_object(value, argument, str.__str__, max_bytes, copies)
+    return {} if value is None else _json_object(value, argument, str.__str__, limits, copies)
 
 
 def _json_object(
-    value: object, argument: str, convert_text: Callable[[str], str], max_bytes: int, copies: int = 1
+    value: object, argument: str, convert_text: Callable[[str], str], limits: InputLimits, copies: int = 1
 ) -> dict[str, Any]:
-    document: dict[str, Any] = json_ready(_checked_mapping(value, argument), argument, convert_text)
-    size = len(json.dumps(document, ensure_ascii=False).encode())
+    checked = _checked_mapping(value, argument)
+    document: dict[str, Any] = json_ready(checked, argument, convert_text, zone=limits.timezone)
+    size, max_bytes = len(json.dumps(document, ensure_ascii=False).encode()), limits.max_metadata_bytes
     if size > max_bytes:
         refuse(argument, value, f"takes {size:,} bytes as JSON; use at most {max_bytes:,}")
     if size * copies > MAX_COPIED_BYTES:
@@ -421,31 +470,41 @@ def _json_object(
     return document
 
 
-def json_ready(value: object, argument: str, convert_text: Callable[[str], str] = str.__str__, depth: int = 1) -> Any:
+def json_ready(
+    value: object,
+    argument: str,
+    convert_text: Callable[[str], str] = str.__str__,
+    depth: int = 1,
+    zone: tzinfo | None = None,
+) -> Any:
     """Returns a deep copy of `value` in JSON types, with `convert_text` applied to every string value.
 
-    Raises `ValidationError` for types that JSON lacks and for more than `MAX_DOCUMENT_DEPTH` levels; `depth` is the
-    level of `value`, from 1.
+    Datetimes become ISO text in UTC, those without an offset as local to `zone`. Raises `ValidationError` for types
+    that JSON lacks and for more than `MAX_DOCUMENT_DEPTH` levels; `depth` is the level of `value`, from 1.
     """
     if not isinstance(value, Mapping | list | tuple):
-        return _json_scalar(value, argument, convert_text)
+        return _json_scalar(value, argument, convert_text, zone)
     if depth > MAX_DOCUMENT_DEPTH:
         refuse(argument, value, f"is nested too deeply; use at most {MAX_DOCUMENT_DEPTH} levels")
     if isinstance(value, Mapping):
         return {
-            key(name, argument): json_ready(child, f"{argument}.{name}", convert_text, depth + 1)
+            key(name, argument): json_ready(child, f"{argument}.{name}", convert_text, depth + 1, zone)
             for name, child in value.items()
         }
-    return [json_ready(child, f"{argument}[{index}]", convert_text, depth + 1) for index, child in enumerate(value)]
+    return [
+        json_ready(child, f"{argument}[{index}]", convert_text, depth + 1, zone) for index, child in enumerate(value)
+    ]
 
 
-def _json_scalar(value: object, argument: str, convert_text: Callable[[str], str]) -> str | float | bool | None:
+def _json_scalar(
+    value: object, argument: str, convert_text: Callable[[str], str], zone: tzinfo | None
+) -> str | float | bool | None:
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
         return _checked_text(convert_text(value), argument, MAX_CONTENT_CHARS)
     if isinstance(value, date):
-        return moment(value, argument).isoformat() if isinstance(value, datetime) else value.isoformat()
+        return moment(value, argument, zone).isoformat() if isinstance(value, datetime) else value.isoformat()
     if isinstance(value, int | float):
         return _finite_number(value, argument)
     type_name = type(value).__name__

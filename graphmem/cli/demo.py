@@ -155,7 +155,7 @@ class _DemoPresenter:
     def _print_hit(self, rank: int, hit: Mapping[str, Any]) -> None:
         """Prints a hit and, if entities led to it, its path and its rank by similarity alone."""
         renderer, explanation = self._renderer, hit["explain"]
-        date, speaker = (hit["at"][:10], "green"), (f"{hit['actor_id']}: ", "bold")
+        date, speaker = (renderer.day(hit["at"]), "green"), (f"{hit['actor_id']}: ", "bold")
         renderer.line((f"{rank}  ", "bold"), date, "  ", speaker, hit["memory"], hang=3)
         if not any(step["type"] == "entity" for step in explanation["path"]):
             return

@@ -31,9 +31,7 @@ def create(
     user: Annotated[str | None, typer.Option(metavar="ID", help="The user of a key with the role user.")] = None,
     agent: Annotated[str | None, typer.Option(metavar="ID", help="Only the memories of this agent.")] = None,
     label: Annotated[str, typer.Option(metavar="TEXT", help="What the key is for.")] = "",
-    expires: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Its end: a time, or the last day in UTC.")
-    ] = None,
+    expires: Annotated[str | None, typer.Option(metavar="TIME", help="Its end: a time, or the last day.")] = None,
     rate: Annotated[
         str | None,
         typer.Option(metavar="RATE", help="Its most requests, such as 600/minute; by default as configured."),
@@ -88,19 +86,19 @@ def _print_rows(renderer: Renderer, rows: list[dict[str, Any]]) -> None:
     from graphmem.cli.render import one_line  # noqa: PLC0415
 
     for row in rows:
-        state = f"  revoked {row['revoked_at'][:10]}" if row["revoked_at"] else ""
-        ends = f"  until {_end_text(row['expires_at'])}" if row["expires_at"] else ""
+        state = f"  revoked {renderer.day(row['revoked_at'])}" if row["revoked_at"] else ""
+        ends = f"  until {_end_text(renderer.local_time(row['expires_at']))}" if row["expires_at"] else ""
         owner = "".join(f"  {name} {one_line(row[f'{name}_id'])}" for name in ("user", "agent") if row[f"{name}_id"])
         rate = f"  {row['rate']}" if row["rate"] else ""
-        used = f"  used {row['last_used_at'][:10]}" if row["last_used_at"] else ""
+        used = f"  used {renderer.day(row['last_used_at'])}" if row["last_used_at"] else ""
         label = one_line(row["label"])
         renderer.line(row["id"], "  ", (row["role"], "bold"), owner, "  ", label, rate, used, ends, state)
 
 
 def _end_text(expires_at: str) -> str:
-    """Returns until when a key is valid: the day if that is the end of it in UTC, otherwise the time too."""
-    day, time = expires_at[:10], expires_at[11:]
-    return day if time.startswith("23:59:59.999") else f"{day} {time[:5]} UTC"
+    """Returns until when a key is valid: the day if that is its end, otherwise the time and its UTC offset too."""
+    day, time, offset = expires_at[:10], expires_at[11:], expires_at[-6:]
+    return day if time.startswith("23:59:59.999") else f"{day} {time[:5]} {'UTC' if offset == '+00:00' else offset}"
 
 
 for _command in (create, list_, revoke):

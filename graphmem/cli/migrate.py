@@ -55,12 +55,13 @@ def mem0(
     from graphmem.transfer.sources import mem0_history as histories  # noqa: PLC0415
     from graphmem.transfer.sources.mem0 import Mem0Source  # noqa: PLC0415
 
-    at = None if timestamp is None else validation.moment(timestamp, "--timestamp")
+    zone = call.settings().zone
+    at = None if timestamp is None else validation.moment(timestamp, "--timestamp", zone)
     with (
         histories.open_history(history) as past,
         mem0_collection.open_collection(qdrant, collection, api_key) as points,
     ):
-        source = Mem0Source(points, past, validation.scope(**call.scope)[0], at)
+        source = Mem0Source(points, past, validation.scope(**call.scope)[0], at, zone)
         total = source.survey()
         with call.memory() as memory:
             report = _import_records(memory, source.records(), total)
@@ -85,7 +86,7 @@ def jsonl(
 
     scope = validation.required_scope(**call.scope)[0]
     text, modified_at = _read(path)
-    at = modified_at if timestamp is None else validation.moment(timestamp, "--timestamp")
+    at = modified_at if timestamp is None else validation.moment(timestamp, "--timestamp", call.settings().zone)
     if not mcp_memory.is_graph(text):
         _add_chat(call, path, text, at)
         return

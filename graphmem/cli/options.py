@@ -76,7 +76,7 @@ class CommandContext:
             return
         from graphmem.cli.render import Renderer  # noqa: PLC0415
 
-        show(Renderer())
+        show(Renderer(lambda: self.settings().zone))
 
 
 def _options(

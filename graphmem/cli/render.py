@@ -8,13 +8,17 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import tzinfo
+from functools import cache
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
+
+from graphmem.times import shown_iso
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -59,9 +63,13 @@ def quoted(text: str) -> str:
 
 
 class Renderer:
-    """Prints to standard output; each method prints one kind of answer, in the shape in which Memory returns it."""
+    """Prints to standard output; each method prints one kind of answer, in the shape in which Memory returns it.
 
-    def __init__(self) -> None:
+    `zone` returns the time zone of days (None: UTC); it is called when one is printed.
+    """
+
+    def __init__(self, zone: Callable[[], tzinfo | None]) -> None:
+        self._zone = cache(zone)
         self._console = Console(highlight=False, markup=False, emoji=False)
         if not self._console.is_terminal:
             self._console = Console(highlight=False, markup=False, emoji=False, width=PIPE_WIDTH)
@@ -72,6 +80,14 @@ class Renderer:
         for number, line in enumerate(lines):
             line.rstrip()  # the blank at which it was broken
             self._console.print(Text(" " * (indent + hang * (number > 0))).append_text(line), soft_wrap=True)
+
+    def local_time(self, at: str) -> str:
+        """Returns an ISO 8601 time of a result by the clock of the time zone."""
+        return shown_iso(at, self._zone())
+
+    def day(self, at: str) -> str:
+        """Returns the day of an ISO 8601 time of a result."""
+        return self.local_time(at)[:10]
 
     def title(self, words: str) -> None:
         """Prints an empty line and a heading."""
@@ -87,10 +103,10 @@ class Renderer:
 
     def memory(self, record: Json, *prefix: Part) -> None:
         """Prints a memory in two lines: date, speaker and id after the prefix; the text."""
-        ended = [("  until " + record["valid_to"][:10], "yellow")] if record.get("valid_to") else []
+        ended = [("  until " + self.day(record["valid_to"]), "yellow")] if record.get("valid_to") else []
         speaker = one_line(record.get("actor_id") or record.get("role") or "")
         self.line(
-            *prefix, (record["at"][:10], "green"), "  ", (speaker, "bold"), *ended, "  ", (record["id"], ID_STYLE)
+            *prefix, (self.day(record["at"]), "green"), "  ", (speaker, "bold"), *ended, "  ", (record["id"], ID_STYLE)
         )
         self.line(one_line(record["memory"]), indent=4)
 
@@ -140,7 +156,7 @@ class Renderer:
             # `undo` takes ids of updates and retirements only.
             event_id = f"  {event['id']}" if event["event"] in {"UPDATE", "RETIRE"} else ""
             reason = f"  {one_line(event['reason'])}" if event.get("reason") else ""
-            at = event["created_at"][:19].replace("T", " ")
+            at = self.local_time(event["created_at"])[:19].replace("T", " ")
             self.line((at, "green"), "  ", (event["event"], "bold"), reason, (event_id, "dim"))
             if event["old_memory"] is not None:
                 self.line(("- " + one_line(event["old_memory"]), "red"), indent=4)
@@ -154,7 +170,7 @@ class Renderer:
         for message in explained["messages"]:
             speaker = one_line(message["name"] or message["role"] or "")
             self.line(
-                (message["at"][:10], "green"), "  ", (speaker, "bold"), "  ", quoted(message["content"]), indent=2
+                (self.day(message["at"]), "green"), "  ", (speaker, "bold"), "  ", quoted(message["content"]), indent=2
             )
         if "note" in explained:
             self.line((explained["note"], "dim"), indent=2)

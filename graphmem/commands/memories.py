@@ -87,6 +87,7 @@ def _episode(command: AddMessage, uow: UnitOfWork) -> MemoryRecord:
         kind=Kind.EPISODE,
         text=message.content,
         at=message.at,
+        utc_offset=message.utc_offset,
         valid_from=message.at,
         created_at=now,
         updated_at=now,

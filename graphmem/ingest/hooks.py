@@ -13,6 +13,7 @@ from typing import Any
 from graphmem.boundary import validation
 from graphmem.errors import ConfigError, ValidationError
 from graphmem.model import Message
+from graphmem.times import said
 
 logger = logging.getLogger("graphmem")
 
@@ -39,6 +40,7 @@ def apply_before_store(
     try:
         new_metadata = _checked_metadata(returned.get("metadata"))
         fields = {name: returned[name] for name in returned if name != "metadata"}
+        fields["timestamp"] = fields.get("timestamp") or said(message.at, message.utc_offset)
         messages = validation.message_list(fields, now=message.at)
     except ValidationError as error:
         raise ConfigError(f"before_store returned what cannot be stored: {error}") from None
@@ -82,7 +84,7 @@ def _call(hook: BeforeStore, message: Message, metadata: Mapping[str, Any]) -> M
         "role": message.role,
         "content": message.content,
         "name": message.name,
-        "timestamp": message.at.isoformat(),
+        "timestamp": said(message.at, message.utc_offset).isoformat(),
         "id": message.id,
         "metadata": deepcopy(dict(metadata)),  # the hook may change it in place, and other messages share it
     }

@@ -11,7 +11,7 @@ import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import datetime, tzinfo
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import uuid4
@@ -39,6 +39,7 @@ from graphmem.integrations.turns import Session, plain_turns
 from graphmem.memory import Memory
 from graphmem.model import ASSISTANT
 from graphmem.retrieval import context
+from graphmem.times import shown_iso
 
 with required("langchain_core", extra="langchain"):
     from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
@@ -350,7 +351,8 @@ class SearchMemories(_MemoryTool):
         return self._output(await self._acall(self.memory.search, query, top_k=top_k, explain=True))
 
     def _output(self, result: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-        lines = [_line(hit) for hit in result["results"]]
+        zone = sync_memory(self.memory).limits.timezone
+        lines = [_line(hit, zone) for hit in result["results"]]
         return context.block(lines) if lines else "No memories were found.", result
 
 
@@ -385,11 +387,11 @@ def _current_runtime() -> Any:
         return None
 
 
-def _line(hit: Mapping[str, Any]) -> str:
-    """Returns a hit as a line of a prompt block; of a long one the part that matches."""
+def _line(hit: Mapping[str, Any], zone: tzinfo | None) -> str:
+    """Returns a hit as a line of a prompt block, with the day in `zone`; of a long one the part that matches."""
     text = hit["explain"].get("part", hit["memory"])
     cut = f"{text[:MAX_HIT_CHARS]} …" if len(text) > MAX_HIT_CHARS else text
-    return context.memory_line(cut, hit["at"], context.speaker_of(hit), hit.get("id"))
+    return context.memory_line(cut, shown_iso(hit["at"], zone), context.speaker_of(hit), hit.get("id"))
 
 
 def _shown_id(item: Mapping[str, Any]) -> str:

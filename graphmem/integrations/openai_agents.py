@@ -41,6 +41,7 @@ from graphmem.integrations.turns import Session, last_question, plain_turns
 from graphmem.memory import Memory
 from graphmem.model import Scope
 from graphmem.retrieval.context import Placement
+from graphmem.times import shown_iso
 
 with required("agents", extra="openai-agents"):
     from agents import (
@@ -213,7 +214,8 @@ def memory_tools(
         found = min(wanted + MAX_TOOL_HITS, limits.max_top_k) if asked else wanted
         hits = result_dict(searched_memory.search(query, **scope_ids, top_k=found))["results"]
         others = [hit for hit in hits if hit["memory"] not in asked][:wanted]
-        shown = [{name: hit[name] for name in (*names, "memory", "at")} for hit in others]
+        texts = [{name: hit[name] for name in (*names, "memory")} for hit in others]
+        shown = [{**text, "at": shown_iso(hit["at"], limits.timezone)} for text, hit in zip(texts, others, strict=True)]
         return json.dumps(shown, ensure_ascii=False) if shown else "No memories found."
 
     def add(scope_ids: dict[str, Any], content: str) -> str:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import tzinfo
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from graphmem.model import ASSISTANT, Kind, MemoryRecord
 from graphmem.retrieval.sentence_matching import CONTEXT_CHARS, UNSPLIT_CHARS
+from graphmem.times import shown
 
 if TYPE_CHECKING:
     from graphmem.retrieval.types import Hit
@@ -30,17 +32,18 @@ _BLOCK = re.compile(
 )
 
 
-def context_block(hits: Sequence[Hit], max_chars: int) -> str:
+def context_block(hits: Sequence[Hit], max_chars: int, zone: tzinfo | None = None) -> str:
     """Returns the hits as a block of at most `max_chars` characters; "" if none fits.
 
-    `hits` come best first. Facts and summaries are taken before episodes, as they say it shorter and as it is now; each
-    in the given order as long as there is room. Of a long episode the excerpt that matches the query is taken, with
-    fewer adjacent sentences if room is short. The lines are ordered by time, newest first.
+    Each line begins with the day in `zone` (None: UTC), which is the asker's. `hits` come best first. Facts and
+    summaries are taken before episodes, as they say it shorter and as it is now; each in the given order as long as
+    there is room. Of a long episode the excerpt that matches the query is taken, with fewer adjacent sentences if room
+    is short. The lines are ordered by time, newest first.
     """
     room = max_chars - len(OPEN) - len(CLOSE)
     lines: list[tuple[MemoryRecord, str]] = []
     for hit in sorted(hits, key=lambda hit: hit.record.kind is Kind.EPISODE):
-        if line := _line(hit, room, may_cut=not lines):
+        if line := _line(hit, room, zone, may_cut=not lines):
             lines.append((hit.record, line))
             room -= len(line)
     if not lines:
@@ -55,7 +58,7 @@ def block(lines: Iterable[str]) -> str:
 
 
 def memory_line(text: str, at: str | None, speaker: str | None, memory_id: str | None = None) -> str:
-    """Returns a memory as a line of a block: the day of the ISO time `at`, the speaker, the text, the id."""
+    """Returns a memory as a line of a block: the day of the ISO time `at` as written, the speaker, the text, the id."""
     return f"{_line_head(at and at[:10], speaker)}{one_line(text)}{f' (id {memory_id})' if memory_id else ''}\n"
 
 
@@ -68,13 +71,14 @@ def _line_head(day: str | None, speaker: str | None) -> str:
     return "- " + (f"[{day}] " if day else "") + (f"{one_line(speaker)}: " if speaker else "")
 
 
-def _line(hit: Hit, max_chars: int, *, may_cut: bool) -> str:
+def _line(hit: Hit, max_chars: int, zone: tzinfo | None, *, may_cut: bool) -> str:
     """Returns a memory as one line with date and speaker; "" if it does not fit into `max_chars` characters.
 
     `may_cut`: whether even the best-matching sentence may be cut.
     """
     record = hit.record
-    head = _line_head(f"{record.at:%Y-%m-%d}", record.speaker or (ASSISTANT if record.role == ASSISTANT else None))
+    day = shown(record.at, zone).date().isoformat()
+    head = _line_head(day, record.speaker or (ASSISTANT if record.role == ASSISTANT else None))
     room = max_chars - len(head) - 1
     is_long = record.kind is Kind.EPISODE and len(record.text) > UNSPLIT_CHARS and hit.sentence_match is not None
     text = "" if is_long else one_line(record.text)

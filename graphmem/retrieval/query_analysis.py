@@ -8,12 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, tzinfo
 
 from graphmem.model import AnswerType, from_micros, micros
 from graphmem.retrieval.temporal import EventOffset, Period, find_offset, periods_in, proximity, strip_times
 from graphmem.retrieval.term_overlap import query_words
 from graphmem.text import is_question, is_unspaced, words_of
+from graphmem.times import shown
 
 # The first pattern that matches decides.
 _ANSWER_TYPES: tuple[tuple[re.Pattern[str], AnswerType], ...] = tuple(
@@ -74,7 +75,7 @@ class AnalyzedQuery:
     """A query's text, its words in lower case, and what they ask for.
 
     `answer_types`: the kinds of answer (0: unknown). `periods`: the times that the query names, by the clock of whoever
-    asks, which is `zone` ahead of UTC, written as if it were UTC. `offset`: the distance from an event, if the query
+    asks, in the time zone `zone`, written as if it were UTC. `offset`: the distance from an event, if the query
     counts from one. `asks_assistant`: whether it asks for the assistant's words. `is_only_temporal`: whether it has no
     other word that names something ("What did we do last Friday?"), so that it asks for everything from these periods.
     `asks_assistant_said`: whether it asks for what the assistant recommended, said or the like. `is_question`: whether
@@ -86,7 +87,7 @@ class AnalyzedQuery:
     answer_types: AnswerType
     periods: tuple[Period, ...]
     offset: EventOffset | None
-    zone: timedelta = timedelta(0)
+    zone: tzinfo = UTC
     asks_assistant: bool = False
     is_only_temporal: bool = False
     asks_assistant_said: bool = False
@@ -108,8 +109,10 @@ class AnalyzedQuery:
     @property
     def period_bounds(self) -> list[tuple[int, int]]:
         """Start and end (exclusive) of each period in microseconds, UTC; of yearly periods the latest."""
-        zone_micros = self.zone // timedelta(microseconds=1)
-        return [(micros(period.start) - zone_micros, micros(period.end) - zone_micros) for period in self.periods]
+        return [
+            (micros(period.start.replace(tzinfo=self.zone)), micros(period.end.replace(tzinfo=self.zone)))
+            for period in self.periods
+        ]
 
     def resolve_offset(self, events: Iterable[int]) -> AnalyzedQuery:
         """Returns the query with the periods that its offset means if the event was at these times (microseconds)."""
@@ -125,9 +128,9 @@ class AnalyzedQuery:
 
 
 def analyze_query(query: str, now: datetime) -> AnalyzedQuery:
-    """Analyses a query that is asked at `now` (aware); its UTC offset is the zone of the query's times."""
-    zone = now.utcoffset() or timedelta(0)
-    clock = _by_clock(now.astimezone(UTC), zone)
+    """Analyses a query that is asked at `now` (aware), whose time zone is that of the query's times."""
+    zone = now.tzinfo or UTC
+    clock = _by_clock(now, zone)
     periods = periods_in(query, clock)
     about_assistant = _NOT_ASSISTANT.sub(" ", query)
     return AnalyzedQuery(
@@ -146,9 +149,6 @@ def analyze_query(query: str, now: datetime) -> AnalyzedQuery:
     )
 
 
-def _by_clock(moment: datetime, zone: timedelta) -> datetime:
+def _by_clock(moment: datetime, zone: tzinfo) -> datetime:
     """Returns the local time of a zone, written as if it were UTC."""
-    try:
-        return moment + zone
-    except OverflowError:  # on the first or last day of the calendar
-        return moment
+    return shown(moment, zone).replace(tzinfo=UTC)

@@ -31,7 +31,8 @@ class SearchQuery:
     `limit`: the number of hits; None keeps the hits that are not far behind the best (`scoring.automatic_cutoff`).
     `filter`: the metadata filter. `accepted`: takes ids, returns those that may be hits. `threshold`: the
     least cosine of a hit or of the memory at which its path starts. `explain`: gives each hit its explanation. `now`:
-    the moment from which "last week" and the like are counted (None: the view's moment). `with_relevance`: sets
+    the moment from which "last week" and the like are counted, in the asker's time zone (None: the view's, in UTC).
+    `with_relevance`: sets
     `term_overlap` and `is_related` of the hits, and replaces stored repetitions of the query by the replies to them.
     `match_sentences_over`: hits with more characters than this get their `sentence_match` (None: no hit does).
     `select` returns those of the best `limit` hits that are wanted (None: all): relevance and matching sentences, which

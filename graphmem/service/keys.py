@@ -48,6 +48,7 @@ class Keys:
 
     def __init__(self, memory: Memory) -> None:
         self._engine = memory._engine  # noqa: SLF001  (same package)
+        self._zone = memory.limits.timezone
 
     def create(
         self,
@@ -63,8 +64,8 @@ class Keys:
 
         The role "user" reaches the memories of `user_id`, with `agent_id` only those of that agent; "app" those of the
         user that each request names; "admin" everything; "metrics" no memories. `label` tells keys apart for people.
-        `expires_at`: a time, or a date, which counts as its end in UTC. `rate` replaces the service's rate limit for
-        this key ("600/minute"). Raises ValidationError.
+        `expires_at`: a time, or a date, which counts as its end in the configured time zone. `rate` replaces the
+        service's rate limit for this key ("600/minute"). Raises ValidationError.
         """
         self._engine.check_open()
         validation.one_of(role, "role", ROLES)
@@ -76,7 +77,7 @@ class Keys:
         if agent_id is not None and user_id is None:
             validation.refuse("agent_id", agent_id, "narrows a key of the role 'user'; leave it out")
         scope = None if user_id is None else validation.required_scope(user_id, agent_id)[0]
-        now, end = datetime.now(UTC), validation.expiration(expires_at, "expires_at")
+        now, end = datetime.now(UTC), validation.expiration(expires_at, "expires_at", self._zone)
         if end is not None and end <= now:
             validation.refuse(
                 "expires_at", expires_at, "is in the past, so the key would never be valid; give a later time"

@@ -44,19 +44,19 @@ def list_memories(
     """
     engine = memory._engine  # noqa: SLF001  (same package)
     engine.check_open()
-    scope = validation.scope(**ids)[0]
+    scope, zone = validation.scope(**ids)[0], memory.limits.timezone
     view = View(
         scope=scope or Scope(),
         now=datetime.now(UTC),
         partition=None if scope is None else scope.read_partition,
         kinds=validation.kinds(kinds) or frozenset({Kind.FACT, Kind.EPISODE}),
-        as_of=None if as_of is None else validation.moment(as_of, "as_of"),
+        as_of=None if as_of is None else validation.moment(as_of, "as_of", zone),
         show_expired=show_expired,
     )
     list_filter = ListFilter(
         mentions_type=None if mentions_type is None else validation.entity_type(mentions_type, "mentions_type"),
-        since=None if since is None else validation.moment(since, "since"),
-        until=None if until is None else validation.moment(until, "until"),
+        since=None if since is None else validation.moment(since, "since", zone),
+        until=None if until is None else validation.moment(until, "until", zone),
     )
     found = memories_after(engine.ledger, view, list_filter, after, limit=limit, with_sources=kinds is not None)
     return Listing([responses.memory(record) for record in found.records], found.total, found.is_last)

@@ -9,6 +9,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from datetime import tzinfo
 from difflib import get_close_matches
 from ipaddress import ip_network
 from pathlib import Path
@@ -39,6 +40,7 @@ from graphmem.settings.sources import (
     nested_variables,
     read_file,
 )
+from graphmem.times import zone_of
 
 # Enough for random characters; a sentence of this length could be guessed.
 MIN_SECRET_CHARS = 32
@@ -86,6 +88,14 @@ def _checked_rate(value: str) -> str:
         validation.rate(value)
     except ValidationError as error:
         raise _without_name(error) from None
+    return value
+
+
+def _checked_zone(value: str) -> str:
+    try:
+        zone_of(value)
+    except ValueError as error:
+        raise PydanticCustomError("time_zone", "{text}", {"text": str(error)}) from None
     return value
 
 
@@ -759,10 +769,21 @@ class Settings(_Section):
     session_gap: Annotated[float, Field(gt=0)] = Field(
         default=30.0, description="Minutes without a message after which a new session begins."
     )
+    timezone: Annotated[str, AfterValidator(_checked_zone)] | None = Field(
+        default=None,
+        description="The time zone of your users, by its IANA name, such as `Europe/Berlin`. Times without a UTC "
+        "offset are local to it (by default to the machine's zone), and days are shown in it (by default in UTC). A "
+        "machine without a time zone database, such as a slim image, needs `pip install tzdata`.",
+    )
     summary_messages: Annotated[int, Field(ge=0)] = Field(
         default=20,
         description="The number of messages of a session after which the language model summarises it again; 0: never.",
     )
+
+    @property
+    def zone(self) -> tzinfo | None:
+        """The configured time zone; None if there is none."""
+        return None if self.timezone is None else zone_of(self.timezone)
 
     @model_validator(mode="after")
     def _one_ledger(self) -> Settings:

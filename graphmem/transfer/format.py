@@ -12,7 +12,7 @@ import json
 from base64 import b64decode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime, tzinfo
 from typing import Any, TypeVar, get_args
 
 import numpy as np
@@ -59,7 +59,8 @@ from graphmem.stores.ledger.api_keys import ApiKey
 from graphmem.stores.ledger.memories import encode_record
 from graphmem.stores.ledger.settings import StoredSetting
 from graphmem.text import content_hash
-from graphmem.transfer.records import MAX_VERSION, EventName, KeyRole, LinkKind
+from graphmem.times import offset_minutes
+from graphmem.transfer.records import MAX_OFFSET, MAX_VERSION, EventName, KeyRole, LinkKind
 
 T = TypeVar("T")
 Check = Callable[[object, str], T]
@@ -130,10 +131,11 @@ class FieldReader:
 
 @dataclass(frozen=True, slots=True)
 class ImportTarget:
-    """The importing ledger: its digests and its embeddings."""
+    """The importing ledger: its digests, its embeddings, and the configured time zone (None: that of the machine)."""
 
     digests: Digests
     spec: EmbeddingSpec
+    timezone: tzinfo | None = None
 
 
 class RecordReader:
@@ -151,6 +153,12 @@ class RecordReader:
         self._has_own_keys = False
         # Whether the header says that the file is the export of a scope.
         self._is_of_scope = False
+
+    def _given_time(self, value: object, path: str) -> datetime:
+        return validation.given_time(value, path, self._target.timezone)
+
+    def _moment(self, value: object, path: str) -> datetime:
+        return validation.moment(value, path, self._target.timezone)
 
     @property
     def digests(self) -> Digests:
@@ -174,7 +182,7 @@ class RecordReader:
         check_format(fields)
         for name, check in (
             ("graphmem", validation.stored_name), ("embedder", validation.stored_text),
-            ("exported_at", validation.moment),
+            ("exported_at", self._moment),
         ):  # fmt: skip
             fields.optional(name, check)
         self._is_of_scope = fields.optional("scope", validation.as_object) is not None
@@ -193,7 +201,7 @@ class RecordReader:
         record = self._read_state(fields, replace(base, further_runs=_further_runs(further_runs, scope)))
         events = fields.list_of("events", lambda value, path: self._read_event(FieldReader(value, path), record)) or ()
         key, content = self._recognition(fields, record, events)
-        extraction = _extraction(fields)
+        extraction = self._extraction(fields)
         embedded = fields.optional(
             "embeddings", lambda value, path: _embeddings_for(FieldReader(value, path), self._target)
         )
@@ -212,20 +220,24 @@ class RecordReader:
 
     def _read_state(self, fields: FieldReader, base: MemoryRecord) -> MemoryRecord:
         """Reads a memory's own fields, of now or of before an event; `base` has its id, scope and kind."""
-        at = fields.required("at", validation.moment)
-        created_at = fields.optional("created_at", validation.moment) or self._now
+        said_at = fields.required("at", self._given_time)
+        at = said_at.astimezone(UTC)
+        created_at = fields.optional("created_at", self._moment) or self._now
         actor_id = fields.optional("actor_id", validation.stored_name)
         role = fields.optional("role", lambda value, path: validation.one_of(value, path, validation.REMEMBERED_ROLES))
-        valid_from, valid_to = _validity(fields, at)
+        valid_from, valid_to = self._validity(fields, at)
+        # The offset is unknown if the field is there and null, as our exports have it.
+        knows_offset = fields.has_unread("utc_offset")
+        utc_offset = fields.optional("utc_offset", _utc_offset)
         return replace(
             base,
             text=fields.required("text", validation.content),
             at=at,
             valid_from=valid_from,
             valid_to=valid_to,
-            expires_at=fields.optional("expires_at", validation.moment),
+            expires_at=fields.optional("expires_at", self._moment),
             created_at=created_at,
-            updated_at=fields.optional("updated_at", validation.moment) or created_at,
+            updated_at=fields.optional("updated_at", self._moment) or created_at,
             memory_type=fields.optional("memory_type", validation.memory_type),
             metadata=fields.optional("metadata", validation.stored_metadata) or EMPTY_MAPPING,
             speaker=_speaker(fields, base, role, actor_id),
@@ -236,7 +248,22 @@ class RecordReader:
             source_only=fields.optional("source_only", validation.flag) or False,
             confidence=_confidence(fields.optional("confidence", validation.share)),
             version=fields.optional("version", _version) or 1,
+            utc_offset=utc_offset if knows_offset else offset_minutes(said_at, self._target.timezone),
         )
+
+    def _validity(self, fields: FieldReader, at: datetime) -> tuple[datetime, datetime | None]:
+        """Reads `valid_from` and `valid_to`; refuses one that ended before it began: it would never be found."""
+        valid_from = fields.optional("valid_from", self._moment) or at
+        valid_to = fields.optional("valid_to", lambda value, path: self._not_before(valid_from, value, path))
+        return valid_from, valid_to
+
+    def _not_before(self, valid_from: datetime, value: object, path: str) -> datetime:
+        valid_to = self._moment(value, path)
+        if valid_to < valid_from:
+            validation.refuse(
+                path, value, f"is before valid_from ({valid_from.isoformat()}); give a later time, or leave it out"
+            )
+        return valid_to
 
     def _read_event(self, fields: FieldReader, record: MemoryRecord) -> Event:
         name = fields.required("event", lambda value, path: validation.one_of(value, path, EVENTS))
@@ -246,8 +273,8 @@ class RecordReader:
             event=name,
             old_text=fields.optional("old_memory", validation.stored_text),
             new_text=fields.optional("new_memory", validation.stored_text),
-            created_at=fields.optional("created_at", validation.moment) or record.created_at,
-            updated_at=fields.required("at", validation.moment),
+            created_at=fields.optional("created_at", self._moment) or record.created_at,
+            updated_at=fields.required("at", self._moment),
             is_deleted=name == "DELETE",
             actor_id=fields.optional("actor_id", validation.stored_name),
             role=fields.optional("role", validation.stored_name),
@@ -286,10 +313,42 @@ class RecordReader:
         message = Message(record.role or "user", content, record.at, record.actor_id)
         return self.digests.key_by_content(message, record.scope, ordinal), content
 
+    def _extraction(self, fields: FieldReader) -> Extraction | None:
+        """Reads mentions, statements and answer types; None without mentions: the extraction is then to be done."""
+        mentions = fields.list_of("mentions", _mention)
+        statements = fields.list_of("statements", self._statement) or ()
+        answer_types = (
+            fields.optional("answer_types", lambda value, path: validation.count(value, path, 0, sum(AnswerType))) or 0
+        )
+        keys = [mention.key for mention in mentions or ()]
+        if len(set(keys)) < len(keys):
+            raise ValidationError("mentions: a key comes twice; mention each entity once")
+        if unmentioned := {key for statement in statements for key in (statement.subject, statement.object)} - set(
+            keys
+        ):
+            validation.refuse("statements", min(unmentioned), "is a subject or object that is not among the mentions")
+        return (
+            None if mentions is None else Extraction(mentions, statements, AnswerType(answer_types) or NO_ANSWER_TYPES)
+        )
+
+    def _statement(self, value: object, path: str) -> Statement:
+        fields = FieldReader(value, path)
+        statement = Statement(
+            subject=fields.required("subject", validation.stored_key),
+            predicate=fields.required("predicate", validation.stored_key),
+            object=fields.required("object", validation.stored_key),
+            fact=fields.required("fact", validation.content),
+            confidence=_confidence(fields.optional("confidence", validation.share)),
+            valid_at=fields.optional("valid_at", self._moment),
+            invalid_at=fields.optional("invalid_at", self._moment),
+        )
+        fields.refuse_unknown()
+        return statement
+
     def tombstone(self, fields: FieldReader) -> ImportTombstone:
         """Reads the tombstone of an erased memory; its keys count only if this ledger made them."""
         uid, scope = fields.required("id", validation.uuid), fields.scope()
-        at = fields.required("at", validation.moment)
+        at = fields.required("at", self._moment)
         erased = _empty_memory(uid, scope, Kind.EPISODE, at)
         events = fields.list_of("events", lambda value, path: self._read_event(FieldReader(value, path), erased)) or ()
         keys = fields.list_of("keys", validation.stored_name) or ()
@@ -303,18 +362,18 @@ class RecordReader:
         link = Link(key, other, Origin(origin))
         if link.key == link.other:
             validation.refuse("other", link.other, "is the same name as key")
-        at = fields.optional("at", validation.moment) or self._now
+        at = fields.optional("at", self._moment) or self._now
         return ImportAlias(fields.scope(), link, at, negated=fields.optional("negated", validation.flag) or False)
 
     def name(self, fields: FieldReader) -> ImportEntityName:
         """Reads the name that a user chose for an entity."""
         key = fields.required("key", validation.stored_key)
         name = fields.required("name", validation.stored_name)
-        return ImportEntityName(fields.scope(), key, name, fields.optional("at", validation.moment) or self._now)
+        return ImportEntityName(fields.scope(), key, name, fields.optional("at", self._moment) or self._now)
 
     def item(self, fields: FieldReader) -> ImportItem:
         """Reads an exact value of an adapter."""
-        created_at = fields.optional("created_at", validation.moment) or self._now
+        created_at = fields.optional("created_at", self._moment) or self._now
         namespace = fields.required("namespace", validation.as_list)
         return ImportItem(
             Item(
@@ -323,10 +382,10 @@ class RecordReader:
                 fields.required("key", validation.item_key),
                 fields.json("value"),
                 created_at,
-                fields.optional("updated_at", validation.moment) or created_at,
+                fields.optional("updated_at", self._moment) or created_at,
                 fields.optional("memory", validation.uuid),
                 fields.optional("ttl_minutes", validation.minutes),
-                fields.optional("expires_at", validation.moment),
+                fields.optional("expires_at", self._moment),
             )
         )
 
@@ -335,7 +394,7 @@ class RecordReader:
         self._check_of_all_scopes()
         user_id = fields.nullable("user_id", validation.identifier)
         name, value = fields.required("name", validation.stored_name), fields.json("value", MAX_SETTING_CHARS)
-        at = fields.optional("changed_at", validation.moment) or self._now
+        at = fields.optional("changed_at", self._moment) or self._now
         changed_by = fields.optional("changed_by", validation.stored_name) or "import"
         return ImportSetting(user_id, StoredSetting(name, json.loads(value), at, changed_by), restore=self._restore)
 
@@ -349,9 +408,9 @@ class RecordReader:
                 fields.required("role", lambda value, path: validation.one_of(value, path, KEY_ROLES)),
                 fields.optional("user_id", validation.identifier),
                 fields.optional("agent_id", validation.identifier),
-                fields.optional("created_at", validation.moment) or self._now,
-                fields.optional("expires_at", validation.moment),
-                fields.optional("revoked_at", validation.moment),
+                fields.optional("created_at", self._moment) or self._now,
+                fields.optional("expires_at", self._moment),
+                fields.optional("revoked_at", self._moment),
                 fields.optional("rate", validation.rate),
             )
         )
@@ -409,6 +468,10 @@ def _version(value: object, path: str) -> int:
     return validation.count(value, path, 1, MAX_VERSION)
 
 
+def _utc_offset(value: object, path: str) -> int:
+    return validation.count(value, path, -MAX_OFFSET, MAX_OFFSET)
+
+
 def _confidence(share: float | None) -> float:
     return 1.0 if share is None else share
 
@@ -418,22 +481,6 @@ def _speaker(fields: FieldReader, base: MemoryRecord, role: str | None, actor_id
     if fields.has_unread("speaker") or base.kind is not Kind.EPISODE:
         return fields.optional("speaker", validation.stored_name)
     return messages.speaker_of(Message(role or "user", "", base.at, actor_id), base.scope)
-
-
-def _validity(fields: FieldReader, at: datetime) -> tuple[datetime, datetime | None]:
-    """Reads `valid_from` and `valid_to`. A memory that ended before it began would never be found, and is refused."""
-    valid_from = fields.optional("valid_from", validation.moment) or at
-    valid_to = fields.optional("valid_to", lambda value, path: _not_before(valid_from, value, path))
-    return valid_from, valid_to
-
-
-def _not_before(valid_from: datetime, value: object, path: str) -> datetime:
-    valid_to = validation.moment(value, path)
-    if valid_to < valid_from:
-        validation.refuse(
-            path, value, f"is before valid_from ({valid_from.isoformat()}); give a later time, or leave it out"
-        )
-    return valid_to
 
 
 def _message_recognition(fields: FieldReader) -> tuple[str | None, int | None]:
@@ -459,21 +506,6 @@ def _link(value: object, path: str) -> ImportLink:
     return link
 
 
-def _extraction(fields: FieldReader) -> Extraction | None:
-    """Reads mentions, statements and answer types; None without mentions, which leaves the extraction to be done."""
-    mentions = fields.list_of("mentions", _mention)
-    statements = fields.list_of("statements", _statement) or ()
-    answer_types = (
-        fields.optional("answer_types", lambda value, path: validation.count(value, path, 0, sum(AnswerType))) or 0
-    )
-    keys = [mention.key for mention in mentions or ()]
-    if len(set(keys)) < len(keys):
-        raise ValidationError("mentions: a key comes twice; mention each entity once")
-    if unmentioned := {key for statement in statements for key in (statement.subject, statement.object)} - set(keys):
-        validation.refuse("statements", min(unmentioned), "is a subject or object that is not among the mentions")
-    return None if mentions is None else Extraction(mentions, statements, AnswerType(answer_types) or NO_ANSWER_TYPES)
-
-
 def _mention(value: object, path: str) -> Mention:
     fields = FieldReader(value, path)
     type_ = fields.optional("type", validation.entity_type) or EntityType.OTHER
@@ -482,21 +514,6 @@ def _mention(value: object, path: str) -> Mention:
     mention = Mention(key, fields.optional("name", validation.content) or key, type_, MENTION_KINDS[kind])
     fields.refuse_unknown()
     return mention
-
-
-def _statement(value: object, path: str) -> Statement:
-    fields = FieldReader(value, path)
-    statement = Statement(
-        subject=fields.required("subject", validation.stored_key),
-        predicate=fields.required("predicate", validation.stored_key),
-        object=fields.required("object", validation.stored_key),
-        fact=fields.required("fact", validation.content),
-        confidence=_confidence(fields.optional("confidence", validation.share)),
-        valid_at=fields.optional("valid_at", validation.moment),
-        invalid_at=fields.optional("invalid_at", validation.moment),
-    )
-    fields.refuse_unknown()
-    return statement
 
 
 # --- embeddings ----------------------------------------------------------------------------------------------------

@@ -60,7 +60,9 @@ class _HookedMemory:
     def as_message(self, text: str, name: str | None) -> Message:
         """Returns one of the memory's texts as a message."""
         record = self._record
-        return Message(record.role or "user", text, record.at, name=name, id=record.message_id)
+        return Message(
+            record.role or "user", text, record.at, name=name, id=record.message_id, utc_offset=record.utc_offset
+        )
 
     def stored_name(self, actor: str | None, speaker: str | None) -> str | None:
         """Returns the name that the hook gets: `actor`, else `speaker`, else None.

@@ -48,7 +48,11 @@ def import_records(
     done = 0
     batches = _CommandBatches(
         records,
-        RecordReader(ImportTarget(engine.ledger.digests, engine.embedding_spec), datetime.now(UTC), restore=restore),
+        RecordReader(
+            ImportTarget(engine.ledger.digests, engine.embedding_spec, engine.settings.zone),
+            datetime.now(UTC),
+            restore=restore,
+        ),
         engine.settings.before_store,
         record_name,
     )

@@ -18,6 +18,8 @@ from graphmem.boundary.validation import MAX_CONTENT_CHARS, MAX_KEY_CHARS, MAX_M
 from graphmem.model import SCOPE_NAMES, AnswerType, EntityType, Kind, MemoryType, Origin, Role
 
 MAX_VERSION = 2**31 - 1
+# Minutes of a day: no clock is farther from UTC.
+MAX_OFFSET = 1440
 
 EventName: TypeAlias = Literal["ADD", "UPDATE", "RETIRE", "RESTORE", "SCOPE", "DELETE"]
 LinkKind: TypeAlias = Literal["drawn_from", "corrects", "replaces"]
@@ -32,7 +34,8 @@ Text: TypeAlias = Annotated[str, Field(min_length=1, max_length=MAX_CONTENT_CHAR
 AnyText: TypeAlias = Annotated[str, Field(max_length=MAX_CONTENT_CHARS)]
 Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 Time: TypeAlias = str | float
-"""ISO 8601 text, or seconds since 1970-01-01 UTC. Without a zone it is UTC; a date is its midnight."""
+"""ISO 8601 text, or seconds since 1970-01-01 UTC. Without a UTC offset it is local to the configured time zone; a
+date is its midnight there."""
 Base64: TypeAlias = Annotated[str, Field(json_schema_extra={"contentEncoding": "base64"})]
 
 _HAS_SCOPE: JsonDict = {
@@ -54,6 +57,15 @@ class State(TypedDict):
 
     text: Annotated[Text, Field(description="The text of the memory.")]
     at: Annotated[Time, Field(description="The observation time: when the text was said.")]
+    utc_offset: NotRequired[
+        Annotated[
+            Annotated[int, Field(ge=-MAX_OFFSET, le=MAX_OFFSET)] | None,
+            Field(
+                description="The minutes by which the speaker's clock is ahead of UTC. Null: unknown. By default the "
+                "offset of `at`."
+            ),
+        ]
+    ]
     memory_type: NotRequired[Annotated[MemoryType | None, Field(description="The memory type, if it has one.")]]
     metadata: NotRequired[
         Annotated[dict[str, Any] | None, Field(description="The metadata, at most 22 levels deep. By default empty.")]

@@ -97,6 +97,7 @@ def _state_fields(state: Mapping[str, Any]) -> records.State:
         "confidence": state.get("confidence"),
         "version": state.get("version"),
         "at": iso(moment(state["at"])),
+        "utc_offset": state.get("utc_offset"),
         "valid_from": iso(moment(state["valid_from"])),
         "created_at": iso(moment(state["created_at"])),
         "updated_at": iso(moment(state["updated_at"])),

@@ -118,7 +118,7 @@ def parse_filter(filters: Any) -> Filter:
         ({"at": datetime(2024, 3, 1, 17, 30, tzinfo=timezone(timedelta(hours=5, minutes=30)))}, True),
         ({"at": {"lt": "2024-03-01T12:00:00.000001"}}, True),
         ({"due": AT}, True),
-        ({"due": "2024-03-01T12:00:00Z"}, False),
+        ({"due": "2024-03-01T12:00:00Z"}, True),
         ({"due": {"gt": date(2024, 3, 1)}}, True),
         ({"due": {"in": [AT]}}, True),
         ({"day": date(2024, 3, 1)}, True),

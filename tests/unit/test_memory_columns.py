@@ -49,6 +49,7 @@ RECORD = MemoryRecord(
     seq=7,
     row=2,
     further_runs=("tuesday",),
+    utc_offset=480,
 )
 
 

@@ -313,7 +313,10 @@
     return mark;
   }
   const plural = (count, one, many) => `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
-  const when = (node) => node.at.slice(0, 16).replace("T", " ");
+  const when = (node) => {
+    const at = new Date(node.at); // shown by the clock of whoever looks
+    return new Date(at - at.getTimezoneOffset() * 60000).toISOString().slice(0, 16).replace("T", " ");
+  };
   const entityButton = (node) => pressed(
     "entity", () => goTo(node), swatch(node.group, ""), make("bdi", "", node.name), make("span", "count", `${node.mentions}`),
   );

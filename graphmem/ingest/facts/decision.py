@@ -132,7 +132,7 @@ def build_request(
 
 def _record_view(record: MemoryRecord) -> dict[str, str]:
     speaker = {} if record.speaker is None else {"who": record.speaker}
-    return {"text": record.text, **speaker, "at": f"{record.at:%Y-%m-%d}"}
+    return {"text": record.text, **speaker, "at": f"{record.said_at:%Y-%m-%d}"}
 
 
 # --- answer ---------------------------------------------------------------------------------------------------------

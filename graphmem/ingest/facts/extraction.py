@@ -181,12 +181,13 @@ def build_request(
 
 
 def message_view(record: MemoryRecord, text: str) -> dict[str, str]:
-    """Returns the JSON object that stands for a message in a request: role, name, time in UTC, and `text`.
+    """Returns the JSON object that stands for a message in a request: role, name, time by its clock, and `text`.
 
     `text` is the message's, or the part of it that belongs to the request.
     """
     name = {} if record.speaker is None else {"name": record.speaker}
-    return {"role": record.role or "user", **name, "at": f"{record.at:%a %Y-%m-%d %H:%M} UTC", "text": text}
+    zone = "UTC" if record.utc_offset is None else record.said_at.isoformat()[-6:]
+    return {"role": record.role or "user", **name, "at": f"{record.said_at:%a %Y-%m-%d %H:%M} {zone}", "text": text}
 
 
 # --- answer ---------------------------------------------------------------------------------------------------------

@@ -301,7 +301,8 @@ class _PipelineRun:
         metadata = {name: value for name, value in last.metadata.items() if name != "attachments"}
         return MemoryRecord(
             id=str(uuid4()), partition=self._job.partition, scope=self._job.scope, kind=Kind.FACT, text=fact.text,
-            at=last.at, valid_from=last.at, created_at=now, updated_at=now, session=last.session,
+            at=last.at, utc_offset=last.utc_offset, valid_from=last.at, created_at=now, updated_at=now,
+            session=last.session,
             expires_at=last.expires_at, memory_type=last.memory_type or fact.memory_type, metadata=metadata,
             speaker=_common_value(sources, "speaker"), actor_id=_common_value(sources, "actor_id"),
             role=_common_value(sources, "role"), confidence=fact.confidence,

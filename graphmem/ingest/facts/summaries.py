@@ -98,7 +98,8 @@ def _summary_record(job: Job, text: str, messages: Sequence[MemoryRecord], memor
     last, now = max(messages, key=lambda message: message.at), datetime.now(UTC)
     return MemoryRecord(
         id=str(uuid4()), partition=job.partition, scope=job.scope, kind=Kind.SUMMARY, text=text, at=last.at,
-        valid_from=last.at, created_at=now, updated_at=now, session=job.session, memory_type=memory_type,
+        utc_offset=last.utc_offset, valid_from=last.at, created_at=now, updated_at=now, session=job.session,
+        memory_type=memory_type,
     )  # fmt: skip
 
 

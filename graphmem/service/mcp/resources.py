@@ -15,7 +15,7 @@ from graphmem.errors import NotFoundError
 from graphmem.model import Scope
 from graphmem.service.mcp import tools
 from graphmem.service.mcp.graph_parts import whole_graph
-from graphmem.service.mcp.results import fitting
+from graphmem.service.mcp.results import fitting, in_zone
 
 MIME_TYPE = "application/json"
 DESCRIPTIONS = {
@@ -67,7 +67,8 @@ async def read(address: str, memory: AsyncMemory, scope: Scope) -> str:
     user_id, name = _parts(address)
     if user_id != scope.user_id or name not in DESCRIPTIONS:
         raise NotFoundError("There is no such resource; resources/list names those that there are.")
-    return json.dumps(await _READERS[name](memory, scope), ensure_ascii=False)
+    shown = in_zone(await _READERS[name](memory, scope), memory.sync.limits.timezone)
+    return json.dumps(shown, ensure_ascii=False)
 
 
 def _parts(address: str) -> tuple[str, str]:

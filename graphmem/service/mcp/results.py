@@ -7,14 +7,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from datetime import tzinfo
+from typing import Any, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from graphmem.retrieval import context
 from graphmem.service.cursors import cursor_at, offset_at
+from graphmem.times import shown_iso
 
 T = TypeVar("T")
+
+# The names of times in results.
+_TIMES = frozenset({"at", "valid_to", "expiration_date"})
 
 # The most characters of a structured result, as JSON, and of the text beside it.
 MAX_CHARS = 6000
@@ -30,6 +35,10 @@ class Result(BaseModel):
     """A structured result of a tool."""
 
     model_config = ConfigDict(extra="forbid")
+
+    def in_zone(self, zone: tzinfo | None) -> Self:
+        """Returns the result with its times in a time zone (None: in UTC, in which they are)."""
+        return self if zone is None else self.model_validate(in_zone(self.model_dump(), zone))
 
     def shown(self) -> str:
         """Returns the result as a text for the model to read; by default its JSON, without empty parts, as data."""
@@ -253,6 +262,17 @@ class FullDocument(Document):
 
     text: str
     metadata: dict[str, str]
+
+
+def in_zone(value: Any, zone: tzinfo | None) -> Any:
+    """Returns a result as JSON with its times in a time zone, and all else unchanged."""
+    if isinstance(value, list):
+        return [in_zone(part, zone) for part in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        name: shown_iso(part, zone) if name in _TIMES and part else in_zone(part, zone) for name, part in value.items()
+    }
 
 
 def memory_block(memories: Sequence[Mapping[str, Any]]) -> str:

@@ -213,6 +213,7 @@ class _Requests:
             return _failure(f"There is no such tool; the tools are {', '.join(self._tools)}.")
         try:
             result = await tool.parse(params.arguments or {}).run(self._memory, self._scope_of(request))
+            result = result.in_zone(self._memory.sync.limits.timezone)
         except NotFoundError:  # its text names methods of the Python API
             return _failure(self._as_offered(tool.not_found))
         except ValidationError as error:

@@ -73,6 +73,10 @@ class AddMemory(Tool):
         default="",
         description="An event, knowledge (semantic or fact), a preference or a procedure; leave it out if unsure",
     )
+    timestamp: str = Field(
+        default="",
+        description="When it was said, if not now: ISO 8601 with the UTC offset, such as 2025-05-11T07:00:00+08:00",
+    )
 
     async def run(self, memory: AsyncMemory, scope: Scope) -> results.AddResult:
         if not self.content.strip():
@@ -81,7 +85,11 @@ class AddMemory(Tool):
         has_llm = memory.sync._engine.llm is not None  # noqa: SLF001  (same package)
         added = result_dict(
             await memory.add(
-                self.content, **scope.parts, memory_type=_stored_type(self.memory_type) or None, wait=not has_llm
+                self.content,
+                **scope.parts,
+                memory_type=_stored_type(self.memory_type) or None,
+                timestamp=self.timestamp.strip() or None,
+                wait=not has_llm,
             )
         )
         items = [
@@ -179,7 +187,7 @@ class SearchMemories(Tool):
     ] = Field(default=[], description="Only memories that were stored with one of these types")
     as_of: str = Field(
         default="",
-        description="Only what was true at this time: ISO 8601; a date is its first moment. Texts are as they are now",
+        description="Only what was true at this time: ISO 8601; a date is its first moment",
     )
     cursor: CursorArgument = ""
 
@@ -229,7 +237,7 @@ class GetContext(Tool):
                 block = await memory.context(self.query, **scope.parts, max_chars=max_chars)
             else:
                 items, _ = page(newest, 0, _memory_item, max_chars)
-                block = results.memory_block(items) if items else ""
+                block = results.memory_block(results.in_zone(items, memory.sync.limits.timezone)) if items else ""
             tokens = estimate_tokens(block)
             if tokens <= self.max_tokens or max_chars <= self.max_tokens:
                 return block

@@ -125,8 +125,11 @@ def _graph_text(memory: Memory, ids: dict[str, Any], options: dict[str, Any]) ->
 class DaysQuery(Ids):
     """Whose memories are counted, and where a day begins."""
 
-    utc_offset: int = Field(
-        default=0, ge=-1440, le=1440, description="How many minutes before midnight in UTC a day begins."
+    utc_offset: int | None = Field(
+        default=None,
+        ge=-1440,
+        le=1440,
+        description="How many minutes before midnight in UTC a day begins. By default: in the configured time zone.",
     )
 
 

@@ -180,7 +180,7 @@ class KeyBody(Body):
     role: Literal["user", "app", "admin", "metrics"] | None = None
     user_id: str | None = Field(default=None, description="The user to whom a key of the role user is bound.")
     agent_id: str | None = Field(default=None, description="Narrows such a key to one agent's memories.")
-    expires_at: str | float | None = Field(default=None, description="A time, or the last day, in UTC.")
+    expires_at: str | float | None = Field(default=None, description="A time, or the last day.")
     rate: str | None = Field(default=None, description="Its most requests, such as 600/minute; null: as configured.")
 
 

@@ -66,7 +66,7 @@ _FURTHER_RUNS = (
 # fields of a record and of an export: plain values, times, and times that may be None.
 PLAIN_COLUMNS = (
     "text", "memory_type", "metadata", "speaker", "actor_id", "role", "message_id", "session", "source_only",
-    "confidence", "version",
+    "confidence", "version", "utc_offset",
 )  # fmt: skip
 TIME_COLUMNS = ("at", "valid_from", "created_at", "updated_at")
 OPTIONAL_TIME_COLUMNS = ("valid_to", "expires_at")

@@ -25,7 +25,7 @@ from sqlalchemy import (
 from graphmem.stores.ledger.dialects import Text
 
 # The alembic revision that this code reads and writes. An older ledger is migrated to it, a newer one refused.
-REVISION = "0003"
+REVISION = "0004"
 
 # The PostgreSQL schema of all tables, apart from other applications' in the same database.
 POSTGRES_SCHEMA = "graphmem"
@@ -82,6 +82,7 @@ memories = Table(
     Column("source_only", Boolean, nullable=False),
     Column("confidence", Float, nullable=False, server_default="1"),  # 0..1, a language model's; 1 for messages
     Column("at", BigInteger, nullable=False),
+    Column("utc_offset", SmallInteger),  # minutes by which the clock of whoever spoke is ahead of UTC; NULL: unknown
     # The row of the preceding episode in its session, by `at`, then by row. Derived, but every search reads it
     # thousands of times. The following episode is the one whose `previous` is this row.
     Column("previous", RowId),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, tzinfo
 from typing import Any
 
 from graphmem.boundary import validation
@@ -30,14 +30,16 @@ class Mem0Source:
     """A mem0 collection and its history. Call `survey` first, then `records`.
 
     `scope_filter` selects the memories with its ids, and is the scope of memories without any id; `default_time` is the
-    time of memories without one. `skipped` has the points without a record, once `records()` is exhausted;
-    `other_scopes` counts the memories that `scope_filter` excludes.
+    time of memories without one, `zone` the time zone of times without a UTC offset (None: that of the machine).
+    `skipped` has the points without a record, once `records()` is exhausted; `other_scopes` counts the memories that
+    `scope_filter` excludes.
     """
 
     points: PointCollection
     history: History
     scope_filter: Scope | None = None
     default_time: datetime | None = None
+    zone: tzinfo | None = None
     skipped: SkippedRecords = field(default_factory=SkippedRecords)
     other_scopes: int = 0
     _seen_ids: set[str] = field(default_factory=set)
@@ -72,7 +74,7 @@ class Mem0Source:
         if self.scope_filter is not None and not self.scope_filter.sees(owner):
             self.other_scopes += 1
         else:
-            self._keys_by_time.append((created_at(payload, self.default_time), point.key))
+            self._keys_by_time.append((created_at(payload, self.default_time, self.zone), point.key))
 
     def _owner(self, payload: Mapping[str, Any]) -> Scope:
         # For mem0 an empty id is a missing one.
@@ -91,7 +93,8 @@ class Mem0Source:
             for point in present:
                 with self.skipped.skip_invalid(point.id):
                     payload, rows = _payload(point), histories[point.id]
-                    yield validated(memory(point.id, payload, rows, self._owner(payload), self.default_time))
+                    converted = memory(point.id, payload, rows, self._owner(payload), self.default_time, self.zone)
+                    yield validated(converted)
         yield from self._tombstones()
 
     def _tombstones(self) -> Iterator[Record]:
@@ -102,7 +105,7 @@ class Mem0Source:
                     raise ValidationError(HISTORY_ONLY)
                 if owner is None:
                     raise ValidationError(DELETED)
-                yield validated(tombstone(uid, rows, owner, self.default_time))
+                yield validated(tombstone(uid, rows, owner, self.default_time, self.zone))
 
     def _only_owner(self) -> Scope | None:
         """Returns the scope of all memories if they have one owner, else None: the history records no owners."""

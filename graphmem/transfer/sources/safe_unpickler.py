@@ -67,8 +67,7 @@ def _json(fields: dict[str, Any]) -> bytes:
 
 def _time_to_json(value: object) -> str:
     if isinstance(value, dt.datetime):
-        aware = value if value.tzinfo is not None else value.replace(tzinfo=dt.UTC)
-        return aware.astimezone(dt.UTC).isoformat()
+        return value.isoformat()
     if isinstance(value, dt.date):
         return value.isoformat()
     raise TypeError(type(value).__name__)
