@@ -194,6 +194,8 @@ def _updated(record: MemoryRecord, command: UpdateMemory) -> MemoryRecord:
         text=record.text if command.text is None else command.text,
         metadata=record.metadata if command.metadata is None else dict(command.metadata),
         expires_at=record.expires_at if isinstance(command.expires_at, Unset) else command.expires_at,
+        at=command.at or record.at,
+        utc_offset=record.utc_offset if command.at is None else command.utc_offset,
     )
 
 

@@ -142,6 +142,7 @@ class UpdateMemory:
     `corrects`: the new text contradicts the memory's sources (see `graphmem.commands.source_visibility`). `sources` are
     further messages that the memory is drawn from now; if one of them was erased, nothing changes. `scope` is the scope
     of these messages (see `ReaffirmFact`). `extraction`: the mentions and relations of the new text, if known already.
+    `at` and `utc_offset` are the observation time of the new text, that of its last source (`at` None: as before).
     """
 
     id: str
@@ -153,6 +154,8 @@ class UpdateMemory:
     sources: tuple[str, ...] = ()
     scope: Scope | None = None
     extraction: Extraction | None = None
+    at: datetime | None = None
+    utc_offset: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

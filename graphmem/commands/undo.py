@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 DERIVED = "derived"
 _TIMES = ("valid_at", "invalid_at")
 # Fields that an UPDATE or a RETIRE changes: name in `Event.previous_state` → name for callers.
-_FIELDS = {"text": "text", "metadata": "metadata", "expires_at": "expiration_date", "valid_to": "valid_to"}
+_FIELDS = {
+    "text": "text", "metadata": "metadata", "expires_at": "expiration_date", "at": "at", "valid_to": "valid_to",
+}  # fmt: skip
 
 
 def reverse_command(command: UndoEvent, uow: UnitOfWork) -> RestoreMemory | UpdateMemory:
@@ -84,6 +86,8 @@ def _reverse_update(event: Event, before: Mapping[str, Any], changed: set[str]) 
         metadata=before.get("metadata") or {} if "metadata" in changed else None,
         expires_at=UNSET if "expires_at" not in changed else _moment(expires_at),
         reason=f"undo of {event.id}",
+        at=_moment(before["at"]) if "at" in changed else None,
+        utc_offset=before.get("utc_offset"),
         extraction=None if derived is None or "text" not in changed else _decode_extraction(derived),
     )
 

@@ -35,6 +35,7 @@ def find_entity(ledger: Ledger, view: View, key: str, limit: int) -> EntityMemor
         if entity is None:
             return None
         ids = entity_queries.memories_mentioning(connection, view, entity.keys, limit)
-        records = memories.records(connection, ids)
+        found = memories.records(connection, ids).values()
+        records = {record.id: record for record in memories.as_they_were(connection, view, found)}
         relations = graph_reads.relations_about(connection, view, entity.keys)
     return EntityMemories(entity, [records[uid] for uid in ids], relations)

@@ -53,6 +53,8 @@ def list_memories(
             if metadata_filter is None or metadata_filter.matches(fields_of(record))
         ]
         relations = graph_reads.relations_in(connection, view, RELATION_LIMIT)
+    if view.as_of is not None:  # facts that were updated since had other times then
+        matching.sort(key=lambda record: (record.at, record.row), reverse=True)
     return MemoryPage(list(islice(matching, start, start + limit)), relations, len(matching))
 
 

@@ -32,7 +32,7 @@ from graphmem.retrieval.source_grouping import RankedMemory, group_sources, rais
 from graphmem.retrieval.types import EncodedQuery, Hit, SearchDeps, SearchOutcome, SearchPartition, SearchQuery
 from graphmem.retrieval.weights import FULL, SearchWeights, Weights
 from graphmem.stores.ledger import candidate_rows, graph_reads, memories, term_stats
-from graphmem.text import is_unspaced, query_term_counts, term_counts, term_id, words_of
+from graphmem.text import is_unspaced, query_term_counts, term_counts, term_id, tokens, words_of
 
 # The best of the keyword arm that become candidates, all candidates of the arms, and those that PageRank may add. More
 # (250 to 400 in all) cost time and gain nothing (benchmarks/ABLATIONS.md, "Left out").
@@ -209,14 +209,26 @@ class _Search:
         """Weighs the query's tokens by rarity; its characters and words if the embedder does not read the script."""
         if not self._weights.tokens or not self._partitions:
             return
-        evidence, text = self._candidates.evidence, self._query.text
+        evidence, text = self._candidates.evidence, self._compared_text()
         if not encoded.is_supported_script:
             evidence.matches = character_matching.character_matches(text, *self._frequencies(query_term_counts(text)))
         elif encoded.tokens is not None and encoded.tokens.words:
             words = encoded.tokens.words
             terms = [term for word_terms in token_matching.terms_of(words).values() for term in word_terms]
-            weights = token_matching.token_weights(words, *self._frequencies(terms))
+            ignored = set(tokens(self._query.text)).difference(tokens(text))
+            weights = token_matching.token_weights(words, *self._frequencies(terms), ignored)
             evidence.matches = token_matching.TokenMatches(weights, query_tokens=encoded.tokens.tokens)
+
+    def _compared_text(self) -> str:
+        """Returns the query, without the times that it names if all candidates are of these times.
+
+        Where all is of 2026, "in 2026" tells nothing; a text that says "2026" would come before the answer.
+        """
+        analysis, rows = self._analysis, self._candidates.evidence.rows
+        if not analysis.periods or analysis.is_only_temporal:
+            return analysis.text
+        tells_nothing = all(analysis.temporal_proximity(rows[uid].at) == 1.0 for uid in self._ids)
+        return analysis.text_without_times if tells_nothing else analysis.text
 
     def _frequencies(self, terms: Iterable[int]) -> tuple[int, dict[int, int]]:
         """Returns the first partition's number of memories, and how many of them have each term."""
@@ -358,7 +370,8 @@ class _Search:
         with self._deps.ledger.read() as connection:
             explained = ids if self._query.explain else []
             on_paths = explainer.ids_on_paths(explained, "memory")
-            records = memories.records(connection, [*ids, *on_paths, *source_ids])
+            found = memories.records(connection, [*ids, *on_paths, *source_ids]).values()
+            records = {record.id: record for record in memories.as_they_were(connection, self._query.view, found)}
             partitions = [partition.key for partition in self._partitions]
             entity_keys = explainer.ids_on_paths(explained, "entity")
             entities = graph_reads.entities_of(connection, self._query.view, partitions, entity_keys)

@@ -11,7 +11,15 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
 
 from graphmem.model import AnswerType, from_micros, micros
-from graphmem.retrieval.temporal import EventOffset, Period, find_offset, periods_in, proximity, strip_times
+from graphmem.retrieval.temporal import (
+    EventOffset,
+    Period,
+    find_offset,
+    periods_in,
+    proximity,
+    strip_all_times,
+    strip_times,
+)
 from graphmem.retrieval.term_overlap import query_words
 from graphmem.text import is_question, is_unspaced, words_of
 from graphmem.times import shown
@@ -78,6 +86,7 @@ class AnalyzedQuery:
     asks, in the time zone `zone`, written as if it were UTC. `offset`: the distance from an event, if the query
     counts from one. `asks_assistant`: whether it asks for the assistant's words. `is_only_temporal`: whether it has no
     other word that names something ("What did we do last Friday?"), so that it asks for everything from these periods.
+    `text_without_times`: the text without the words that name the periods.
     `asks_assistant_said`: whether it asks for what the assistant recommended, said or the like. `is_question`: whether
     it begins with a question word or ends with a question mark.
     """
@@ -92,6 +101,7 @@ class AnalyzedQuery:
     is_only_temporal: bool = False
     asks_assistant_said: bool = False
     is_question: bool = False
+    text_without_times: str = ""
 
     def speakers_named(self, speakers: Iterable[str | None]) -> set[str]:
         """Returns the speakers whose first name stands in the query."""
@@ -146,6 +156,7 @@ def analyze_query(query: str, now: datetime) -> AnalyzedQuery:
         is_only_temporal=bool(periods) and not query_words(strip_times(query, clock)),
         asks_assistant_said=bool(_ASSISTANT_SAID.search(about_assistant)),
         is_question=is_question(query) or bool(_QUESTION.search(query)),
+        text_without_times=strip_all_times(query, clock) if periods else query,
     )
 
 

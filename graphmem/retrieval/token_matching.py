@@ -118,12 +118,15 @@ def terms_of(words: Iterable[str]) -> dict[str, list[int]]:
     return {word: [term_id(token) for token in tokens(word)] for word in dict.fromkeys(words)}
 
 
-def token_weights(words: Sequence[str], size: int, frequencies: Mapping[int, int]) -> Row:
+def token_weights(
+    words: Sequence[str], size: int, frequencies: Mapping[int, int], ignored: Collection[str] = ()
+) -> Row:
     """Returns the weight of each token of a query by the rarity of its word: ln(1 + n / (df + 1)), summing to 1.
 
     `words` has the word of each token; n is `size`, the partition's number of memories; df is the least document
     frequency of the word's terms, or n for stop words. Document frequencies of words serve as well as those of word
-    pieces (benchmarks/ABLATIONS.md, "Kept").
+    pieces (benchmarks/ABLATIONS.md, "Kept"). Words whose tokens (`text.tokens`) are among the `ignored` weigh nothing,
+    unless no other word is left.
     """
     terms = terms_of(words)
 
@@ -131,4 +134,7 @@ def token_weights(words: Sequence[str], size: int, frequencies: Mapping[int, int
         return min((frequencies.get(term, 0) for term in terms[word]), default=size)
 
     weights = np.array([log(1 + max(size, 1) / (df(word) + 1)) for word in words])
+    if ignored:
+        kept = np.array([not (parts := set(tokens(word))) or not parts.issubset(ignored) for word in words])
+        weights = weights * kept if kept.any() else weights
     return weights / weights.sum() if len(weights) else weights

@@ -76,18 +76,26 @@ class ChangeBuilder:
         return record.id
 
     def _update(self, action: Action) -> str:
-        old, fact = self._memories[action.memory or 0], self._drafts[action.fact].fact
+        old, fact, new = (
+            self._memories[action.memory or 0],
+            self._drafts[action.fact].fact,
+            self._drafts[action.fact].record,
+        )
         if self._is_extracted(old):
             old = KnownMemory(old.record)
         record = replace(old.record, text=action.text, version=old.record.version + 1)
         enrichment = self._enrich([record])[0]
         old_statements = () if action.corrects else old.statements
+        # What the new messages state begins when they were said, not with the memory.
+        new_statements = (replace(one, valid_at=one.valid_at or new.at) for one in fact.statements)
         statements = tuple(
-            replace(statement, fact=action.text) for statement in dict.fromkeys((*old_statements, *fact.statements))
+            replace(statement, fact=action.text) for statement in dict.fromkeys((*old_statements, *new_statements))
         )
+        is_later = new.at > old.record.at
         update = UpdateMemory(
             record.id, text=action.text, reason=action.reason, corrects=action.corrects,
-            sources=self._sources(action.fact), scope=self._drafts[action.fact].record.scope,
+            sources=self._sources(action.fact), scope=new.scope, at=new.at if is_later else None,
+            utc_offset=new.utc_offset,
         )  # fmt: skip
         self.commands += [update, add_to_extraction(enrichment, (*old.mentions, *fact.mentions), statements)]
         return record.id

@@ -89,7 +89,8 @@ def summarise(job: Job, pipeline: FactPipeline, ledger: Ledger) -> None:
     if messages and previous is None:
         commands.append(AddFact(_summary_record(job, text, messages, "episodic"), sources))
     elif messages and previous is not None:
-        commands.append(UpdateMemory(previous.id, text=text, sources=sources))
+        last = max((previous, *messages), key=lambda record: record.at)
+        commands.append(UpdateMemory(previous.id, text=text, sources=sources, at=last.at, utc_offset=last.utc_offset))
     with suppress(JobAlreadyDone):
         pipeline.commit(commands)
 

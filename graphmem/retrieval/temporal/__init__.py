@@ -15,10 +15,11 @@ from math import exp, sqrt
 
 from graphmem.retrieval.temporal import chinese, english_phrases
 from graphmem.retrieval.temporal.english_phrases import plain_text
+from graphmem.retrieval.temporal.expressions import TimeExpression
 from graphmem.retrieval.temporal.offsets import EventOffset, find_offset
 from graphmem.retrieval.temporal.periods import Period
 
-__all__ = ["EventOffset", "Period", "find_offset", "periods_in", "proximity", "strip_times"]
+__all__ = ["EventOffset", "Period", "find_offset", "periods_in", "proximity", "strip_all_times", "strip_times"]
 
 # Days outside a period over which the proximity falls by a factor e, before and after alike. People mostly mention an
 # event after its day (31 of 45 events in four LOCOMO conversations; 11 on the day, 3 before), but a proximity that
@@ -42,7 +43,22 @@ def periods_in(query: str, now: datetime) -> tuple[Period, ...]:
 def strip_times(query: str, now: datetime) -> str:
     """Returns a query without its English expressions of time; `now` (aware) is the moment of asking."""
     text = plain_text(query)
-    expressions = english_phrases.find_expressions(text, now.astimezone(UTC).date())
+    return _without(text, english_phrases.find_expressions(text, now.astimezone(UTC).date()))
+
+
+def strip_all_times(query: str, now: datetime) -> str:
+    """Returns a query without its expressions of time, those in Chinese included, as `strip_times` does.
+
+    Chinese ones stay in a query with spaces, in which they have other places.
+    """
+    text, today = strip_times(query, now), now.astimezone(UTC).date()
+    simplified = chinese.simplify(text)
+    if not chinese.is_chinese(text) or len(simplified) != len(text):
+        return text
+    return _without(text, chinese.find_expressions(simplified, today))
+
+
+def _without(text: str, expressions: Iterable[TimeExpression]) -> str:
     for expression in sorted(expressions, key=lambda expression: -expression.begin):
         text = f"{text[: expression.begin]} {text[expression.end :]}"
     return text

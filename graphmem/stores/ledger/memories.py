@@ -6,7 +6,8 @@ key by which the tables refer to each other. A `partition` argument is a row id 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from typing import Any
@@ -29,6 +30,7 @@ from graphmem.errors import StoreError
 from graphmem.model import (
     EPOCH,
     SCOPE_NAMES,
+    Event,
     Kind,
     ListFilter,
     MemoryRecord,
@@ -39,7 +41,7 @@ from graphmem.model import (
     optional_from_micros,
     optional_micros,
 )
-from graphmem.stores.ledger import visibility
+from graphmem.stores.ledger import events, visibility
 from graphmem.stores.ledger.array_parameters import in_array, json_object_agg
 from graphmem.stores.ledger.decoding import decoding
 from graphmem.stores.ledger.dialects import upsert
@@ -181,6 +183,32 @@ def visible_records(connection: Connection, view: View, uids: Iterable[str]) -> 
     return {uid: record for uid, record in records(connection, uids).items() if view.holds(record)}
 
 
+def as_they_were(connection: Connection, view: View, found: Iterable[MemoryRecord]) -> list[MemoryRecord]:
+    """Returns memories with the texts and observation times that they had at the view's `as_of`.
+
+    A message said since then may have updated a fact. Reads the history only of memories that were said later than
+    `as_of`, and nothing without one.
+    """
+    at, listed = view.as_of, list(found)
+    later = [] if at is None else [record.id for record in listed if record.at > at]
+    if at is None or not later:
+        return listed
+    history: dict[str, list[Event]] = {}
+    for event in events.history_of_all(connection, later):
+        history.setdefault(event.memory_id, []).append(event)
+    return [_as_it_was(record, history.get(record.id, ()), at) for record in listed]
+
+
+@decoding
+def _as_it_was(record: MemoryRecord, history: Sequence[Event], at: datetime) -> MemoryRecord:
+    for event in reversed(history):
+        state = event.previous_state
+        if record.at > at and event.event == "UPDATE" and state is not None:
+            said_at, offset = from_micros(state["at"]), state.get("utc_offset")
+            record = replace(record, text=state["text"], at=said_at, utc_offset=offset)
+    return record
+
+
 def list_records(connection: Connection, view: View, *, with_sources: bool) -> Iterator[MemoryRecord]:
     """Yields the memories inside a view, newest observation (`at`) first.
 
@@ -191,7 +219,7 @@ def list_records(connection: Connection, view: View, *, with_sources: bool) -> I
         return
     statement = _listing(visibility.shape(view), with_sources=with_sources)
     for row in connection.execute(statement, visibility.values(view, partition)).mappings():
-        yield decode_record(row)
+        yield from as_they_were(connection, view, [decode_record(row)])
 
 
 @lru_cache(maxsize=128)
@@ -217,12 +245,17 @@ def list_page(
     values = view_values(connection, view)
     if after is not None:
         moment, uid = micros(after[0]), after[1]
-        of_memory = select(memories.c.id).where(memories.c.uid == uid, memories.c.at == moment)
-        row = connection.scalar(of_memory.where(*visibility.scope_conditions(view.scope)))
-        values |= {"after_at": moment, "after_row": _LAST_ROW if row is None else row}
+        of_memory = select(memories.c.at, memories.c.id).where(memories.c.uid == uid)
+        place = connection.execute(of_memory.where(*visibility.scope_conditions(view.scope))).first()
+        # The order is that of the present times; a view of a former moment shows those of then.
+        if place is None or (place.at != moment and view.as_of is None):
+            values |= {"after_at": moment, "after_row": _LAST_ROW}
+        else:
+            values |= {"after_at": place.at, "after_row": place.id}
     statement = _page(visibility.shape(view), is_first=after is None, with_sources=with_sources)
     statement = statement.where(*_filter_conditions(list_filter))
-    return [decode_record(row) for row in connection.execute(statement, {**values, "limit": limit}).mappings()]
+    rows = connection.execute(statement, {**values, "limit": limit}).mappings()
+    return as_they_were(connection, view, map(decode_record, rows))
 
 
 @lru_cache(maxsize=128)
