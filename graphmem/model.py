@@ -357,7 +357,8 @@ class Statement:
 
     `confidence`, 0 to 1, is the extractor's estimate of how often statements found in this way are right, not a claim
     about the world; 1.0 where the extractor makes none. `valid_at` and `invalid_at` are the beginning and end that the
-    text gives; without them the memory's own dates count.
+    text gives; without them the memory's own dates count. But of what `is_past`, an unknown beginning stays unknown: it
+    was not on the day on which somebody told of it.
     """
 
     subject: str
@@ -367,6 +368,7 @@ class Statement:
     confidence: float = 1.0
     valid_at: datetime | None = None
     invalid_at: datetime | None = None
+    is_past: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,7 +86,7 @@ class Support:
 
     memory: str
     fact: str
-    valid_at: int
+    valid_at: int | None
     invalid_at: int | None
 
 

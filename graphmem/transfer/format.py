@@ -341,6 +341,7 @@ class RecordReader:
             confidence=_confidence(fields.optional("confidence", validation.share)),
             valid_at=fields.optional("valid_at", self._moment),
             invalid_at=fields.optional("invalid_at", self._moment),
+            is_past=fields.optional("is_past", validation.flag) or False,
         )
         fields.refuse_unknown()
         return statement

@@ -197,6 +197,15 @@ class Statement(TypedDict):
     confidence: NotRequired[Annotated[Share | None, Field(description="How sure it is, 0 to 1. By default 1.")]]
     valid_at: NotRequired[Annotated[Time | None, Field(description="The beginning that the sentence gives.")]]
     invalid_at: NotRequired[Annotated[Time | None, Field(description="The end that the sentence gives.")]]
+    is_past: NotRequired[
+        Annotated[
+            bool | None,
+            Field(
+                description="True if it is over: without `valid_at` its beginning is unknown then. By default false: "
+                "it begins with the memory."
+            ),
+        ]
+    ]
 
 
 class MemoryLink(TypedDict):

@@ -62,6 +62,7 @@ def memory(exported: ExportedMemory, digests: Digests, model: str | None) -> rec
                 "confidence": statement.confidence,
                 "valid_at": optional_iso(statement.valid_at),
                 "invalid_at": optional_iso(statement.invalid_at),
+                "is_past": statement.is_past,
             }
             for statement in exported.statements
         ],

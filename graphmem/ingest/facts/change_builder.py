@@ -87,7 +87,9 @@ class ChangeBuilder:
         enrichment = self._enrich([record])[0]
         old_statements = () if action.corrects else old.statements
         # What the new messages state begins when they were said, not with the memory.
-        new_statements = (replace(one, valid_at=one.valid_at or new.at) for one in fact.statements)
+        new_statements = (
+            one if one.is_past else replace(one, valid_at=one.valid_at or new.at) for one in fact.statements
+        )
         statements = tuple(
             replace(statement, fact=action.text) for statement in dict.fromkeys((*old_statements, *new_statements))
         )

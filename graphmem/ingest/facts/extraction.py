@@ -45,6 +45,17 @@ _OTHER_CHARACTER = re.compile(r"[^\sA-Za-z]")
 _SENTENCE_END = re.compile(r"(?<=[.!?。！？\n])\s*")
 _SPACES = re.compile(r"\s+")
 
+# The first word of a predicate in the past: "attended", "did not like", "used to play". The participles that are left
+# out say how something is ("based in", "married to"), and the other words in -ed are no past.
+_PAST = re.compile(
+    r"(?:not |never )?(?:used to|(?:was|were|had|did|went|got|met|saw|ate|drank|bought|sold|made|gave|took|came|left"
+    r"|found|lost|won|wrote|ran|sang|swam|flew|drove|rode|began|built|brought|caught|chose|fell|felt|fought|forgot|grew"
+    r"|heard|held|kept|knew|led|paid|said|sent|slept|spent|spoke|stood|taught|thought|told|wore"
+    r"|(?!(?:need|feed|breed|speed|succeed|proceed|exceed|based|located|married|engaged|interested|employed|named|called"
+    r"|aged|related|connected|associated|dedicated|scheduled|planned|involved|enrolled|allowed|supposed|used)\b)"
+    r"[a-z]+ed)\b)"
+)
+
 _STRING = {"type": "string"}
 _DATE = {"type": ["string", "null"]}
 EXTRACTION_SCHEMA = object_schema(
@@ -298,7 +309,8 @@ class _AnswerParser:
             return None
         predicate = _SPACES.sub(" ", predicate.replace("_", " ")).casefold()
         valid_at, invalid_at = _date(relation.get("valid_at")), _date(relation.get("invalid_at"))
-        return Statement(subject, predicate, object_, fact, confidence, valid_at, invalid_at)
+        is_past = _PAST.match(predicate) is not None
+        return Statement(subject, predicate, object_, fact, confidence, valid_at, invalid_at, is_past)
 
 
 class _FactEntities:

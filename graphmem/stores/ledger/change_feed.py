@@ -9,10 +9,10 @@ from itertools import accumulate
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Column, ColumnElement, Connection, RowMapping, Select, Table, select
+from sqlalchemy import Column, ColumnElement, Connection, RowMapping, Select, Table, func, select
 
 from graphmem.digests import Digests
-from graphmem.model import Entity, EntityType, MemoryRecord, MentionKind, Relation, from_micros
+from graphmem.model import Entity, EntityType, MemoryRecord, MentionKind, Relation, from_micros, optional_from_micros
 from graphmem.stores.ledger import candidate_rows, entity_names, graph_reads, memories, outbox
 from graphmem.stores.ledger.array_parameters import in_array
 from graphmem.stores.ledger.decoding import decoding
@@ -216,7 +216,7 @@ def _supports(connection: Connection, rows: Sequence[int]) -> dict[int, list[Row
         select(supports, memories_table.c.uid)
         .join(memories_table, memories_table.c.id == supports.c.memory)
         .where(in_array(supports.c.relation, "rows"))
-        .order_by(supports.c.valid_at.desc(), supports.c.memory)
+        .order_by(func.coalesce(supports.c.valid_at, memories_table.c.at).desc(), supports.c.memory)
     )
     supports_of: dict[int, list[RowMapping]] = {}
     for support in connection.execute(statement, {"rows": list(rows)}).mappings():
@@ -227,6 +227,7 @@ def _supports(connection: Connection, rows: Sequence[int]) -> dict[int, list[Row
 @decoding
 def _relation_state(row: RowMapping, support_rows: Sequence[RowMapping]) -> RelationState:
     ends = [support["invalid_at"] for support in support_rows]
+    begins = [support["valid_at"] for support in support_rows if support["valid_at"] is not None]
     relation = Relation(
         id=row["uid"],
         source=row["source"],
@@ -236,7 +237,7 @@ def _relation_state(row: RowMapping, support_rows: Sequence[RowMapping]) -> Rela
         target_name=row["target_name"],
         memory_ids=tuple(support["uid"] for support in support_rows),
         facts=tuple(dict.fromkeys(support["fact"] for support in support_rows)),
-        valid_at=from_micros(min(support["valid_at"] for support in support_rows)),
+        valid_at=optional_from_micros(min(begins, default=None)),
         invalid_at=None if None in ends else from_micros(max(ends)),
         confidence=max(support["confidence"] for support in support_rows),
     )

@@ -193,8 +193,9 @@ def _statements(connection: Connection, row_ids: Sequence[int]) -> Iterator[tupl
     for row_id, subject_key, predicate, object_key, fact, confidence, valid_at, invalid_at in connection.execute(
         statement, {"row_ids": list(row_ids)}
     ):
-        end = None if invalid_at is None else moment(invalid_at)
-        yield row_id, Statement(subject_key, predicate, object_key, fact, confidence, moment(valid_at), end)
+        begin, end = (None if at is None else moment(at) for at in (valid_at, invalid_at))
+        is_past = valid_at is None
+        yield row_id, Statement(subject_key, predicate, object_key, fact, confidence, begin, end, is_past)
 
 
 def _windows(connection: Connection, row_ids: Sequence[int], model: str | None) -> Iterator[tuple[int, str, bytes]]:

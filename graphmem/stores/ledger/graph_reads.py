@@ -35,6 +35,9 @@ from graphmem.stores.ledger.array_parameters import in_array
 from graphmem.stores.ledger.decoding import decoding, entity_type, mention_kind
 from graphmem.stores.ledger.schema import entities, memories, mentions, partitions, relations, supports
 
+# Since when a support holds; where that is unknown, when it was said: only for the order.
+_SINCE = func.coalesce(supports.c.valid_at, memories.c.at)
+
 
 def session_neighbours(connection: Connection, row_ids: Sequence[int]) -> list[tuple[int, int | None, int | None]]:
     """Returns (row id, row id before, row id after) in the session for each memory; None at either end.
@@ -101,7 +104,7 @@ def _relations(shape: visibility.ViewShape) -> Select[Any]:
         .join(subject, subject.c.id == relations.c.subject)
         .join(target, target.c.id == relations.c.object)
         .where(*visibility.conditions(shape, by_id=True))
-        .order_by(supports.c.valid_at.desc(), memories.c.id.desc())
+        .order_by(_SINCE.desc(), memories.c.id.desc())
     )
 
 
@@ -118,7 +121,7 @@ def _relation_of(rows: list[Any]) -> Relation:
         target_name=target_name,
         facts=tuple(dict.fromkeys(row[6] for row in rows)),
         memory_ids=tuple(row[9] for row in rows),
-        valid_at=from_micros(min(row[7] for row in rows)),
+        valid_at=optional_from_micros(min((row[7] for row in rows if row[7] is not None), default=None)),
         # A relation has ended only if all its supports have.
         invalid_at=None if None in ends else from_micros(max(ends)),
         confidence=max(row[10] for row in rows),
@@ -132,7 +135,7 @@ def relations_in(connection: Connection, view: View, limit: int) -> list[Relatio
         .join(memories, memories.c.id == supports.c.memory)
         .where(*visibility.conditions(visibility.shape(view)))
         .group_by(supports.c.relation)
-        .order_by(func.max(supports.c.valid_at).desc())
+        .order_by(func.max(_SINCE).desc())
         .limit(limit)
     )
     relation_rows = list(connection.scalars(newest, memory_rows.view_values(connection, view)))
@@ -205,7 +208,7 @@ def _statement_of(row: Any) -> tuple[str, Statement, Mention, Mention]:
     invalid_at = optional_from_micros(row.supports_invalid_at)
     statement = Statement(
         row.subject_key, row.relations_predicate, row.object_key, row.supports_fact, row.supports_confidence,
-        from_micros(row.supports_valid_at), invalid_at,
+        optional_from_micros(row.supports_valid_at), invalid_at, is_past=row.supports_valid_at is None,
     )  # fmt: skip
     subject = Mention(row.subject_key, row.subject_name, EntityType(row.subject_type), MentionKind.NAME)
     target = Mention(row.object_key, row.object_name, EntityType(row.object_type), MentionKind.NAME)

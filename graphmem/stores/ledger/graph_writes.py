@@ -17,7 +17,7 @@ from graphmem.stores.ledger import entity_names, outbox, tombstones
 from graphmem.stores.ledger.array_parameters import in_array
 from graphmem.stores.ledger.dialects import larger, upsert_for
 from graphmem.stores.ledger.memories import inserted_row
-from graphmem.stores.ledger.schema import entities, mentions, relations, supports
+from graphmem.stores.ledger.schema import entities, memories, mentions, relations, supports
 from graphmem.text import entity_id
 
 # Built once: each of these runs for every memory that is written.
@@ -98,12 +98,13 @@ def _add_support(
     relation = _ensure_relation(connection, record, partition, subject, statement.predicate, target)
     if connection.scalar(_SUPPORT, {"relation": relation, "memory": record.row}) is not None:
         return  # a text that states the relation twice: the first sentence is kept
+    valid_at = statement.valid_at or (None if statement.is_past else record.valid_from)
     invalid_at = statement.invalid_at or record.valid_to
     support = {
         "relation": relation,
         "memory": record.row,
         "fact": statement.fact,
-        "valid_at": micros(statement.valid_at or record.valid_from),
+        "valid_at": optional_micros(valid_at),
         "invalid_at": optional_micros(invalid_at),
         "confidence": statement.confidence,
     }
@@ -144,7 +145,9 @@ def remove(connection: Connection, record: MemoryRecord, now: datetime, digests:
 
 def _update_or_delete_relation(connection: Connection, row_id: int, partition_key: str, now: datetime) -> int:
     """Updates a relation that lost a support, or deletes it if that was the last. Returns the number deleted."""
-    newest = connection.scalar(select(func.max(supports.c.valid_at)).where(supports.c.relation == row_id))
+    stated = supports.join(memories, memories.c.id == supports.c.memory)
+    last_stated = select(func.max(memories.c.at)).select_from(stated).where(supports.c.relation == row_id)
+    newest = connection.scalar(last_stated)
     seq = outbox.next_seq(connection)
     is_relation = relations.c.id == row_id
     if newest is not None:

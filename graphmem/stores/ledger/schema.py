@@ -249,7 +249,7 @@ supports = Table(
     Column("relation", ForeignKey("relations.id"), primary_key=True),
     Column("memory", ForeignKey("memories.id"), primary_key=True),
     Column("fact", Text, nullable=False),
-    Column("valid_at", BigInteger, nullable=False),
+    Column("valid_at", BigInteger),  # NULL: over, and it is not known when it was
     Column("invalid_at", BigInteger),
     Column("confidence", Float, nullable=False, server_default="1"),  # 0..1, the extractor's
     Index("supports_memory", "memory"),

@@ -101,7 +101,7 @@ def relation_row(ledger: str, state: RelationState) -> Row:
             "memory_ids": list(relation.memory_ids),
             "source": source,
             "target": target,
-            "at": max((support.valid_at for support in state.supports), default=None),
+            "at": max((one.valid_at for one in state.supports if one.valid_at is not None), default=None),
             "valid_at": optional_micros(relation.valid_at),
             "invalid_at": optional_micros(relation.invalid_at),
             "confidence": relation.confidence,
