@@ -100,8 +100,8 @@ class _Recall:
 
     `limit` is the number of hits (None: "auto"), `max_chars` the length of the block, `threshold` the lowest cosine
     similarity (None: none), `now` the moment from which the query counts, in the asker's time zone, `deadline` a time
-    of the monotonic clock in seconds. `said` has the texts of the conversation; `copies` has, for each text of a hit, the
-    memory that stands for all with this text.
+    of the monotonic clock in seconds. `said` has the texts of the conversation; `copies` has, for each text of a hit,
+    the memory that stands for all with this text.
     """
 
     scope: Scope

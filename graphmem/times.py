@@ -42,10 +42,15 @@ def warn_of_missing_offset() -> None:
 
 
 def localized(time: datetime, zone: tzinfo | None) -> datetime:
-    """Returns an aware time: one without an offset as a time in `zone`. May raise OverflowError or ValueError."""
+    """Returns an aware time: one without an offset as a time in `zone`, on the calendar's first and last day in UTC."""
     if time.utcoffset() is not None:
         return time
-    return time.astimezone() if zone is None else time.replace(tzinfo=zone)
+    try:
+        aware = time.astimezone() if zone is None else time.replace(tzinfo=zone)
+        aware.astimezone(UTC)
+    except (ValueError, OverflowError, OSError):  # OSError: the machine's zone does not reach as far
+        return time.replace(tzinfo=UTC)
+    return aware
 
 
 def offset_minutes(time: datetime, zone: tzinfo | None) -> int | None:

@@ -370,7 +370,7 @@ def given_time(value: object, argument: str, zone: tzinfo | None) -> datetime:
             if aware is not parsed and not _is_date_without_time(value):
                 warn_of_missing_offset()
             return aware
-    except (ValueError, OverflowError, OSError):  # OSError: the machine's zone does not reach as far
+    except (ValueError, OverflowError):
         pass
     refuse(argument, value, "must be a time: ISO 8601 text or epoch seconds (not milliseconds), years 1..9999")
 
@@ -401,7 +401,7 @@ def stored_moment(value: object, zone: tzinfo | None) -> datetime | None:
     try:
         parsed = _parsed_time(value)
         return None if parsed is None else localized(parsed, zone).astimezone(UTC)
-    except (ValueError, OverflowError, OSError):
+    except (ValueError, OverflowError):
         return None
 
 
@@ -427,10 +427,7 @@ def expiration(value: object, argument: str = "expiration_date", zone: tzinfo | 
     start = given_time(value, argument, zone)
     if not _is_date_without_time(value):
         return start.astimezone(UTC)
-    try:
-        return localized(datetime.combine(start.date(), time.max), zone).astimezone(UTC)
-    except (ValueError, OverflowError, OSError):  # the last day of the calendar, where it ends after that in UTC
-        return datetime.max.replace(tzinfo=UTC)
+    return localized(datetime.combine(start.date(), time.max), zone).astimezone(UTC)
 
 
 def _is_date_without_time(value: object) -> bool:

@@ -40,14 +40,14 @@ def apply_before_store(
     try:
         new_metadata = _checked_metadata(returned.get("metadata"))
         fields = {name: returned[name] for name in returned if name != "metadata"}
-        fields["timestamp"] = fields.get("timestamp") or said(message.at, message.utc_offset)
         messages = validation.message_list(fields, now=message.at)
     except ValidationError as error:
         raise ConfigError(f"before_store returned what cannot be stored: {error}") from None
     if not messages:
         return None
+    accepted = messages[0] if fields.get("timestamp") else replace(messages[0], utc_offset=message.utc_offset)
     # These two are the caller's to decide: how a repeated message is recognised, and its document.
-    return replace(messages[0], has_own_time=message.has_own_time, document=message.document), new_metadata
+    return replace(accepted, has_own_time=message.has_own_time, document=message.document), new_metadata
 
 
 def log_refused(refused: int, total: int) -> None:

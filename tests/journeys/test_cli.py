@@ -55,6 +55,19 @@ def add(*arguments, user="ann", **more):
     return run_json("add", *arguments, "--user", user, **more)["results"]
 
 
+# --- days ----------------------------------------------------------------------------------------------------------
+
+
+def test_days_are_those_of_the_configured_zone(home, monkeypatch):
+    monkeypatch.setenv("GRAPHMEM_TIMEZONE", "Asia/Shanghai")
+    (memory,) = add("Bruno went running.", "--timestamp", "2025-05-11T07:00")
+    assert memory["at"].startswith("2025-05-10T23:00:00")
+    for command in (("list",), ("search", "running"), ("context", "running"), ("explain", memory["id"])):
+        assert "2025-05-11" in run(*command, "--user", "ann").stdout
+    monkeypatch.setenv("GRAPHMEM_TIMEZONE", "Shanghai")
+    assert "GRAPHMEM_TIMEZONE: is no name of the IANA" in run("list", "--user", "ann", status=1).stderr
+
+
 # --- from add to delete --------------------------------------------------------------------------------------------
 
 
@@ -168,7 +181,7 @@ def test_verify_names_the_remedy_for_damaged_memories(plain_home):
 
 def test_report_names_the_remedy_for_a_broken_ledger_file(capsys):
     report = {"ok": False, "ledger": {"tasks": 0}, "damaged": ["row 3 missing from index x"], "derived": []}
-    Renderer().report({**report, "projections": {}})
+    Renderer(lambda: None).report({**report, "projections": {}})
     output = capsys.readouterr().out
     assert "the ledger's file is broken: restore a backup" in output
     assert "graphmem update" not in output

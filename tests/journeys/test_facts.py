@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -20,6 +21,7 @@ from graphmem import AsyncMemory, Memory, Settings
 from graphmem.commands.types import RetireMemory
 from graphmem.errors import ConfigError, NotFoundError, PartialWrite, ValidationError
 from graphmem.ingest.facts import summaries
+from graphmem.service.listing import list_memories
 from graphmem.testing import ModelEndpoint
 
 ANN: dict[str, Any] = {"user_id": "ann7"}
@@ -160,6 +162,85 @@ def test_an_update_keeps_id_and_history(any_memory: Memory) -> None:
     assert [one["content"] for one in messages] == ["I have a sister.", "Her name is Bea."]
     assert memory.entity("Bea", **ANN) is not None
     assert memory.verify()["ok"]
+
+
+def test_an_updated_fact_has_the_time_of_its_last_source(any_memory: Memory) -> None:
+    memory = any_memory
+    said, said_again = "2024-05-01T09:00:00+02:00", "2024-07-01T09:00:00+02:00"
+    (first,) = memory.add("I have a sister.", **ANN, timestamp=said)["results"]
+    (updated,) = memory.add("Her name is Bea.", **ANN, timestamp=said_again)["results"]
+    assert (updated["event"], updated["id"]) == ("UPDATE", first["id"])
+    assert (updated["at"], memory.get(first["id"])["at"]) == ("2024-07-01T07:00:00.000000+00:00",) * 2
+
+    def seen(as_of: str | None) -> list[tuple[str, str]]:
+        found = [
+            memory.get_all(**ANN, kinds="fact", as_of=as_of)["results"],
+            memory.search("sister", **ANN, kinds="fact", as_of=as_of)["results"],
+            (memory.entity("Bea", **ANN, as_of=as_of) or {"memories": []})["memories"][:1],
+        ]
+        nodes = [node for _, node in memory.graph(**ANN, as_of=as_of).nodes(data=True) if node["node"] == "memory"]
+        found.append([node for node in nodes if node["kind"] == "fact"])
+        return [(one["memory"], one["at"][:10]) for results in found for one in results]
+
+    now, then = ("Has a sister named Bea", "2024-07-01"), ("Has a sister", "2024-05-01")
+    assert set(seen(None)) == set(seen("2024-08-01")) == {now}
+    assert set(seen("2024-06-01")) == {then}
+    assert seen("2024-04-01") == []
+    (relation,) = memory.get_all(**ANN)["relations"]
+    assert relation["valid_at"].startswith("2024-07-01")  # not since the sister was first spoken of
+    update = next(line for line in memory.history(first["id"]) if line["event"] == "UPDATE")
+    memory.undo(update["id"])
+    assert set(seen(None)) == {then}
+
+
+def test_pages_of_a_former_moment_have_each_memory_once(memory: Memory) -> None:
+    first = memory.add("I have a sister.", **ANN, timestamp="2024-05-01")["results"][0]["id"]
+    others = [
+        memory.add("I sing.", **ANN, infer=False, timestamp=f"2024-05-{day:02}")["results"][0]["id"] for day in (2, 3)
+    ]
+    memory.add("Her name is Bea.", **ANN, timestamp="2024-07-01")
+    after, pages = None, []
+    for _ in range(3):
+        page = list_memories(memory, ANN, after, limit=1, as_of="2024-06-01")
+        pages += [(one["id"], one["memory"]) for one in page.results]
+        after = datetime.fromisoformat(page.results[-1]["at"]), page.results[-1]["id"]
+    assert page.is_last
+    assert sorted(pages) == sorted([(first, "Has a sister"), *((one, "I sing.") for one in others)])
+
+
+@pytest.mark.parametrize(
+    ("predicate", "dates", "valid_at"),
+    [
+        ("attended", {}, None),
+        ("did not like", {}, None),
+        ("used to play at", {}, None),
+        ("attended", {"valid_at": "1999"}, "1999-01-01"),
+        ("is married to", {}, "2024-05-01"),
+        ("married to", {}, "2024-05-01"),
+        ("lives in", {}, "2024-05-01"),
+        ("needs", {}, "2024-05-01"),
+    ],
+)
+def test_what_is_over_has_no_date_but_one_that_was_said(
+    memory: Memory,
+    open_memory: OpenMemory,
+    model: Scripted,
+    predicate: str,
+    dates: dict[str, str],
+    valid_at: str | None,
+) -> None:
+    relation = {"subject": "user", "predicate": predicate, "object": "car show", **dates}
+    model.facts_by_text = {"As a child, yes.": [{**fact("Car show as a child"), "relations": [relation]}]}
+    memory.add("As a child, yes.", **ANN, timestamp=THEN)
+    file = io.StringIO()
+    memory.export(file)
+    file.seek(0)
+    copy = open_memory(":memory:")
+    copy.import_(file)
+    for one in (memory, copy):
+        (found,) = one.get_all(**ANN)["relations"]
+        assert (found["valid_at"] and found["valid_at"][:10]) == valid_at
+        assert one.verify()["ok"]
 
 
 def test_a_contradicted_fact_is_retired_and_names_its_successor(any_memory: Memory) -> None:

@@ -53,6 +53,45 @@ def test_tokens_can_be_left_out_and_computed_later(tmp_path: Path) -> None:
         assert memory.stats()["embeddings"] == 0
 
 
+@pytest.mark.parametrize(
+    ("lines", "question", "answer"),
+    [
+        (
+            (
+                ("2026-06-10", "Ann", "I attended the Hangzhou Open Source Summit and gave a talk about local memory."),
+                ("2026-08-24", "Ann", "On August 24, 2026 I changed the UI to the light theme."),
+                ("2026-08-29", "Ann", "I bought milk."),
+            ),
+            "What did I present at the summit in 2026?",
+            "Summit",
+        ),
+        (
+            (
+                ("2026-06-10", "安", "我在杭州开源峰会上做了关于本地优先的演讲。"),
+                ("2026-08-24", "安", "2026年8月24日我把界面改成了浅色主题。"),
+                ("2026-08-29", "安", "我买了牛奶。"),
+            ),
+            "2026年我在峰会上讲了什么？",
+            "峰会",
+        ),
+    ],
+    ids=["English", "Chinese"],
+)
+def test_a_time_in_which_everything_was_said_tells_nothing(
+    memory: Memory, lines: tuple[tuple[str, str, str], ...], question: str, answer: str
+) -> None:
+    add_lines(memory, *lines)
+    assert answer in search_texts(memory, question, reference_date="2026-08-30")[0]
+
+
+def test_a_time_of_part_of_the_memories_counts(memory: Memory) -> None:
+    summits = ("2025", "2026")
+    add_lines(memory, *((f"{year}-06-10", "Ann", f"At the summit I gave talk number {year[-1]}.") for year in summits))
+    for year in summits:
+        found = search_texts(memory, f"Which talk did I give at the summit in {year}?", reference_date="2026-08-30")
+        assert found[0].endswith(f"{year[-1]}.")
+
+
 def test_automatic_top_k_cuts_after_the_related_hits(memory: Memory) -> None:
     sports = ["I play tennis on Mondays.", "I swim in the lake.", "I play football with Tom."]
     other = [f"The number of my {thing} is {n}." for n, thing in enumerate(("car", "flat", "desk", "phone", "locker"))]

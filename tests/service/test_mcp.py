@@ -246,9 +246,30 @@ async def test_long_texts(memory: Memory) -> None:
         assert again.startswith("content: ")
 
 
+async def test_a_memory_has_the_time_that_the_model_gives_and_is_shown_in_the_configured_zone(make_memory: Any) -> None:
+    memory = make_memory(timezone="Asia/Shanghai")
+    said_at, shown_at = "2025-05-11T07:00:00+08:00", "2025-05-11T07:00:00.000000+08:00"  # in UTC it is 10 May
+    async with Client(server_of(memory)) as client:
+        (item,) = (await call(client, "add_memory", content="Clara went running.", timestamp=said_at))["results"]
+        found = await client.call_tool("search_memories", {"query": "running"})
+        assert found.structured_content["results"][0]["at"] == shown_at
+        assert "- [2025-05-11] " in found.content[0].text
+        assert (await call(client, "get_memories"))["results"][0]["at"] == shown_at
+        assert (await call(client, "get_memory", memory_id=item["id"]))["at"] == shown_at
+        explained = await call(client, "explain_memory", memory_id=item["id"])
+        assert explained["messages"][0]["at"] == shown_at
+        for arguments in ({}, {"query": "running"}):
+            assert "- [2025-05-11] " in (await call(client, "get_context", **arguments))["context"]
+        (shown,) = json.loads((await client.read_resource("memory://ana%40x.org/recent")).contents[0].text)["results"]
+        assert shown["at"] == shown_at
+        (local,) = (await call(client, "add_memory", content="Clara swam.", timestamp="2025-05-11T09:00"))["results"]
+        assert memory.get(local["id"])["at"].startswith("2025-05-11T01:00:00")
+
+
 @pytest.mark.parametrize(
     ("name", "arguments", "sentence"),
     [
+        ("add_memory", {"content": "tea", "timestamp": "yesterday"}, "timestamp: must be a time"),
         ("search_memories", {"qery": "tea", "query": "tea"}, "qery: is no argument of this tool; did you mean query?"),
         ("search_memories", {"query": "tea", "user_id": "ben"}, "user_id: is no argument of this tool; it takes"),
         ("search_memories", {}, "query: is missing"),
