@@ -309,7 +309,7 @@ def list_command_lines(ids: list[str]) -> dict[str, list[list[str]]]:
 
 
 OPERATOR_COMMANDS = {
-    "demo", "import", "migrate", "verify", "repair", "rebuild", "retry-failed", "stats", "bench", "keys",
+    "demo", "backup", "import", "migrate", "verify", "repair", "rebuild", "retry-failed", "stats", "bench", "keys",
     "mcp", "serve",  # tests/service has their strangers
 }  # fmt: skip
 
