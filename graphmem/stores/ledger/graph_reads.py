@@ -12,7 +12,6 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Select,
-    func,
     or_,
     select,
     true,
@@ -126,20 +125,6 @@ def _relation_of(rows: list[Any]) -> Relation:
         invalid_at=None if None in ends else from_micros(max(ends)),
         confidence=max(row[10] for row in rows),
     )
-
-
-def relations_in(connection: Connection, view: View, limit: int) -> list[Relation]:
-    """Returns up to `limit` relations inside the view, the last stated first."""
-    newest = (
-        select(supports.c.relation)
-        .join(memories, memories.c.id == supports.c.memory)
-        .where(*visibility.conditions(visibility.shape(view)))
-        .group_by(supports.c.relation)
-        .order_by(func.max(_SINCE).desc())
-        .limit(limit)
-    )
-    relation_rows = list(connection.scalars(newest, memory_rows.view_values(connection, view)))
-    return _relations_where(connection, view, supports.c.relation.in_(relation_rows))
 
 
 def all_relations(connection: Connection, view: View) -> list[Relation]:
