@@ -21,7 +21,7 @@ _BLOCK_TAG = re.compile(
     r"</?(?:article|blockquote|body|br|dd|div|dl|dt|h[1-6]|head|header|footer|hr|html|li|ol|p|section|table|tr|ul)\b[^<>]*>",
     re.IGNORECASE,
 )
-_CELL = re.compile(r"<t[dh]\b[^<>]*>.*?(?=</?t(?:[dhr]|able|body)\b|\Z)", re.IGNORECASE | re.DOTALL)
+_CELL = re.compile(r"</?t[dh]\b[^<>]*>", re.IGNORECASE)
 # Also "<ana@example.org>" behind a name.
 _TAG = re.compile(r"<[/!?]?[A-Za-z][^<>\n]*>")
 _CHARACTER_REFERENCE = re.compile(r"&(?:#\d+|#x[0-9a-fA-F]+|[A-Za-z]\w+);")
@@ -71,7 +71,7 @@ _MAX_LINE_CHARS = 500
 
 
 class Prose(NamedTuple):
-    """A text without markup: what its author says, and the words of others that it quotes."""
+    """A text without markup: what its author says, and what it quotes: words of others, and cells of tables."""
 
     own: str
     quoted: str
@@ -79,8 +79,8 @@ class Prose(NamedTuple):
 
 def read_prose(text: str) -> Prose:
     """Returns the prose of a text. A text of nothing but sentences is returned unchanged, as `own`."""
-    lines = _without_signature(_without_code(_without_markup(text).split("\n")))
-    lines = [_ADDRESS.sub("", _LINE_START.sub("", line)) for line in lines]
+    lines, cells = _split_tables(_without_code(_without_markup(text).split("\n")))
+    lines = [_ADDRESS.sub("", _LINE_START.sub("", line)) for line in _without_signature(lines)]
     turns = _turns(lines)
     own: list[str] = []
     quoted: list[str] = []
@@ -91,7 +91,7 @@ def read_prose(text: str) -> Prose:
             quoted.append(turns[index])
         elif not (_QUOTED.match("".join(lines[index + 1 : index + 2])) and _ATTRIBUTION.match(line[-_MAX_LINE_CHARS:])):
             own.append(line)
-    return Prose("\n".join(own), "\n\n".join(quoted))
+    return Prose("\n".join(own), "\n\n".join([*quoted, *cells]))
 
 
 def _without_markup(text: str) -> str:
@@ -99,7 +99,7 @@ def _without_markup(text: str) -> str:
     text = _FENCED.sub("", text)
     if "<" in text:
         text = _HIDDEN_ELEMENT.sub("", text)
-        text = _TAG.sub("", _BLOCK_TAG.sub("\n", _CELL.sub("", text)))
+        text = _TAG.sub("", _BLOCK_TAG.sub("\n", _CELL.sub("|", text)))
     if _CHARACTER_REFERENCE.search(text):
         text = html.unescape(text)
     # Code within a sentence stands for a thing without a name.
@@ -109,15 +109,30 @@ def _without_markup(text: str) -> str:
 
 
 def _without_code(lines: list[str]) -> list[str]:
-    """Returns the lines, those of code and tables empty and the others without the marks of headings and lists."""
+    """Returns the lines, those of code empty."""
     are_code = [bool(line.strip()) and _is_code(line[:_MAX_LINE_CHARS]) for line in lines]
     for index in range(1, len(lines)):
         are_code[index] |= are_code[index - 1] and lines[index][:1] in (" ", "\t") and bool(lines[index].strip())
-    columns = [pattern for pattern in _ROW_OF_TWO if sum(pattern.search(line) is not None for line in lines) > 1]
     return [
-        "" if is_code or _RULE.match(line) or any(row.search(line) for row in (_ROW, *columns)) else line
+        "" if is_code or (_RULE.match(line) and "|" not in line) else line
         for line, is_code in zip(lines, are_code, strict=True)
     ]
+
+
+def _split_tables(lines: list[str]) -> tuple[list[str], list[str]]:
+    """Returns the lines, those of tables empty, and the cells of the tables without their headings."""
+    columns = [pattern for pattern in _ROW_OF_TWO if sum(pattern.search(line) is not None for line in lines) > 1]
+    outside: list[str] = []
+    cells: list[str] = []
+    is_inside = False
+    for line in lines:
+        is_row = bool(_RULE.match(line)) or any(row.search(line) for row in (_ROW, *columns))
+        if is_row and is_inside and not _RULE.match(line):
+            separator = next(sign for sign in "|\t," if sign in line)
+            cells += [cell.strip() for cell in line.split(separator) if any(map(str.isalpha, cell))]
+        outside.append("" if is_row else line)
+        is_inside = is_row if line.strip() else is_inside  # the first row has the headings
+    return outside, cells
 
 
 def _is_code(line: str) -> bool:

@@ -421,9 +421,6 @@ def test_a_question_is_no_name() -> None:
     [
         "I live in Rome.\n```python\nclass Ana(Base):\n    city = Paris\n```",
         "I live in Rome.\n\nfrom pathlib import Path\nclass Ana(Base):\n    def get(self) -> Paris: ...",
-        "| Name | City |\n|---|---|\n| Ana | Paris |\n\nI live in Rome.",
-        "I live in Rome.\n\n<table><tr><td>Ana</td><td>Paris</td></tr></table>",
-        "Name,City,Age\nAna,Paris,34\nBen,Oslo,28\n\nI live in Rome.",
         'I live in Rome.\n{"name": "Ana", "city": "Paris"}',
         "<p>I live in <b>Rome</b>.</p><script>var ana = Paris;</script>",
         "**I live in [Rome](https://example.org/Ana_Paris).**",
@@ -436,6 +433,22 @@ def test_only_prose_has_names_and_statements(text: str) -> None:
     extraction = extract(text)
     assert list_triples(extraction) == [("mel", "live in", "rome")]
     assert set(by_key(extraction.mentions)) == {"mel", "rome"}
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "| Name | City |\n|---|---|\n| Clara Sousa | Lisbon |\n",
+        "Name | City\n--- | ---\nClara Sousa | Lisbon\n",
+        "<table><tr><th>Name</th><th>City</th></tr>\n<tr><td>Clara Sousa</td><td>Lisbon</td></tr></table>",
+        "Name,City,Age\nClara Sousa,Lisbon,34\n",
+        "Name\tCity\tAge\nClara Sousa\tLisbon\t34\n",
+    ],
+)
+def test_of_a_table_the_names_in_its_cells_are_read(table: str) -> None:
+    extraction = extract(f"{table}\nI live in Rome.")
+    assert list_triples(extraction) == [("mel", "live in", "rome")]
+    assert set(by_key(extraction.mentions)) == {"mel", "rome", "clara sousa", "lisbon"}
 
 
 @pytest.mark.parametrize(
