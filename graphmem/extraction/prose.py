@@ -13,7 +13,8 @@ from typing import NamedTuple
 from graphmem.text import GREETINGS
 
 _FENCED = re.compile(r"^[ \t]*(```+|~~~+).*?(?:^[ \t]*\1[`~]*[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
-_INLINE_CODE = re.compile(r"(`+)([^`\n]+)\1")
+# A run of its own: a long one would be tried from each of its marks.
+_INLINE_CODE = re.compile(r"(?<!`)(`{1,3})(?!`)([^`\n]+)\1(?!`)")
 _HIDDEN_ELEMENT = re.compile(
     r"<(script|style|pre|code)\b[^<>]*>.*?(?:</\1\s*>|\Z)|<!--.*?(?:-->|\Z)", re.IGNORECASE | re.DOTALL
 )
