@@ -330,12 +330,12 @@ class Engine:
         """
         self._background.schedule()
 
-    def wait_for_background_work(self) -> None:
-        """Waits up to `delivery_wait` seconds for the work that this process has scheduled, except long texts.
+    def wait_for_background_work(self, timeout: float) -> bool:
+        """Waits up to `timeout` seconds for the work that this process has scheduled, except long texts.
 
-        Returns at once if there is none, as after `flush`.
+        Returns whether it has ended; at once if there is none, as after `flush`.
         """
-        self._background.wait(self.settings.delivery_wait)
+        return self._background.wait(timeout)
 
     def _run_background_work(self) -> None:
         with self._delivering_afterwards():

@@ -567,7 +567,7 @@ class Memory:
         Without `kinds` these are facts and episodes; source messages and summaries are listed only when `kinds` names
         them. `limit` (`top_k` is the same) is 1 to 100,000, default 100; `offset` skips so many. `filters` and `as_of`
         work as in `search`. Returns `{"results", "relations", "total"}`: `total` counts all matching memories, and
-        `relations` are the scope's newest 100.
+        `relations` are the newest 100 that the listed memories state.
         """
         self._engine.check_open()
         scope, conditions = validation.required_scope(user_id, agent_id, run_id, filters=filters)

@@ -384,12 +384,16 @@ class Extraction:
 class Utterance:
     """A text with its speaker, the input of an extractor.
 
-    `is_fact`: the text is about the speaker and leaves the subject out ("Lives in Paris").
+    `is_fact`: the text is about the speaker and leaves the subject out ("Lives in Paris"). `speaker_is_id`: the speaker
+    is a user's or agent's id, of which nothing says that it is a name; if it does not read like one, `role_name` stands
+    for the speaker ("" for nobody).
     """
 
     text: str
     speaker: str | None = None
     is_fact: bool = False
+    speaker_is_id: bool = False
+    role_name: str = ""
 
 
 class Origin(StrEnum):

@@ -184,7 +184,8 @@ def usage(job_result: JobResult) -> UsageDict:
 
 def skipped(indexes: Iterable[int]) -> list[SkippedDict]:
     """Returns the entries for messages that were not stored, having attachments but no text; `indexes` count from 0."""
-    return [SkippedDict(message=index, reason="holds no text; images are not remembered") for index in indexes]
+    reason = "holds no text; images, calls of tools and other parts without text are not remembered"
+    return [SkippedDict(message=index, reason=reason) for index in indexes]
 
 
 # Reasons by which a rule leaves out a part of a language model's answer: no decision of the model is lost by them.

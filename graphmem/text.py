@@ -141,7 +141,7 @@ def split_title(text: str) -> tuple[str, str]:
     head, _, body = text.strip().partition("\n")
     head = head.strip()
     first = head.partition(" ")[0].rstrip(",!").casefold()
-    is_sentence = head.endswith((".", "?", "!", ":", ";", ",")) and not _ABBREVIATION_END.search(head)
+    is_sentence = head.endswith(tuple(".?!:;,。？！：；，")) and not _ABBREVIATION_END.search(head)
     if (
         not head
         or not body.strip()

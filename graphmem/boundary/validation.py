@@ -279,9 +279,10 @@ def _message(value: object, argument: str, call_time: datetime | None, now: date
     own_time = value.get("timestamp")
     given = call_time if own_time is None else given_time(own_time, f"{argument}.timestamp", limits.timezone)
     at = now.astimezone(limits.timezone) if given is None else given
-    content, attachments = _content(value.get("content"), f"{argument}.content", limits)
+    raw_content, tool_output = value.get("content"), _tool_output(value.get("content"))
+    content, attachments = _content(tool_output or raw_content, f"{argument}.content", limits)
     return Message(
-        role=str.__str__(role),
+        role="tool" if tool_output else str.__str__(role),
         content=content,
         at=at.astimezone(UTC),
         utc_offset=offset_minutes(at, limits.timezone),
@@ -294,13 +295,32 @@ def _message(value: object, argument: str, call_time: datetime | None, now: date
     )
 
 
+def _tool_output(content: object) -> list[object]:
+    """Returns the content parts in the tool results of a message that holds nothing else; [] for any other message.
+
+    Some APIs have the results of tools in messages of the user, who did not say them.
+    """
+    parts = [content] if isinstance(content, Mapping) else content
+    if not isinstance(parts, list | tuple):
+        return []
+    if not all(isinstance(part, Mapping) and part.get("type") == "tool_result" for part in parts):
+        return []
+    outputs = [part.get("content") for part in parts]
+    return [
+        inner
+        for output in outputs
+        if output is not None
+        for inner in (output if isinstance(output, list | tuple) else [output])
+    ]
+
+
 def _content(value: object, argument: str, limits: InputLimits) -> tuple[str, tuple[Mapping[str, Any], ...]]:
     """Returns the text of a message unchanged, and its other content parts as references."""
     if value is None:
         return "", ()
-    parts = [value] if isinstance(value, str) else value
+    parts = [value] if isinstance(value, str | Mapping) else value
     if not isinstance(parts, list | tuple):
-        refuse(argument, _RedactedText(value), "must be a string, None, or a list of content parts")
+        refuse(argument, _RedactedText(value), "must be a string, None, a content part, or a list of content parts")
     texts: list[str] = []
     attachments: list[Mapping[str, Any]] = []
     for index, part in enumerate(parts):

@@ -110,6 +110,29 @@ def link_new_names(
             if not is_passage:
                 _link_first_name(connection, partition, entity, at)
             _link_spellings(connection, partition, entity, at)
+            _link_phrase_in_lower_case(connection, partition, entity, at)
+    _link_capitalised(connection, partition, extraction, at)
+
+
+def _link_capitalised(connection: Connection, partition: int, extraction: Extraction, at: int) -> None:
+    """Links noun phrases to the names that are written alike but for capitals ("data structures", "Data Structures").
+
+    Their keys differ, because a noun phrase's has the words of a dictionary.
+    """
+    written = dict(entity_resolution.written_forms(extraction))
+    if written:
+        for name in entity_names.existing_entities(connection, partition, written):
+            entity_names.add_rule_link(connection, partition, Link(written[name], name, Origin.SPELLING), at)
+
+
+def _link_phrase_in_lower_case(connection: Connection, partition: int, name: Entity, at: int) -> None:
+    """Links a new name to the noun phrase that was written like it before (see `_link_capitalised`)."""
+    if not name.key.endswith("s"):
+        return
+    prefix = name.key[: entity_resolution.COMMON_PREFIX]
+    for phrase in entity_names.unnamed_entities(connection, partition, prefix, name.key, MAX_COMPARED):
+        if entity_resolution.is_written_form(phrase.key, phrase.name, phrase.type):
+            entity_names.add_rule_link(connection, partition, Link(phrase.key, name.key, Origin.SPELLING), at)
 
 
 def _link_first_name(connection: Connection, partition: int, entity: Entity, at: int) -> None:

@@ -39,7 +39,9 @@ NICKNAMES = frozenset("阿小老大")
 PLACE_SUFFIXES = frozenset("省市县縣区區镇鎮村街路桥橋湖山河江岛島港寺")
 # jieba joins the characters of a word outside its dictionary, often with a preposition before or a verb after a name.
 PREFIXES_OF_NAMES = frozenset("在给給教和跟把被对對向从從叫让讓帮幫请請陪问問与與同替")
-SUFFIXES_OF_NAMES = frozenset("去来來说說的是也又就家")
+SUFFIXES_OF_NAMES = frozenset("去来來说說的是也又就家不没沒")
+# The tags of people and places: a number behind one of these counts what follows.
+COUNTED_AFTER = frozenset(("nr", "ns"))
 FULL_NAME_LENGTH = 3
 MIN_LENGTH = 2
 # Words tagged as nouns or names that denote nothing in particular; the second line has words such as "time" and "name".
@@ -53,6 +55,8 @@ EMPTY_NOUNS = frozenset(
 _HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 _KANA = re.compile("[\u3041-\u30ff\u31f0-\u31ff\uff66-\uff9f]")
 _WORD = re.compile(r"[^\W\d_]+")
+# Without years.
+_NUMBER = re.compile(r"(?!(?:1[5-9]|20)\d\d$)\d+(?:\.\d+)*")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
@@ -68,7 +72,7 @@ def find_entities(text: str) -> Iterator[EntityCandidate]:
     Single characters are left out. A run of nouns is one more entity: 机器人公司 yields 机器人, 公司 and 机器人公司.
     Yields nothing if the text is not Chinese. Raises ModelError.
     """
-    tagged_words = _tagged_words(text) if is_chinese(text) else ()
+    tagged_words = _with_numbers(_tagged_words(text)) if is_chinese(text) else []
     for word, tag in tagged_words:
         if len(word) < MIN_LENGTH or word in EMPTY_NOUNS or _is_drawn_out(word):
             continue
@@ -95,6 +99,34 @@ def _tagged_words(text: str) -> Sequence[TaggedWord]:
         raise ModelError(f"rjieba could not read a text: {error}") from error
 
 
+def _with_numbers(words: Sequence[TaggedWord]) -> list[TaggedWord]:
+    """Joins the numbers of names to them: "iPhone 15 Pro", 波音737; not those that count: 在北京3年."""
+    joined: list[TaggedWord] = []
+    index = 0
+    while index < len(words):
+        word, tag = words[index]
+        index += 1
+        is_latin = tag == "eng"
+        while is_latin or (tag[0] == "n" and tag[:2] not in COUNTED_AFTER):
+            skipped = int(is_latin and index < len(words) and words[index][0] == " ")
+            following = words[index + skipped : index + skipped + 2]
+            if not following or not _continues_name(word, following):
+                break
+            word += " " * skipped + following[0][0]
+            index += skipped + 1
+        joined.append((word, tag))
+    return joined
+
+
+def _continues_name(name: str, following: Sequence[TaggedWord]) -> bool:
+    """Whether the first of the words after a name is its number, or stands behind its number ("Pro")."""
+    word, tag = following[0]
+    if name[-1].isdigit():
+        return tag == "eng" and word[0].isupper() and name[0].isascii()
+    counts = len(following) > 1 and following[1][1][0] in "nqm"
+    return _NUMBER.fullmatch(word) is not None and not counts
+
+
 def _is_drawn_out(word: str) -> bool:
     """Returns True for a word with a character drawn out, such as "啊啊啊"; False for "奶奶"."""
     return len(set(word)) < len(word) - 1
@@ -107,7 +139,7 @@ def _is_noun(word: TaggedWord) -> bool:
 def _names(word: str, tag: str) -> Iterator[EntityCandidate]:
     if tag == "nr":
         yield from _persons(word)
-    elif tag != "en" or word[0].isupper():
+    elif tag != "en" or word != word.lower():
         yield word, MentionKind.NAME, NAME_TYPES[tag]
 
 

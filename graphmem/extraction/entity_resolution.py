@@ -16,7 +16,7 @@ from typing import NamedTuple
 from rapidfuzz import fuzz
 
 from graphmem.model import Entity, EntityType, Extraction, Link, MentionKind, OtherName
-from graphmem.text import STOP_WORDS
+from graphmem.text import STOP_WORDS, normalise_key
 
 # Types of entities whose key may be a person's full name, extracted with a wrong type. Only a PERSON is linked; the
 # others still make a first name ambiguous.
@@ -68,6 +68,21 @@ def stated_aliases(extraction: Extraction) -> Iterator[tuple[str, str]]:
     for statement in extraction.statements:
         if statement.predicate in NAMING_PREDICATES and {statement.subject, statement.object} <= names:
             yield statement.subject, statement.object
+
+
+def written_forms(extraction: Extraction) -> Iterator[tuple[str, str]]:
+    """Yields (form as written, key) of the noun phrases of a text that may be a name in lower case."""
+    for mention in extraction.mentions:
+        if mention.kind > MentionKind.NAME and is_written_form(mention.key, mention.name, mention.type):
+            yield normalise_key(mention.name), mention.key
+
+
+def is_written_form(key: str, name: str, type_: EntityType) -> bool:
+    """Whether a noun phrase is written otherwise than its key, and may be a name.
+
+    It may if it has several words, or is unknown to the dictionary (type OTHER): "windows" is no name of a system.
+    """
+    return normalise_key(name) != key and (" " in key or type_ is EntityType.OTHER)
 
 
 def first_name_of(full_name: str) -> str:

@@ -64,7 +64,9 @@ _RUSSIAN_FUNCTION_WORDS = frozenset(
 _ABBREVIATED_TITLES = re.compile(r"\b(Dr|Prof|Sra?|St)\.")
 _SENTENCE_END = re.compile(r"[.!?…:;¿¡\n]+")
 # An apostrophe ends a word, because the letter before it is an article or a pronoun: d'Italia, s'appelle.
-_WORD = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*|[,()«»\"“”/]")
+_WORD = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*|\d+(?:\.\d+)*\b|[,()«»\"“”/]")
+# The number of a name ("Boeing 737"), which is no year.
+_NUMBER = re.compile(r"(?!(?:1[5-9]|20)\d\d$)\d+(?:\.\d+)*")
 
 
 def capitalized_names(text: str) -> Iterator[NameCandidate]:
@@ -72,7 +74,9 @@ def capitalized_names(text: str) -> Iterator[NameCandidate]:
     for sentence in _SENTENCE_END.split(_ABBREVIATED_TITLES.sub(r"\1", text)):
         words = _WORD.findall(sentence)
         german = any(word.lower() in _GERMAN for word in words)
-        yield from (_name_candidate(words, start, end, german=german) for start, end in _name_ranges(words))
+        for start, end in _name_ranges(words):
+            numbered_end = end + _has_number(words, end, german=german)
+            yield _name_candidate(words, start, numbered_end, german=german)
 
 
 def _name_ranges(words: list[str]) -> Iterator[tuple[int, int]]:
@@ -97,6 +101,15 @@ def _name_end(words: list[str], start: int) -> int:
     return end
 
 
+def _has_number(words: list[str], end: int, *, german: bool) -> bool:
+    """Whether the number behind a name belongs to it and does not count what follows ("Paris 3 días")."""
+    if not _NUMBER.fullmatch(" ".join(words[end : end + 1])):
+        return False
+    following = " ".join(words[end + 1 : end + 2])
+    is_noun = following[:1].isupper() if german else following.isalpha() and not is_function_word(following)
+    return not is_noun and not following[:1].isdigit()
+
+
 def _is_name_particle(words: list[str], index: int) -> bool:
     """Whether a lower-case word may be inside a name; "der" and "den" only as in "van der Waals"."""
     return words[index] in JOINING_WORDS or (words[index] in ("der", "den") and words[index - 1] in ("van", "von"))
@@ -115,7 +128,8 @@ def _name_candidate(words: list[str], start: int, end: int, *, german: bool) -> 
 
 
 def _is_capitalized(word: str) -> bool:
-    return word[0].isupper()
+    """Whether a word is written with a capital, at its start or behind its first letter ("iPhone")."""
+    return word[:2] != word[:2].lower()
 
 
 def _is_sentence_opener(word: str, index: int) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import Future, wait
 from contextvars import copy_context
 from dataclasses import replace
@@ -15,10 +15,11 @@ from graphmem.commands.unit_of_work import commit
 from graphmem.concurrency import Pool, raise_if_stopped, stoppable
 from graphmem.errors import ModelError
 from graphmem.extraction.protocols import Extractor
-from graphmem.model import Extraction, Kind, MemoryRecord, Utterance
+from graphmem.ingest.messages import is_bare_id
+from graphmem.model import EntityType, Extraction, Kind, MemoryRecord, Utterance
 from graphmem.models.protocols import Embedded, Embedder, TokenEmbedder, embedding_spec_of
 from graphmem.observers import Observers
-from graphmem.stores.ledger import Ledger, embeddings, memories, outbox
+from graphmem.stores.ledger import Ledger, embeddings, entity_names, memories, outbox
 from graphmem.stores.ledger.embedder import check_embedder
 from graphmem.text import content_hash, normalise_key
 
@@ -153,14 +154,33 @@ class Enricher:
     def _extract(self, records: Sequence[MemoryRecord]) -> list[Extraction]:
         if self._extractor is None:
             return [Extraction() for _ in records]
-        extractions = self._extractor.extract([_utterance(record) for record in records])
+        known = self._named_persons(records)
+        extractions = self._extractor.extract([_utterance(record, known) for record in records])
         return [_adjusted(record, extraction) for record, extraction in zip(records, extractions, strict=True)]
 
+    def _named_persons(self, records: Sequence[MemoryRecord]) -> set[tuple[str, str]]:
+        """Returns those speakers known by an id, as (partition, key), whose name other memories have as a person's."""
+        persons: set[tuple[str, str]] = set()
+        speakers = {_person(each) for each in records if is_bare_id(each.speaker, each.role, each.scope)}
+        with self._ledger.read() as connection:
+            for partition, key in speakers:
+                row = memories.partition_row(connection, partition)
+                entity = entity_names.existing_entities(connection, row, [key]).get(key)
+                if entity is not None and entity.type is EntityType.PERSON:
+                    persons.add((partition, key))
+        return persons
 
-def _utterance(record: MemoryRecord) -> Utterance:
-    if record.kind is not Kind.FACT:
-        return Utterance(record.text, record.speaker)
-    return Utterance(record.text, record.speaker or _role_name(record), is_fact=True)
+
+def _utterance(record: MemoryRecord, named_persons: Collection[tuple[str, str]]) -> Utterance:
+    is_fact = record.kind is Kind.FACT
+    role_name = _role_name(record) if is_fact else ""
+    is_id = is_bare_id(record.speaker, record.role, record.scope) and _person(record) not in named_persons
+    return Utterance(record.text, record.speaker or role_name or None, is_fact, is_id, role_name)
+
+
+def _person(record: MemoryRecord) -> tuple[str, str]:
+    """Returns the partition and the entity key of a memory's speaker."""
+    return record.scope.partition, normalise_key(record.speaker or "")
 
 
 def _adjusted(record: MemoryRecord, extraction: Extraction) -> Extraction:
@@ -170,9 +190,9 @@ def _adjusted(record: MemoryRecord, extraction: Extraction) -> Extraction:
     """
     if record.source_only:
         return replace(extraction, statements=())
-    if record.kind is not Kind.FACT or record.speaker:
-        return extraction
     speaker = normalise_key(_role_name(record))
+    if record.kind is not Kind.FACT or normalise_key(record.speaker or "") == speaker:
+        return extraction
     if any(speaker in (statement.subject, statement.object) for statement in extraction.statements):
         return extraction
     return replace(extraction, mentions=tuple(mention for mention in extraction.mentions if mention.key != speaker))

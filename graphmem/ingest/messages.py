@@ -15,8 +15,12 @@ from graphmem.model import EMPTY_MAPPING, Message, Scope
 
 # An id that reads like a person's name: letters, perhaps in several words; not "u-42" or a UUID.
 _NAME_LIKE = re.compile(r"[^\W\d_]{2,}(?:[ '’.-][^\W\d_]+)*")
+# The second line has what programs write for no value.
 _PLACEHOLDER_IDS = frozenset(
-    {"user", "users", "default", "test", "tester", "anonymous", "guest", "admin", "me", "human"}
+    """
+    user users default test tester anonymous guest admin me human
+    none null nil nan undefined
+    """.split()
 )
 
 
@@ -81,9 +85,16 @@ def _key(message: Message, scope: Scope, digests: Digests, ordinals: Counter[str
 
 def speaker_of(message: Message, scope: Scope) -> str | None:
     """Returns the speaker's name: the message's, else the user's or agent's id if it reads like a name, else None."""
-    if message.name:
-        return message.name
-    id_of_role = {"user": scope.user_id, "assistant": scope.agent_id}.get(message.role)
+    return message.name or _name_from_id(message.role, scope)
+
+
+def is_bare_id(speaker: str | None, role: str | None, scope: Scope) -> bool:
+    """Whether a speaker is known by an id in lower case only, which may be "ana" as well as "production"."""
+    return speaker is not None and speaker == _name_from_id(role, scope) and speaker not in scope.parts.values()
+
+
+def _name_from_id(role: str | None, scope: Scope) -> str | None:
+    id_of_role = {"user": scope.user_id, "assistant": scope.agent_id}.get(role or "")
     if id_of_role and _NAME_LIKE.fullmatch(id_of_role) and id_of_role.casefold() not in _PLACEHOLDER_IDS:
         return id_of_role if any(letter.isupper() for letter in id_of_role) else id_of_role.title()
     return None

@@ -5,6 +5,7 @@ An item is no memory: it has a table of its own in the ledger. It and the memory
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -32,6 +33,12 @@ from graphmem.retrieval.pipeline import search
 from graphmem.retrieval.types import SearchQuery
 from graphmem.stores.ledger import items
 from graphmem.stores.ledger.jobs import JobKind
+
+logger = logging.getLogger("graphmem")
+
+# Seconds that a search waits for the vectors of what this process stored before: as long as loading the models takes on
+# a slow machine. LangGraph has no way to say that results are incomplete.
+ENRICHMENT_WAIT = 60.0
 
 
 class ItemStore:
@@ -128,21 +135,23 @@ class ItemStore:
         with self.reading() as connection:
             return items.last_stored(connection, scope, namespace, datetime.now(UTC), limit)
 
-    def search(self, query: str, scope: Scope, namespace: Sequence[str]) -> dict[str, float]:
+    def search(self, query: str, scope: Scope, namespace: Sequence[str], limit: int | None = None) -> dict[str, float]:
         """Returns the scores of the memories of items in a namespace or below it, by memory id, best first.
 
-        These are the hits of `Memory.search` among them, as many as `Memory.limits.max_top_k`. Waits up to
-        `delivery_wait` seconds for the enrichment of this process's writes. Raises ValidationError for an unusable
-        query.
+        These are the hits of `Memory.search` among them: `limit`, at most and by default `Memory.limits.max_top_k`.
+        Waits up to `ENRICHMENT_WAIT` seconds for the enrichment of this process's writes, then logs that these are not
+        found yet. Raises ValidationError for an unusable query.
         """
         engine, now = self._engine, datetime.now(UTC)
         engine.check_open()
         engine.check_embedder()
-        engine.wait_for_background_work()
+        if not engine.wait_for_background_work(max(engine.settings.delivery_wait, ENRICHMENT_WAIT)):
+            logger.warning("degraded search: items stored last have no vectors yet and stand behind all others")
+        max_limit = self.memory.limits.max_top_k
         search_query = SearchQuery(
             validation.query(query),
             View(scope, now, scope.read_partition),
-            self.memory.limits.max_top_k,
+            max_limit if limit is None else min(limit, max_limit),
             accepted=lambda connection, ids: items.memories_below(connection, scope, namespace, ids, now),
         )
         return {hit.record.id: hit.score for hit in search(search_query, engine.search_deps).hits}

@@ -187,7 +187,9 @@ class GraphmemStore(BaseStore):
         query = validation.storable_part(op.query or "", validation.MAX_QUERY_CHARS)
         if not query.strip():
             return {}
-        return self._items.search(query, self._scope(op.namespace_prefix), op.namespace_prefix)
+        # A filter is applied to values afterwards and may refuse any number of hits.
+        limit = None if op.filter else max(_bounds(op)[1], 1)
+        return self._items.search(query, self._scope(op.namespace_prefix), op.namespace_prefix, limit)
 
 
 class _Reader:

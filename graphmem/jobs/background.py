@@ -24,12 +24,14 @@ class BackgroundTask:
             if self._last_run is None or self._last_run.running() or self._last_run.done():
                 self._last_run = self._pool.submit(self._run)
 
-    def wait(self, timeout: float | None = None) -> None:
-        """Waits up to `timeout` seconds for the runs scheduled so far; returns at once if there is none."""
+    def wait(self, timeout: float | None = None) -> bool:
+        """Waits up to `timeout` seconds for the runs scheduled so far; returns whether they have ended.
+
+        Returns at once if there is none.
+        """
         with self._lock:
             last_run = self._last_run
-        if last_run is not None:
-            wait([last_run], timeout)
+        return last_run is None or not wait([last_run], timeout).not_done
 
     def close(self) -> None:
         """Waits for the scheduled runs and ends the thread."""

@@ -16,7 +16,7 @@ RELATION_LIMIT = 100
 
 @dataclass(frozen=True, slots=True)
 class MemoryPage:
-    """A page of memories. `total` counts the memories on all pages; `relations` are the view's newest."""
+    """A page of memories. `total` counts the memories on all pages; `relations` are the newest that these state."""
 
     records: list[MemoryRecord]
     relations: list[Relation]
@@ -52,10 +52,11 @@ def list_memories(
             for record in memories.list_records(connection, view, with_sources=with_sources)
             if metadata_filter is None or metadata_filter.matches(fields_of(record))
         ]
-        relations = graph_reads.relations_in(connection, view, RELATION_LIMIT)
-    if view.as_of is not None:  # facts that were updated since had other times then
-        matching.sort(key=lambda record: (record.at, record.row), reverse=True)
-    return MemoryPage(list(islice(matching, start, start + limit)), relations, len(matching))
+        if view.as_of is not None:  # facts that were updated since had other times then
+            matching.sort(key=lambda record: (record.at, record.row), reverse=True)
+        records = list(islice(matching, start, start + limit))
+        relations = graph_reads.relations_stated_by(connection, view, [record.id for record in records])
+    return MemoryPage(records, relations[:RELATION_LIMIT], len(matching))
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,8 @@ REPETITION_LIMIT = 50
 DATED_LIMIT = 50
 # Paths start at named entities and at so many of the best memories with at least this part of the best one's share.
 MAX_PATH_STARTS, START_SHARE = 3, 0.25
+# Whoever asks for more hits than this gets memories of the arms behind the candidates, if these are not enough.
+MAX_HITS_OF_CANDIDATES = 50
 # Hits that may date the event from which the query counts, and the least score of such a hit.
 EVENT_LIMIT, MIN_EVENT_SCORE = 2, 0.8
 
@@ -90,6 +92,13 @@ class _PartitionWalk:
     partition: SearchPartition
     subgraph: Subgraph
     result: WalkResult
+
+
+def _ranked(table: FeatureTable, weights: Weights) -> list[RankedMemory]:
+    """Returns the memories of a table by the sum of their weighted features, best first."""
+    totals = table.total(weights)
+    scored = scoring.scores(totals)
+    return [RankedMemory(table.ids[i], float(scored[i])) for i in np.argsort(-totals, kind="stable")]
 
 
 class _Search:
@@ -235,10 +244,12 @@ class _Search:
         with self._deps.ledger.read() as connection:
             return term_stats.document_frequencies(connection, self._partitions[0].key, terms)
 
-    def _table(self) -> FeatureTable:
-        self._candidates.load_neighbours_and_similarities(self._ids)
-        self._candidates.score_tokens(self._ids)
-        table = self._candidates.evidence.table(self._ids, self._analysis)
+    def _table(self, ids: Sequence[str] | None = None) -> FeatureTable:
+        """Returns the features of these memories, by default of the candidates."""
+        ids = self._ids if ids is None else ids
+        self._candidates.load_neighbours_and_similarities(ids)
+        self._candidates.score_tokens(ids)
+        table = self._candidates.evidence.table(ids, self._analysis)
         for name in ("graph", "hop"):
             if name in self._arms:
                 table.add(name, self._arms[name])
@@ -333,20 +344,17 @@ class _Search:
         weights = self._weights.final_without_tokens if self._lacks_tokens() else self._weights.final
         if self._weights.uses_graph and not self._lacks_tokens():
             self._add_passage_columns(table, table.total(weights))
-        totals = table.total(weights)
-        scored = scoring.scores(totals)
-        ranked = [RankedMemory(table.ids[i], float(scored[i])) for i in np.argsort(-totals, kind="stable")]
-        explainer = ExplanationBuilder(
-            self._arms,
-            [walk.result for walk in self._walks],
-            table,
-            matches_characters=isinstance(self._candidates.evidence.matches, CharacterMatches),
-            is_unspaced=is_unspaced(self._query.text),
-        )
-        passing = [memory for memory in ranked if self._passes_threshold(memory.id, explainer)]
-        grouped = self._grouped(raise_replies(passing, self._replies))
-        grouped = [memory for memory in grouped if memory.id not in self._repetitions]
-        limit = self._query.limit
+        ranked = _ranked(table, weights)
+        explainer = self._explainer(table)
+        grouped = self._passing_groups(ranked, explainer)
+        limit, arm_limit = self._query.limit, self._query.limit or 0
+        while limit is not None and limit > MAX_HITS_OF_CANDIDATES and len(grouped) < limit <= arm_limit:
+            further_ids, arm_limit = self._further_ids(arm_limit)
+            further = _ranked(self._table(further_ids), weights)
+            last_score = ranked[-1].score if ranked else 1.0
+            lower = [replace(memory, score=last_score * memory.score) for memory in further]
+            explainer = self._explainer(self._table([*self._ids, *further_ids]))
+            grouped = self._passing_groups([*ranked, *lower], explainer)
         best = grouped[: scoring.automatic_cutoff([memory.score for memory in grouped]) if limit is None else limit]
         hits, relations = self._read_hits(best, explainer)
         if self._query.select is not None:
@@ -359,6 +367,40 @@ class _Search:
         return SearchOutcome(
             hits, relations, degraded, self._named(), self._retrieved.encoded.is_supported_script, bool(words)
         )
+
+    def _explainer(self, table: FeatureTable) -> ExplanationBuilder:
+        return ExplanationBuilder(
+            self._arms,
+            [walk.result for walk in self._walks],
+            table,
+            matches_characters=isinstance(self._candidates.evidence.matches, CharacterMatches),
+            is_unspaced=is_unspaced(self._query.text),
+        )
+
+    def _passing_groups(self, ranked: Sequence[RankedMemory], explainer: ExplanationBuilder) -> list[RankedMemory]:
+        """Returns the memories that pass the threshold, source messages under their facts, without repetitions."""
+        passing = [memory for memory in ranked if self._passes_threshold(memory.id, explainer)]
+        grouped = self._grouped(raise_replies(passing, self._replies))
+        return [memory for memory in grouped if memory.id not in self._repetitions]
+
+    def _further_ids(self, arm_limit: int) -> tuple[list[str], int]:
+        """Returns up to `arm_limit` memories of each arm that are no candidates, and the next limit, 0 for none left.
+
+        Candidates are few, so that a search is fast; whoever asks for hundreds of hits gets these behind them.
+        """
+        search_dense, search_keyword = self._retrievers.dense, self._retrievers.keyword
+        vector, partitions = self._retrieved.encoded.vector, self._retrieved.partitions
+        dense = self._candidates.filter_hits(
+            lambda n: search_dense(vector, n), search_dense(vector, arm_limit), arm_limit
+        )
+        keyword = self._candidates.filter_hits(
+            lambda n: search_keyword(partitions, n), search_keyword(partitions, arm_limit), arm_limit
+        )
+        candidates = set(self._ids)
+        further = [uid for uid in scoring.union_in_order(dense, keyword) if uid not in candidates]
+        self._candidates.evidence.keyword = {**keyword, **self._candidates.evidence.keyword}
+        is_exhausted = max(len(dense), len(keyword)) < arm_limit
+        return further, 0 if is_exhausted else 4 * arm_limit
 
     def _read_hits(
         self, best: Sequence[RankedMemory], explainer: ExplanationBuilder

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 import pytest
 from support.contract import RECORD, added, check, texts
@@ -37,3 +38,18 @@ def test_get_all_lists_the_newest_observation_first(memory: Memory) -> None:
     for bad in ({"limit": 0}, {"limit": "2"}, {"offset": -1}, {"limit": 1, "top_k": 2}):
         with pytest.raises(ValidationError):
             memory.get_all(user_id="u1", **bad)
+
+
+def test_get_all_gives_the_relations_that_the_listed_memories_state(make_memory: Any) -> None:
+    memory = make_memory(extractor={"provider": "spacy"})
+    for n, text in enumerate(("Anna lives in Oslo.", "Tom lives in Rome.", "Ida lives in Riga.")):
+        memory.add(text, user_id="u1", metadata={"n": n}, timestamp=datetime(2024, 1 + n, 1))
+
+    def list_targets(**options: Any) -> set[str]:
+        return {relation["target"] for relation in memory.get_all(user_id="u1", **options)["relations"]}
+
+    assert list_targets() == {"Oslo", "Rome", "Riga"}
+    assert list_targets(filters={"n": 0}) == {"Oslo"}
+    assert list_targets(filters={"n": 9}) == set()
+    assert list_targets(top_k=1) == {"Riga"}
+    assert list_targets(limit=1, offset=1) == {"Rome"}

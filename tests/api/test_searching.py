@@ -50,6 +50,28 @@ def test_top_k_and_limit_mean_the_same(memory: Memory) -> None:
             memory.search("tea", user_id="u1", top_k=bad)
 
 
+def test_top_k_is_kept_whatever_it_is(memory: Memory) -> None:
+    messages = [
+        {
+            "role": "user",
+            "content": f"bus {n} is late",
+            "metadata": {"even": n % 2 == 0},
+            "timestamp": 1_700_000_000 + n,
+        }
+        for n in range(300)
+    ]
+    memory.add(messages, user_id="u1")
+    found = {k: ids(memory.search("bus", user_id="u1", top_k=k)) for k in (10, 50, 250, 1000)}
+    assert {k: len(set(hits)) for k, hits in found.items()} == {10: 10, 50: 50, 250: 250, 1000: 300}
+    assert found[10] == found[250][:10]
+    assert found[50] == found[1000][:50]
+    scores = [hit["score"] for hit in memory.search("bus", user_id="u1", top_k=250)["results"]]
+    assert scores == sorted(scores, reverse=True)
+    even = memory.search("bus", user_id="u1", top_k=250, filters={"even": True}, explain=True)["results"]
+    assert len(even) == 150
+    assert all(hit["metadata"]["even"] and hit["explain"]["path"] for hit in even)
+
+
 @pytest.mark.parametrize("bad", ["", "   ", None, 7, "a\x00", "\ud800"])
 def test_a_bad_query_is_refused(memory: Memory, bad: Any) -> None:
     for call in (memory.search, memory.context):

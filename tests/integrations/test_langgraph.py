@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from threading import Event, Timer
 from typing import Any
 
 import pytest
@@ -34,6 +35,7 @@ from support.waiting import TIMEOUT
 
 from graphmem import AsyncMemory, Memory
 from graphmem.errors import EmbeddingError, StoreUnavailable, ValidationError
+from graphmem.integrations import items as integration_items
 from graphmem.integrations.langgraph import GraphmemStore, label, user_of
 from graphmem.model import Item
 from graphmem.stores.ledger import items, schema, sqlite
@@ -305,6 +307,27 @@ def test_items_without_a_memory_fill_the_page_of_a_query(store: GraphmemStore) -
     found = store.search(NOTES, query="black coffee")
     assert [(item.key, item.score is None) for item in found] == [("tea", False), ("newest", True), ("plain", True)]
     assert keys(store.search(NOTES, query="black coffee", limit=1, offset=1)) == ["newest"]
+
+
+def test_a_search_waits_for_the_vectors_of_what_was_put_before(
+    make_memory: Callable[..., Memory], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    is_released = Event()
+
+    def embed(texts: list[str]) -> list[Any]:
+        is_released.wait(TIMEOUT)
+        return hash_texts(texts)
+
+    embedder = {"provider": "callable", "config": {"embed": embed, "embedding_dims": 64, "model": "slow"}}
+    store = GraphmemStore(make_memory(embedder=embedder, delivery_wait=0.01), user_id="ana")
+    store.put(NOTES, "tea", TEA)
+    store.put(NOTES, "coffee", COFFEE)
+    monkeypatch.setattr(integration_items, "ENRICHMENT_WAIT", 0.01)
+    Timer(0.3, is_released.set).start()
+    store.search(NOTES, query="green tea")
+    assert [record.getMessage() for record in caplog.records if "degraded search" in record.getMessage()]
+    monkeypatch.undo()
+    assert keys(store.search(NOTES, query="green tea")) == ["tea", "coffee"]
 
 
 def test_an_item_whose_memory_gets_other_metadata_is_still_found(store: GraphmemStore, memory: Memory) -> None:

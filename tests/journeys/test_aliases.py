@@ -43,6 +43,10 @@ def list_links(memory: Memory, **scope: Any) -> set[tuple[str, ...]]:
     return {tuple(sorted(end.removeprefix("entity:") for end in pair)) for pair in same_as_edges}
 
 
+def list_names(memory: Memory, user: str) -> list[str]:
+    return [entity["name"].casefold() for entity in memory.entities(user_id=user)]
+
+
 def dump_names(memory: Memory) -> str:
     """All rows about aliases and chosen names, as one text."""
     with memory._engine.ledger.read() as connection:
@@ -147,6 +151,65 @@ def test_impossible_aliases_and_names_are_refused_with_reasons(memory: Memory) -
     with pytest.raises(ValidationError, match="user_id"):
         memory.alias("a", "b")
     assert dump_names(memory) == "[[], []]"
+
+
+# --- capitals ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "phrase", "shown"),
+    [
+        ("Data Structures is hard.", "I study data structures.", "data structures"),
+        ("Ida emailed Human Resources.", "Tom works in human resources.", "human resources"),
+        ("I drive a Mercedes.", "My mercedes broke down.", "mercedes"),
+        ("Kubernetes is complex.", "Tom works with kubernetes.", "kubernetes"),
+    ],
+)
+def test_a_name_in_lower_case_is_the_same_entity(memory: Memory, name: str, phrase: str, shown: str) -> None:
+    for user, texts in (("u1", (name, phrase)), ("u2", (phrase, name))):
+        for text in texts:
+            add_message(memory, text, user_id=user)
+        assert list_names(memory, user).count(shown) == 1
+    entity = memory.entity(shown, user_id="u1")
+    assert len(entity["memories"]) == 2
+    assert set(get_alias_origins(entity).values()) == {"spelling"}
+
+
+def test_a_common_noun_is_not_the_name_written_like_its_plural(memory: Memory) -> None:
+    add_message(memory, "I prefer Windows.")
+    add_message(memory, "I cleaned the windows.")
+    assert list_links(memory) == set()
+
+
+def test_a_place_with_a_hyphen_is_the_same_entity(memory: Memory) -> None:
+    for text in ("New York is big.", "new-york is big.", "I moved to New-York."):
+        add_message(memory, text)
+    assert [name for name in list_names(memory, "u1") if "york" in name] in (["new york"], ["new-york"])
+
+
+# --- ids --------------------------------------------------------------------------------------------------------------
+
+
+def test_an_id_becomes_a_person_once_a_text_has_it_as_a_name(memory: Memory) -> None:
+    add_message(memory, "My sister Clara sings.", user_id="grace")
+    assert "grace" not in list_names(memory, "grace")
+    add_message(memory, "Call me Grace.", user_id="grace")
+    add_message(memory, "My brother Otto sings.", user_id="grace")
+    relations = memory.get_all(user_id="grace")["relations"]
+    assert ("Grace", "brother", "Otto") in {(r["source"], r["relationship"], r["target"]) for r in relations}
+
+
+@pytest.mark.parametrize("speaker", [{"user_id": "production"}, {"user_id": "None"}, {"user_id": "telegram"}])
+def test_an_id_that_is_no_name_is_no_person(memory: Memory, speaker: dict[str, str]) -> None:
+    add_message(memory, "My sister Clara lives in Riga.", **speaker)
+    assert sorted(list_names(memory, speaker["user_id"])) == ["clara", "riga"]
+
+
+def test_an_id_with_capitals_and_a_name_are_persons(memory: Memory) -> None:
+    add_message(memory, "My sister Clara sings.", user_id="Grace")
+    assert "grace" in list_names(memory, "Grace")
+    add_message(memory, "My sister Clara sings.", name="Grace", user_id="grace")
+    assert list_names(memory, "grace").count("clara") == 1
 
 
 # --- found by rules ---------------------------------------------------------------------------------------------------

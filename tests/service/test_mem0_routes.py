@@ -390,7 +390,10 @@ def test_values_of_another_type_are_refused(client: TestClient) -> None:
         (5, "messages: should be a string or an object or a list; it is a number"),
         ([5], "messages.0: should be an object; it is a number"),
         ({"content": "Tea."}, "messages.role: is missing"),
-        ([{"role": "user", "content": 5}], "messages.0.content: should be a string or a list; it is a number"),
+        (
+            [{"role": "user", "content": 5}],
+            "messages.0.content: should be a string or an object or a list; it is a number",
+        ),
         (
             [{"role": "user", "content": ["Tea.", 5]}],
             "messages.0.content.1: should be a string or an object; it is a number",

@@ -4,12 +4,14 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from support.waiting import TIMEOUT, wait_until
 
 from graphmem.errors import ConfigError, ModelError
+from graphmem.extraction.prose import read_prose
 from graphmem.extraction.protocols import Extractor
 from graphmem.extraction.spacy import document, noun_phrases
 from graphmem.extraction.spacy import extractor as extractor_module
@@ -344,6 +346,171 @@ def test_the_surer_of_two_readings_of_a_statement_counts() -> None:
     assert statement == Statement("anna", "be in", "rome", "Anna is in Rome and is in Rome.", INDIRECT)
 
 
+def names_in(text: str) -> set[str]:
+    return {mention.key for mention in extract(text, None).mentions if mention.kind <= MentionKind.NAME}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Mina bought an iPhone 14.", ("mina", "buy", "iphone 14")),
+        ("Anna flew on a Boeing 737.", ("anna", "fly on", "boeing 737")),
+        ("The meeting is in Room 101.", ("meeting", "be in", "room 101")),
+        ("The meeting is in room 102.", ("meeting", "be in", "room 102")),
+        ("I learn Python 2.", ("mel", "learn", "python 2")),
+        ("iOS 17.4 drains my battery.", ("ios 17.4", "drain", "battery")),
+        ("I bought an iPhone 15 Pro.", ("mel", "buy", "iphone 15 pro")),
+        ("I took Bus 42 to Oslo.", ("mel", "take", "bus 42")),
+        # These numbers count, date or measure something else.
+        ("I visited Berlin 3 times.", ("mel", "visit", "berlin")),
+        ("We beat Spain 3-1.", ("mel", "beat", "spain")),
+        ("I ran the Boston Marathon 2019.", ("mel", "run", "boston marathon")),
+        ("Anna bought 3 apples.", ("anna", "buy", "apple")),
+    ],
+)
+def test_a_number_is_part_of_the_name_before_it(text: str, expected: tuple[str, str, str]) -> None:
+    extraction = extract(text)
+    assert expected in list_triples(extraction)
+    assert not [key for key in by_key(extraction.mentions) if key != expected[2] and expected[2].startswith(f"{key} ")]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Ich habe mir ein iPhone 14 gekauft.", {"iphone 14"}),
+        ("Wir sind mit der Boeing 737 nach Rom geflogen.", {"boeing 737", "rom"}),
+        ("Ich war in Berlin 3 Tage lang.", {"berlin"}),
+        ("Mina compró un iPhone 14 ayer.", {"iphone 14"}),
+        ("Estuve en Madrid 3 días con Ana.", {"madrid", "ana"}),
+        ("我买了iPhone 14。", {"iphone 14"}),
+        ("我住在北京3年了", {"北京"}),
+    ],
+)
+def test_a_number_is_part_of_a_name_in_other_languages(text: str, expected: set[str]) -> None:
+    assert names_in(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Elias Whitford, Jr. works for Vane Press.", ("elias whitford", "work for", "vane press")),
+        ("Martin Luther King, Jr., spoke in Washington.", ("martin luther king", "speak in", "washington")),
+        ("Tom Baker, PhD, lives in Rome.", ("tom baker", "live in", "rome")),
+    ],
+)
+def test_what_follows_a_name_is_no_person(text: str, expected: tuple[str, str, str]) -> None:
+    extraction = extract(text, None)
+    assert list_triples(extraction) == [expected]
+    assert set(by_key(extraction.mentions)) == {expected[0], expected[2]}
+
+
+def test_a_name_with_a_hyphen_has_no_parts() -> None:
+    assert set(by_key(extract("new-york is big.", None).mentions)) == {"new york"}
+    assert set(by_key(extract("Jean-Luc moved to Baden-Baden.", None).mentions)) == {"jean-luc", "baden-baden"}
+
+
+def test_a_question_is_no_name() -> None:
+    assert names_in("小明在哪里？\n他在家。") == {"小明"}
+    assert names_in("Kannst Du mir helfen?") == set()
+    assert names_in("Warum Ist Anna Hier?") == set()
+    assert names_in("Anna Berg?") == {"anna berg"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I live in Rome.\n```python\nclass Ana(Base):\n    city = Paris\n```",
+        "I live in Rome.\n\nfrom pathlib import Path\nclass Ana(Base):\n    def get(self) -> Paris: ...",
+        'I live in Rome.\n{"name": "Ana", "city": "Paris"}',
+        "<p>I live in <b>Rome</b>.</p><script>var ana = Paris;</script>",
+        "**I live in [Rome](https://example.org/Ana_Paris).**",
+        "Hi,\nI live in Rome.\n\nBest regards,\nAna Berg\nSales Manager\nParis Corp",
+        "I live in Rome.\n-- \nAna Berg\nParis Corp",
+        "2024-05-01 12:00:01 ERROR app.Ana - Paris refused\nI live in Rome.",
+    ],
+)
+def test_only_prose_has_names_and_statements(text: str) -> None:
+    extraction = extract(text)
+    assert list_triples(extraction) == [("mel", "live in", "rome")]
+    assert set(by_key(extraction.mentions)) == {"mel", "rome"}
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "| Name | City |\n|---|---|\n| Clara Sousa | Lisbon |\n",
+        "Name | City\n--- | ---\nClara Sousa | Lisbon\n",
+        "<table><tr><th>Name</th><th>City</th></tr>\n<tr><td>Clara Sousa</td><td>Lisbon</td></tr></table>",
+        "Name,City,Age\nClara Sousa,Lisbon,34\n",
+        "Name\tCity\tAge\nClara Sousa\tLisbon\t34\n",
+    ],
+)
+def test_of_a_table_the_names_in_its_cells_are_read(table: str) -> None:
+    extraction = extract(f"{table}\nI live in Rome.")
+    assert list_triples(extraction) == [("mel", "live in", "rome")]
+    assert set(by_key(extraction.mentions)) == {"mel", "rome", "clara sousa", "lisbon"}
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("Ana: I moved to Oslo.\nBen: Cool, I live in Bergen.", {"oslo", "bergen"}),
+        ("[10:32] Ana: I moved to Oslo.\n[10:33] Ben: I stayed.", {"oslo"}),
+        ("Ana (10:32): I moved to Oslo.\nBen (10:33): I stayed.", {"oslo"}),
+        ("On Mon, 5 May 2025 Ana wrote:\n> I live in Bergen.", {"bergen"}),
+        ("User: I live in Bergen.\nAssistant: I see.", {"bergen"}),
+        ("小明：我住在北京。\n小红：我在上海工作。", {"北京", "上海"}),
+        ("Ana: Ich wohne in Graz.\nUwe: Ich bin in Wien.", {"graz", "wien"}),
+        ("Ana: Vivo en Lima.\nLuis: Yo estoy en Madrid.", {"lima", "madrid"}),
+    ],
+)
+def test_i_is_not_the_speaker_in_a_pasted_conversation(text: str, names: set[str]) -> None:
+    extraction = extract(text)
+    assert extraction.statements == ()
+    assert {each.key for each in extraction.mentions if each.kind is MentionKind.NAME} == names | {"mel"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<3 you Ana, 5 < 6 and 7 > 3.", "M*A*S*H is on; I love 2*3*4.", "[shares a photo of a red boat]",
+        "Hi Ana,\nsee you at 10:30!", "home -> work -> gym", "I set user_id and agent_id.", "Note: I'm off.",
+        "Paris (Texas), a film\nThe film was directed by Wim Wenders.", "Ana;\nBen;", "I like: tea, milk | water.",
+        "Dear Ana, I owe 1,000,000.",
+    ],
+)  # fmt: skip
+def test_prose_is_unchanged(text: str) -> None:
+    assert read_prose(text) == (text, "")
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    "part",
+    ["x", "*a ", "<td>", "<script>", "1 ", "\n", "a\n", "a.b(", "> a\n", "A: b\n", "a@", "```\n", "-- \n", "[a](b"],
+)
+def test_prose_of_long_texts_of_signs_is_found(part: str) -> None:
+    """Each of these takes hours where a pattern looks through the whole text from every place of it."""
+    own, quoted = read_prose(part * 100_000)
+    assert len(own) + len(quoted) <= 2 * 100_000 * len(part)
+
+
+@pytest.mark.parametrize(
+    "id_", ["customer", "production", "telegram", "staging", "support-team", "用户", "客户", "测试"]
+)
+def test_an_id_that_is_no_name_is_nobody(id_: str) -> None:
+    utterance = Utterance("My sister Clara lives in Riga.", id_.title(), speaker_is_id=True)
+    fact = replace(utterance, is_fact=True, role_name="User")
+    extraction, extraction_of_fact = EXTRACTOR.extract([utterance, fact])
+    assert set(by_key(extraction.mentions)) == {"clara", "riga"}
+    assert ("user", "sister", "clara") in list_triples(extraction_of_fact)
+
+
+@pytest.mark.parametrize("id_", ["ana", "anna.berg", "tom", "mark", "ida", "josé", "lars", "ingvild", "小明", "ольга"])
+def test_an_id_that_reads_like_a_name_is_a_person(id_: str) -> None:
+    (extraction,) = EXTRACTOR.extract([Utterance("My sister Clara slept.", id_.title(), speaker_is_id=True)])
+    assert (id_, "sister", "clara") in list_triples(extraction)
+
+
 @pytest.mark.parametrize("text", ["", "   ", "12 345 !!", "🎉🎉", "\x00\n\n\n", "أعيش في القاهرة."])
 def test_a_text_without_names_mentions_only_its_speaker(text: str) -> None:
     assert [mention.key for mention in extract(text).mentions] == ["mel"]
@@ -435,7 +602,7 @@ def test_a_question_is_parsed_between_two_batches_of_a_long_text(monkeypatch: py
     with_subjects = extractor_module._with_subjects
 
     def wait_for_the_question(nlp: Any, segments: Any) -> Any:
-        text = segments[0][1]
+        text = segments[0][1].text
         parsed.append(text)
         if len(parsed) == 1:
             wait_until(lambda: extractor_module._lock._waiting)

@@ -66,7 +66,7 @@ def history(clerk: Any, uid: str) -> list[Any]:
 def list_relations(clerk: Any, view: Any = None) -> set[tuple[str, str, str]]:
     """The relations in view."""
     with clerk.ledger.read() as connection:
-        visible_relations = graph_reads.relations_in(connection, view or clerk.view(), 100)
+        visible_relations = graph_reads.all_relations(connection, view or clerk.view())
     return {(relation.source, relation.predicate, relation.target) for relation in visible_relations}
 
 
@@ -255,7 +255,7 @@ def test_a_relation_in_a_view_has_only_supports_inside_it(clerk: Any) -> None:
     mine = clerk.say("Anna meets Bob. Mine", scope=Scope("alice", "a"))
     clerk.say("Anna meets Bob. Theirs", scope=Scope("alice", "b"), at=60)
     with clerk.ledger.read() as connection:
-        (relation,) = graph_reads.relations_in(connection, clerk.view(Scope("alice", "a")), 10)
+        (relation,) = graph_reads.all_relations(connection, clerk.view(Scope("alice", "a")))
     assert (relation.memory_ids, relation.valid_at) == ((mine.id,), mine.valid_from)
 
 

@@ -178,9 +178,34 @@ def test_parts_become_text_and_references() -> None:
     assert len(one.attachments[2]["input_audio"]["data"]) < 100
 
 
+def test_content_may_be_one_part() -> None:
+    image = {"type": "image_url", "image_url": {"url": "https://x/y.png"}}
+    parts = [{"type": "text", "text": "She paints."}, {"type": "input_text", "text": "Hi"}, image]
+    parsed = validation.parse_messages([{"role": "user", "content": part} for part in parts], now=NOW)
+    assert [one.content for one in parsed.messages] == ["She paints.", "Hi"]
+    assert parsed.attachment_only == [2]
+
+
+@pytest.mark.parametrize(
+    "content", ["12 degrees", [{"type": "text", "text": "12 degrees"}], {"type": "text", "text": "12 degrees"}]
+)
+def test_the_result_of_a_tool_is_not_said_by_the_user(content: object) -> None:
+    result = {"type": "tool_result", "tool_use_id": "c1", "content": content}
+    said = {"type": "text", "text": "Thanks"}
+    one, two = parse_messages([{"role": "user", "content": [result]}, {"role": "user", "content": [result, said]}])
+    assert (one.role, one.content, one.attachments) == ("tool", "12 degrees", ())
+    assert (two.role, two.content, len(two.attachments)) == ("user", "Thanks", 1)
+
+
+@pytest.mark.parametrize("content", [[], {"type": "tool_result"}, [{"type": "tool_result", "content": None}]])
+def test_a_result_of_a_tool_may_be_empty(content: object) -> None:
+    assert parse_messages([{"role": "user", "content": content}]) == []
+
+
 @pytest.mark.parametrize(
     ("bad", "pattern"),
     [
+        ({"role": "user", "content": {"text": "x"}}, r"messages\.content"),
         (None, "messages=<NoneType>"),
         (5, "messages=<int>"),
         (b"hi", "messages="),

@@ -4,30 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from graphmem.extraction import chinese_words
 from graphmem.extraction.answer_types import answer_types_of
 from graphmem.extraction.cjk_patterns import pattern_names
 from graphmem.extraction.language_detection import is_english
+from graphmem.extraction.prose import read_prose
 from graphmem.extraction.segments import OPENINGS, segments, title_forms
 from graphmem.extraction.spacy.entity_typing import typed_names
 from graphmem.extraction.spacy.noun_phrases import (
     EMPTY_NOUNS,
+    NAME_SUFFIXES,
     QUANTITY_LABELS,
+    bearer_of_suffix,
     content_words,
     is_brand_modifier,
     is_list,
     is_name,
+    is_number_of_name,
     lemmas,
     name_span,
     partitive_head,
+    with_number,
 )
 from graphmem.extraction.spacy.possessive_relations import is_favorite, referent
 from graphmem.extraction.spacy.relations import statements
 from graphmem.extraction.spacy.triples import CONTENT_POS, EntityKeys
+from graphmem.extraction.spacy.vocabulary import in_dictionary
 from graphmem.model import NO_ANSWER_TYPES, EntityType, Extraction, Mention, MentionKind, Statement
-from graphmem.text import display_form, mostly_latin, normalise_key, split_title
+from graphmem.text import display_form, is_question, mostly_latin, normalise_key, split_title
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc, Span, Token
@@ -48,7 +54,16 @@ SPACY_TYPES = {
 }
 VAGUE_TYPES = frozenset((EntityType.CONCEPT, EntityType.OTHER))
 
-MAX_KEY_CHARS = 100
+MAX_KEY_CHARS, MAX_NAME_WORDS = 100, 3
+# Signs of code and markup, which stand in no name.
+_MARKUP = frozenset("<>{}[]|=`\\")
+
+
+class Segment(NamedTuple):
+    """A part of a text that is parsed at once. `is_quoted`: somebody else's words, in which "I" is not the speaker."""
+
+    text: str
+    is_quoted: bool = False
 
 
 class DocumentReader:
@@ -76,20 +91,23 @@ class DocumentReader:
         )
         return Extraction(tuple(mentions), tuple(self._statements.values()), self.answer_types)
 
-    def title_and_segments(self, text: str) -> Iterator[str]:
+    def title_and_segments(self, text: str) -> Iterator[Segment]:
         """Adds a text's title as a mention and yields the segments to parse (see `segments_of`)."""
-        title, body = split_title(text)
+        prose = read_prose(text)
+        title, body = split_title(prose.own)
         for form in title_forms(title):
             self.add_mention(form, MentionKind.TITLE, EntityType.CONCEPT)
         yield from self.segments_of(title, body)
+        yield from self.segments_of(prose.quoted, is_quoted=True)
 
-    def segments_of(self, *parts: str) -> Iterator[str]:
+    def segments_of(self, *parts: str, is_quoted: bool = False) -> Iterator[Segment]:
         """Yields the segments to parse if the parts are English; else yields none and adds their names as mentions."""
-        if is_english(" ".join(parts)):
-            yield from (segment for part in parts for segment in segments(part))
-            return
+        # First, as most letters of a short Chinese text may be those of a product: 我买了iPhone 14。
         if chinese_words.is_chinese(" ".join(parts)):
             chinese_words.add_mentions(" ".join(parts), self.add_mention)
+            return
+        if is_english(" ".join(parts)):
+            yield from (Segment(text, is_quoted=is_quoted) for part in parts for text in segments(part))
             return
         for candidate in (candidate for part in parts for candidate in pattern_names(part)):
             kind = MentionKind.NAME if candidate.is_certain else MentionKind.NOUN_PHRASE
@@ -98,35 +116,41 @@ class DocumentReader:
     def add_mentions(self, doc: Doc) -> None:
         """Adds the names, noun phrases and answer types of a parsed segment. Comes before `add_statements`."""
         self.answer_types |= answer_types_of(doc, self._speaker)
-        self._noun_chunks = {chunk.root.i: chunk for chunk in doc.noun_chunks}
+        self._noun_chunks = {chunk.root.i: with_number(chunk) for chunk in doc.noun_chunks}
         # Read once: spaCy builds `doc.ents` anew at every access.
         entities = doc.ents
         self._entities = {index: entity for entity in entities for index in range(entity.start, entity.end)}
+        if _is_question_of_names(doc):
+            return
         for entity in entities:
             if entity.label_ not in QUANTITY_LABELS and not is_list(entity):
-                self._add_name(entity)
+                self._add_name(self._name_span(entity.root))
         for chunk in self._noun_chunks.values():
-            end_of_name = 0  # a row of a thousand emoji is one name, which is read once
+            content = content_words(chunk)
+            end_of_name, is_one_name = 0, False  # a row of a thousand emoji is one name, which is read once
             for token in chunk:
                 if token.i >= end_of_name and is_name(token):
                     name = name_span(token)
                     self._add_name(name)
                     end_of_name = name.end
+                    is_one_name |= all(name.start <= each.i < name.end for each in content)
             if (
-                len(content_words(chunk)) > 1
+                len(content) > 1
+                and not is_one_name
                 and chunk.root.ent_type_ not in QUANTITY_LABELS
                 and not is_favorite(chunk.root)
             ):
                 self._add_noun_chunk(chunk)
 
-    def add_statements(self, doc: Doc, text: str) -> None:
-        """Adds the statements of a parsed segment. `text` is the segment as written, of which statements quote."""
+    def add_statements(self, doc: Doc, segment: Segment) -> None:
+        """Adds the statements of a parsed segment, the text of which is as written: statements quote it."""
+        text, speaker = segment.text, "" if segment.is_quoted else self._speaker
         for token in doc:
             for name, type_ in typed_names(token) if token.pos_ in CONTENT_POS else ():
                 if name.ent_type_ or is_name(name):
                     self._types_by_context.setdefault(normalise_key(self._name_span(name).text), type_)
         parsed_text = doc.text if self.is_fact else text
-        for parsed in statements(doc, parsed_text, EntityKeys(self.entity_key, self._speaker)):
+        for parsed in statements(doc, parsed_text, EntityKeys(self.entity_key, speaker)):
             # A fact may have been parsed with a subject that its own words omit.
             statement = replace(parsed, fact=text) if self.is_fact else parsed
             identity = (statement.subject, statement.predicate, statement.object, statement.fact)
@@ -136,6 +160,9 @@ class DocumentReader:
 
     def entity_key(self, token: Token) -> str:
         """Adds the entity that a subject or object denotes as a mention. Returns its key, "" if there is none."""
+        if is_number_of_name(token):
+            token = token.nbor(-1)
+        token = bearer_of_suffix(token) or token
         if token.pos_ == "PRON" or token.ent_type_ in QUANTITY_LABELS:
             return ""
         if token.lemma_ in EMPTY_NOUNS and token.pos_ != "PROPN":
@@ -161,10 +188,14 @@ class DocumentReader:
         return key
 
     def _add_name(self, span: Span) -> str:
+        line_break = next((token.i for token in span if "\n" in token.text and token.i > span.start), span.end)
+        span = span.doc[span.start : line_break]
         # spaCy's label counts for the whole entity only: "Copenhagen" is no organization because its university is one.
         entity = self._entities.get(span.root.i)
         label = entity.label_ if entity and span.start <= entity.start and entity.end <= span.end else ""
-        return self.add_mention(span.text, MentionKind.NAME, SPACY_TYPES.get(label, EntityType.OTHER))
+        # In lower case, a hyphen stands for a space: "new-york".
+        words = span.text.replace("-", " ") if span.text.islower() else span.text
+        return self.add_mention(words, MentionKind.NAME, SPACY_TYPES.get(label, EntityType.OTHER))
 
     def _name_span(self, token: Token) -> Span:
         entity = self._entities.get(token.i)
@@ -173,12 +204,12 @@ class DocumentReader:
         start = entity.start
         while entity.label_ == "PRODUCT" and start > 0 and is_brand_modifier(entity.doc[start - 1]):
             start -= 1
-        return entity.doc[start : entity.end]
+        return with_number(entity.doc[start : entity.end])
 
     def _add_noun_chunk(self, chunk: Span) -> str:
         content = content_words(chunk)
         displayed = chunk.doc[content[0].i : content[-1].i + 1].text
-        return self._add_noun_phrase(lemmas(content), displayed)
+        return self._add_noun_phrase(lemmas(content), displayed, content[-1])
 
     def _add_common_noun(self, token: Token) -> str:
         chunk = self._noun_chunks.get(token.i)
@@ -186,15 +217,27 @@ class DocumentReader:
             return self._add_noun_chunk(chunk)
         if token.pos_ in ("NOUN", "ADJ") or token.tag_ == "VBG":
             words = token.lower_ if token.tag_ == "VBG" else token.lemma_
-            return self._add_noun_phrase(words, token.text)
+            return self._add_noun_phrase(words, token.text, token)
         return ""
 
-    def _add_noun_phrase(self, words: str, displayed: str) -> str:
+    def _add_noun_phrase(self, words: str, displayed: str, token: Token) -> str:
         kind = MentionKind.NOUN_PHRASE if " " in words else MentionKind.COMMON_NOUN
-        return self.add_mention(words, kind, EntityType.CONCEPT, displayed)
+        # What looks like the plural of no known word may be a name in lower case: "mercedes".
+        is_word = token.lemma_ == token.lower_ or in_dictionary(token.vocab, token.lemma_)
+        type_ = EntityType.CONCEPT if is_word else EntityType.OTHER
+        return self.add_mention(words, kind, type_, displayed)
+
+
+def _is_question_of_names(doc: Doc) -> bool:
+    """Whether the parser takes all words of a question for names, as in another language ("Kannst Du mir helfen?")."""
+    words = [token for token in doc if not token.is_punct and not token.is_space]
+    are_names = all(each.ent_type_ or is_name(each) for each in words)
+    return is_question(doc.text) and len(words) > MAX_NAME_WORDS and are_names
 
 
 def _is_usable(key: str) -> bool:
-    if key in OPENINGS or len(key) > MAX_KEY_CHARS or not any(map(str.isalpha, key)):
+    if key in OPENINGS or key in NAME_SUFFIXES or _MARKUP & set(key):
+        return False
+    if len(key) > MAX_KEY_CHARS or not any(map(str.isalpha, key)):
         return False
     return len(key) > 1 or not mostly_latin(key)

@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING
 
 from graphmem.concurrency import OrderedLock, raise_if_stopped, single_blas_thread
 from graphmem.errors import ConfigError, ModelError
+from graphmem.extraction import chinese_words
 from graphmem.extraction.segments import normalize_for_parser
-from graphmem.extraction.spacy.document import DocumentReader
+from graphmem.extraction.spacy.document import DocumentReader, Segment
 from graphmem.extraction.spacy.omitted_subjects import complete_subjects
-from graphmem.model import Extraction, Mention, Utterance
+from graphmem.extraction.spacy.person_names import is_persons_name
+from graphmem.extraction.spacy.vocabulary import add_dictionary
+from graphmem.model import EntityType, Extraction, Mention, Utterance
+from graphmem.text import mostly_latin
 
 if TYPE_CHECKING:
     from spacy.language import Language
@@ -50,7 +54,12 @@ class SpacyExtractor:
 
         Raises ModelError.
         """
-        readers = [DocumentReader(utterance.speaker, is_fact=utterance.is_fact) for utterance in utterances]
+        ids = {each.speaker for each in utterances if each.speaker and each.speaker_is_id}
+        unnamed = {id_ for id_ in ids if not self._is_persons_name(id_)}
+        readers = [
+            DocumentReader(each.role_name if each.speaker in unnamed else each.speaker, is_fact=each.is_fact)
+            for each in utterances
+        ]
         segments = [
             (reader, segment)
             for reader, utterance in zip(readers, utterances, strict=True)
@@ -65,7 +74,14 @@ class SpacyExtractor:
         self._parse([(reader, segment) for segment in reader.segments_of(question)], is_question=True)
         return list(reader.mentions.values())
 
-    def _parse(self, segments: Sequence[tuple[DocumentReader, str]], *, is_question: bool = False) -> None:
+    def _is_persons_name(self, id_: str) -> bool:
+        if mostly_latin(id_):
+            with _lock.turn(urgent=True):
+                return is_persons_name(_pipeline(self._model), id_)
+        entities = chinese_words.find_entities(id_)
+        return not chinese_words.is_chinese(id_) or any(type_ is EntityType.PERSON for _, _, type_ in entities)
+
+    def _parse(self, segments: Sequence[tuple[DocumentReader, Segment]], *, is_question: bool = False) -> None:
         """Adds the parses of the segments to their readers; a question comes before texts and has no statements."""
         for batch in _batches(segments):
             raise_if_stopped()
@@ -76,38 +92,38 @@ class SpacyExtractor:
                     with nlp.memory_zone(), single_blas_thread():
                         completed = _with_subjects(nlp, batch)
                         docs = nlp.pipe(normalize_for_parser(parsed_text) for _, parsed_text, _ in completed)
-                        for (reader, _, text), doc in zip(completed, docs, strict=True):
+                        for (reader, _, segment), doc in zip(completed, docs, strict=True):
                             reader.add_mentions(doc)
                             if not is_question:
-                                reader.add_statements(doc, text)
+                                reader.add_statements(doc, segment)
                 except Exception as error:
                     raise ModelError(f"spaCy could not read a text with {self._model}: {error}") from error
 
 
-def _batches(segments: Sequence[tuple[DocumentReader, str]]) -> Iterator[list[tuple[DocumentReader, str]]]:
+def _batches(segments: Sequence[tuple[DocumentReader, Segment]]) -> Iterator[list[tuple[DocumentReader, Segment]]]:
     """Yields the segments in order, at most `BATCH` and, but for a single one, `BATCH_CHARS` characters at a time."""
-    batch: list[tuple[DocumentReader, str]] = []
+    batch: list[tuple[DocumentReader, Segment]] = []
     chars = 0
     for reader, segment in segments:
-        if batch and (len(batch) == BATCH or chars + len(segment) > BATCH_CHARS):
+        if batch and (len(batch) == BATCH or chars + len(segment.text) > BATCH_CHARS):
             yield batch
             batch, chars = [], 0
         batch.append((reader, segment))
-        chars += len(segment)
+        chars += len(segment.text)
     if batch:
         yield batch
 
 
 def _with_subjects(
-    nlp: Language, segments: Sequence[tuple[DocumentReader, str]]
-) -> list[tuple[DocumentReader, str, str]]:
-    """Returns the texts to parse and the texts as written: facts by sentences with completed subjects, others as is."""
-    sentences_of_facts = iter(complete_subjects(nlp, [text for reader, text in segments if reader.is_fact]))
+    nlp: Language, segments: Sequence[tuple[DocumentReader, Segment]]
+) -> list[tuple[DocumentReader, str, Segment]]:
+    """Returns the texts to parse, and the segments as written: facts by sentences with completed subjects."""
+    sentences_of_facts = iter(complete_subjects(nlp, [segment.text for reader, segment in segments if reader.is_fact]))
     return [
-        (reader, *pair)
-        for reader, text in segments
-        for pair in (next(sentences_of_facts) if reader.is_fact else [(text, text)])
-    ]  # fmt: skip
+        (reader, parsed_text, segment._replace(text=text))
+        for reader, segment in segments
+        for parsed_text, text in (next(sentences_of_facts) if reader.is_fact else [(segment.text, segment.text)])
+    ]
 
 
 def _find_model(model: str | None) -> str:
@@ -142,6 +158,7 @@ def _load(name: str) -> Language:
     _multiply_by_numpy(nlp)
     if missing := REQUIRED_PIPES - set(nlp.pipe_names):
         raise ConfigError(f"the spaCy model {name} has no {', '.join(sorted(missing))}; {REMEDY}")
+    add_dictionary(nlp)
     return nlp
 
 

@@ -49,7 +49,9 @@ class ChatMessage(BaseModel):
     model_config = ConfigDict(extra="allow", strict=True)
 
     role: str
-    content: str | Items[str | dict[str, Any]] | None = Field(default=None, description="Text, or content parts.")
+    content: str | dict[str, Any] | Items[str | dict[str, Any]] | None = Field(
+        default=None, description="Text, a content part, or a list of these."
+    )
     name: str | None = Field(default=None, description="The speaker's name.")
     timestamp: Moment | None = Field(default=None, description="When it was said.")
     id: str | int | None = Field(default=None, description="An id by which a repeated message is recognised.")

@@ -202,6 +202,21 @@ def entities_with_prefix(
     return [decode_entity(row) for row in connection.execute(statement)]
 
 
+def unnamed_entities(connection: Connection, partition: int, prefix: str, name: str, limit: int) -> list[Entity]:
+    """Returns up to `limit` entities whose keys begin with a prefix and whose displayed name is `name` in lower case.
+
+    Their key is another. Compares the letters A to Z only without regard to case. Reads a range of the index.
+    """
+    statement = select(entities).where(
+        entities.c.partition == partition,
+        entities.c.key >= prefix,
+        entities.c.key < prefix + _LAST_CHARACTER,
+        entities.c.key != name,
+        func.lower(entities.c.name) == name,
+    )
+    return [decode_entity(row) for row in connection.execute(statement.order_by(entities.c.key).limit(limit))]
+
+
 @decoding
 def decode_entity(row: Any) -> Entity:
     """Returns a row with the columns key, name, type and mentions as an entity."""

@@ -128,20 +128,6 @@ def _relation_of(rows: list[Any]) -> Relation:
     )
 
 
-def relations_in(connection: Connection, view: View, limit: int) -> list[Relation]:
-    """Returns up to `limit` relations inside the view, the last stated first."""
-    newest = (
-        select(supports.c.relation)
-        .join(memories, memories.c.id == supports.c.memory)
-        .where(*visibility.conditions(visibility.shape(view)))
-        .group_by(supports.c.relation)
-        .order_by(func.max(_SINCE).desc())
-        .limit(limit)
-    )
-    relation_rows = list(connection.scalars(newest, memory_rows.view_values(connection, view)))
-    return _relations_where(connection, view, supports.c.relation.in_(relation_rows))
-
-
 def all_relations(connection: Connection, view: View) -> list[Relation]:
     """Returns every relation that a memory inside the view states."""
     return _relations_where(connection, view, true())
