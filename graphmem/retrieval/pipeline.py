@@ -27,6 +27,7 @@ from graphmem.retrieval.explanation import ExplanationBuilder
 from graphmem.retrieval.features import Column, FeatureTable
 from graphmem.retrieval.pagerank import MENTION_WEIGHTS, WalkResult, personalized_pagerank, rarity
 from graphmem.retrieval.query_analysis import analyze_query
+from graphmem.retrieval.requests import MAX_REQUEST_CHARS, asks_for_requests, is_request
 from graphmem.retrieval.retrievers import DENSE_LIMIT, KEYWORD_LIMIT, MAX_PARTITIONS, MAX_READ_CHARS, Retrievers
 from graphmem.retrieval.source_grouping import RankedMemory, group_sources, raise_replies
 from graphmem.retrieval.types import EncodedQuery, Hit, SearchDeps, SearchOutcome, SearchPartition, SearchQuery
@@ -346,6 +347,8 @@ class _Search:
         passing = [memory for memory in ranked if self._passes_threshold(memory.id, explainer)]
         grouped = self._grouped(raise_replies(passing, self._replies))
         grouped = [memory for memory in grouped if memory.id not in self._repetitions]
+        if self._query.with_relevance and not asks_for_requests(self._query.text):
+            grouped = self._without_requests(grouped)
         limit = self._query.limit
         best = grouped[: scoring.automatic_cutoff([memory.score for memory in grouped]) if limit is None else limit]
         hits, relations = self._read_hits(best, explainer)
@@ -359,6 +362,14 @@ class _Search:
         return SearchOutcome(
             hits, relations, degraded, self._named(), self._retrieved.encoded.is_supported_script, bool(words)
         )
+
+    def _without_requests(self, ranked: list[RankedMemory]) -> list[RankedMemory]:
+        """Returns the memories without the user's requests to an assistant, which tell nothing."""
+        rows = {self._candidates.evidence.rows[memory.id].row: memory.id for memory in ranked}
+        with self._deps.ledger.read() as connection:
+            texts = candidate_rows.read_short_user_texts(connection, list(rows), MAX_REQUEST_CHARS)
+        requests = {rows[row] for row, text in texts.items() if is_request(text)}
+        return [memory for memory in ranked if memory.id not in requests]
 
     def _read_hits(
         self, best: Sequence[RankedMemory], explainer: ExplanationBuilder
