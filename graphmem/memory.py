@@ -515,10 +515,12 @@ class Memory:
         memory that shares rare words with the query or has a similarity of at least .5. Other neighbours in the session
         do not count, nor do similarities where the embedder does not read the query's script. For a query that asks
         what the assistant said ("Which wine did you recommend?") the best hit of its messages is kept as well. A stored
-        question with the query's own words gives its place to the reply to it. A query without any content word ("What
-        do you know?"; judged by English and Chinese words) gets all hits. A `threshold` replaces this rule by a lowest
-        cosine similarity, as in `search`; None keeps all hits. `reference_date`: the moment from which "last week" and
-        the like are counted, as in `search`; the days in the block are those of its time zone.
+        question with the query's own words gives its place to the reply to it. The user's requests to an assistant that
+        tell nothing ("Tell me a joke"; in English and Chinese) are left out, unless the query asks for what was asked.
+        A query without any content word ("What do you know?"; judged by English and Chinese words) gets all hits. A
+        `threshold` replaces the rule of related memories by a lowest cosine similarity, as in `search`; None keeps all
+        hits. `reference_date`: the moment from which "last week" and the like are counted, as in `search`; the days in
+        the block are those of its time zone.
         """
         self._engine.check_open()
         char_limit = validation.count(max_chars, "max_chars", 1, 1_000_000)

@@ -1,6 +1,6 @@
 """`graphmem demo`: stores a conversation and asks questions whose answers are several hops of the graph away.
 
-Only the conversation and the questions are fixed; all answers are results of `search` and `history`.
+Only the conversation, what became of it and the questions are fixed; all answers are results of `search` and `history`.
 """
 
 from __future__ import annotations
@@ -8,14 +8,18 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Iterator, Mapping
+from concurrent.futures import wait
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import typer
 
-from graphmem.cli.options import CommandContext
-from graphmem.cli.render import Renderer
+from graphmem.cli.options import CommandContext, error_exit
+from graphmem.cli.render import ProgressBar, Renderer
+from graphmem.commands.types import RetireMemory
+from graphmem.concurrency import Pool
 from graphmem.memory import Memory
 from graphmem.settings import Settings
 
@@ -54,6 +58,24 @@ CONVERSATION = """
 20:45 Maya: Kestrel Ferries carries musicians and their instruments for nothing on weekdays.
 20:50 Ravi: Then the island festival is not out of reach after all.
 """
+# Said afterwards, so that every question of cypher/explore has an answer: something that changed, two relations that
+# contradict each other, a second name of one man, and the words of an assistant.
+EPILOGUE = """
+2025-06-05
+18:40 Ravi: From now on we rehearse on Thursdays.
+19:00 Maya: Ravi likes jazz.
+19:02 Tomas: Ravi does not like jazz.
+20:00 Ines: Mr Moravec sent a postcard from Ljubljana.
+"""
+ALIAS = ("Mr Moravec", "Bela Moravec")
+AGENT = "helper"
+AGENT_MESSAGE = {
+    "role": "assistant",
+    "content": "I have booked Kestrel Ferries for Maya.",
+    "timestamp": "2025-06-05T22:00:00+00:00",
+}
+# Words of a message that no longer holds, of the one that says so, and the moment.
+REPLACED, REPLACEMENT, REPLACED_AT = "on Tuesday", "on Thursdays", datetime(2025, 6, 5, 18, 40, tzinfo=UTC)
 QUESTIONS = (
     "Whom should Paulo Reyes see about his sore wrist?",
     "What should we not serve the man who records us with microphones?",
@@ -64,12 +86,14 @@ QUESTIONS = (
 AS_OF_DATE = "2025-05-01"
 DATE_QUESTION = "When is the concert?"
 CORRECTION = ("21 June", "28 June")
+# Seconds between two looks at what is still to be delivered.
+PROGRESS_INTERVAL = 0.2
 
 
-def messages() -> Iterator[dict[str, str]]:
-    """Yields the messages of the conversation in the format of `Memory.add`."""
+def messages(conversation: str = CONVERSATION) -> Iterator[dict[str, str]]:
+    """Yields the messages of a conversation in the format of `Memory.add`."""
     day = ""
-    for line in CONVERSATION.strip().splitlines():
+    for line in conversation.strip().splitlines():
         message = re.fullmatch(r"(\d\d:\d\d) (\w+): (.*)", line)
         if message is None:
             day = line
@@ -88,7 +112,13 @@ def run_demo(call: CommandContext) -> None:
         raise typer.BadParameter("with --config, the demo needs --home as well")
     with _demo_memory(call) as memory:
         data = _collect(memory)
-    call.print_answer(data, lambda renderer: _DemoPresenter(renderer, data).run(call.home))
+    call.print_answer(data, lambda renderer: _DemoPresenter(renderer, data).run(call))
+    if pending := data["pending"]:
+        options = "".join(f" --{name} {value}" for name in ("home", "config") if (value := getattr(call, name)))
+        raise error_exit(
+            f"the conversation is stored, but not yet in {' and '.join(pending)}, so that answers may lack something; "
+            f"'graphmem repair{options}' delivers it, 'graphmem stats{options}' shows what is still pending"
+        )
 
 
 @contextmanager
@@ -103,16 +133,55 @@ def _demo_memory(call: CommandContext) -> Iterator[Memory]:
 
 def _collect(memory: Memory) -> dict[str, Any]:
     """Stores the conversation, asks the questions, corrects a fact; returns everything that is shown, for JSON."""
-    added = memory.add(list(messages()), user_id=USER)
+    message_count = store(memory)
+    pending = _wait_for_delivery(memory)
     questions = [_ask(memory, question) for question in QUESTIONS]
     earlier = _ask(memory, QUESTIONS[-1], AS_OF_DATE)
+    correction = _correct(memory)
     return {
         "user": USER,
-        "messages": len(added["results"]),
+        "messages": message_count,
         "entities": len(memory.entities(user_id=USER)),
         "questions": [*questions, earlier],
-        "correction": _correct(memory),
+        "correction": correction,
+        # A store that has just been waited for in vain is not waited for again.
+        "pending": memory.stats()["pending"] if pending else _wait_for_delivery(memory),
     }
+
+
+def store(memory: Memory) -> int:
+    """Stores the conversation and what became of it, as it was said; returns the number of messages.
+
+    A language model is not asked, also where one is configured: the questions are about the messages.
+    """
+    added = memory.add([*messages(), *messages(EPILOGUE)], user_id=USER, infer=False)["results"]
+    added += memory.add([AGENT_MESSAGE], user_id=USER, agent_id=AGENT, infer=False)["results"]
+    memory.alias(*ALIAS, user_id=USER)
+    replaced, replacement = (
+        next(item["id"] for item in added if words in item["memory"]) for words in (REPLACED, REPLACEMENT)
+    )
+    if memory.get(replaced) and memory.get(replacement):  # neither was erased since the demo ran here before
+        retirement = RetireMemory(replaced, REPLACED_AT, "another day", replacement)
+        memory._engine.commit([retirement])  # noqa: SLF001  (only a language model retires memories)
+    return len(added)
+
+
+def _wait_for_delivery(memory: Memory) -> list[str]:
+    """Waits until all is in vector index and graph, as long as deliveries advance; returns what is still pending.
+
+    A terminal shows how far they are.
+    """
+    with ProgressBar() as bar:
+        pool = Pool(1, thread_name_prefix="graphmem-demo")
+        flushing = pool.submit(memory.flush)
+        pool.shutdown(wait=False)
+        first: dict[str, int] = {}
+        while not wait([flushing], PROGRESS_INTERVAL).done:
+            for state in memory.stats()["stores"]:
+                name, left = state["name"], state["pending"]
+                if total := first.setdefault(name, left):
+                    bar.update(name, total - left, total)
+    return flushing.result()["pending"]
 
 
 def _ask(memory: Memory, question: str, as_of: str | None = None) -> dict[str, Any]:
@@ -135,16 +204,17 @@ class _DemoPresenter:
         self._renderer = renderer
         self._data = data
 
-    def run(self, home: Path | None) -> None:
-        """Prints introduction, answers, correction, and commands to try next. `home` is None for a temporary folder."""
+    def run(self, call: CommandContext) -> None:
+        """Prints introduction, answers, correction, and commands to try next."""
         data, line = self._data, self._renderer.line
-        days = len({message["timestamp"][:10] for message in messages()})
+        days = len({message["timestamp"][:10] for text in (CONVERSATION, EPILOGUE) for message in messages(text)})
+        without = "No language model." if call.config else "No server, no key, no language model."
         line(f"Four friends prepare a concert. {data['messages']} messages of {days} days are stored:")
-        line(f"{data['entities']} people, places and things in them are linked. No server, no key, no language model.")
+        line(f"{data['entities']} people, places and things in them are linked. {without}")
         for number, question in enumerate(data["questions"], 1):
             self._print_answer(number, question)
         self._print_correction()
-        self._print_next_commands(home)
+        self._print_next_commands(call.home, call.config)
 
     def _print_answer(self, number: int, question: Mapping[str, Any]) -> None:
         as_of = f"  (as of {question['as_of']})" if question["as_of"] else ""
@@ -174,13 +244,13 @@ class _DemoPresenter:
         self._renderer.line(("its history:", "dim"))
         self._renderer.history(correction["history"])
 
-    def _print_next_commands(self, home: Path | None) -> None:
+    def _print_next_commands(self, home: Path | None, config: Path | None) -> None:
         self._renderer.title("Go on")
         if home is None:
             self._renderer.line("This conversation is gone now; graphmem demo --home DIR keeps it. Your own:")
             options = "--user me"
         else:
-            options = f"--user {USER} --home {home}"
+            options = f"--user {USER} --home {home}" + (f" --config {config}" if config else "")
         self._renderer.line(f'graphmem add "Anna works at the observatory now." {options}', indent=2)
         self._renderer.line(f'graphmem search "Who looks at stars?" {options} --explain', indent=2)
         self._renderer.line(f"graphmem graph {options} --output graph.html", indent=2)

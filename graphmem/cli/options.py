@@ -6,15 +6,17 @@ import functools
 import inspect
 import json
 import os
-from collections.abc import Callable, Collection, Iterator
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec
 
 import typer
+from typer.models import ArgumentInfo, OptionInfo
 
-from graphmem.errors import GraphmemError
+from graphmem.errors import GraphmemError, ValidationError
 from graphmem.escapes import json_text
 
 if TYPE_CHECKING:
@@ -35,6 +37,9 @@ Metadata = Annotated[str | None, typer.Option(metavar="JSON", help="A JSON objec
 # The exit status after Ctrl+C: 128 + SIGINT, as shells report it.
 INTERRUPTED = 130
 SCOPE_OPTIONS = "user", "agent", "run"
+# The options by the names that arguments of `Memory` have in its errors.
+_OPTION_OF_SCOPE_ID = {f"{name}_id": f"--{name}" for name in SCOPE_OPTIONS}
+_SCOPE_ID = re.compile(rf"(?<![\w.])(?:{'|'.join(_OPTION_OF_SCOPE_ID)})\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,12 +134,15 @@ def _with_options(
 ) -> Callable[..., None]:
     own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
     shared = [_COMMON_OPTIONS[name].replace(kind=inspect.Parameter.KEYWORD_ONLY) for name in shared_names]
+    written_names = _written_names(own)
 
     @functools.wraps(function)
     def run(**arguments: Any) -> None:
         call = _options(**{name: value for name, value in arguments.items() if name in shared_names})
         try:
             function(call, **{name: value for name, value in arguments.items() if name not in shared_names})  # type: ignore[call-arg]  # typer has checked them against the signature below
+        except ValidationError as error:
+            raise error_exit(_as_written(error, written_names)) from None
         except GraphmemError as error:
             raise error_exit(str(error)) from None
         except KeyboardInterrupt:
@@ -144,6 +152,33 @@ def _with_options(
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # read by typer
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
+
+
+def _written_names(parameters: Sequence[inspect.Parameter]) -> dict[str, str]:
+    """Returns how a command line writes arguments, by the names that errors have for them: `--top-k` for "top_k"."""
+    names = dict(_OPTION_OF_SCOPE_ID)
+    for parameter in parameters:
+        for info in getattr(parameter.annotation, "__metadata__", ()):
+            if isinstance(info, ArgumentInfo):
+                names[parameter.name] = (info.metavar or parameter.name.upper()).partition("|")[0].removesuffix("...")
+            elif isinstance(info, OptionInfo):
+                default = f"--{parameter.name.replace('_', '-')}"
+                names[parameter.name] = next((one for one in info.param_decls or () if one.startswith("--")), default)
+    return names
+
+
+def _as_written(error: ValidationError, written_names: Mapping[str, str]) -> str:
+    """Returns the message with the arguments at its beginning, and the scope's in its remedy, as a command line writes
+    them. The value in it stays as it is.
+    """
+    message, remedy = str(error), error.without_value.partition("): ")[2]
+    remedy = remedy if message.endswith(remedy) else ""
+    name = "|".join(map(re.escape, written_names))
+    named = re.compile(rf"\A(?:{name})(?:(?:, | and )(?:{name}))*(?=[=:.]| are all missing)")
+    start = named.sub(
+        lambda match: re.sub(name, lambda one: written_names[one[0]], match[0]), message[: -len(remedy) or None]
+    )
+    return start + _SCOPE_ID.sub(lambda match: _OPTION_OF_SCOPE_ID[match[0]], remedy)
 
 
 def error_exit(message: str) -> typer.Exit:

@@ -77,6 +77,8 @@ def context(
     with call.memory() as memory:
         block = memory.context(query, **call.scope, max_chars=max_chars, reference_date=reference_date)
     call.print_answer({"context": block}, lambda renderer: renderer.plain(block))
+    if not block:
+        typer.echo("graphmem: nothing relevant found", err=True)
 
 
 @command

@@ -74,7 +74,7 @@ def run(
 
 
 def store(memory: Memory, dataset: Dataset, progress: ProgressCallback) -> StoredMessages:
-    """Adds the messages that are not stored yet, and waits until all are in the projections.
+    """Adds the messages that are not stored yet, as they were said, and waits until all are in the projections.
 
     Raises StoreError if projections stay pending, ValidationError if a partition holds other memories.
     """
@@ -83,7 +83,8 @@ def store(memory: Memory, dataset: Dataset, progress: ProgressCallback) -> Store
     for partition, messages in dataset.partitions.items():
         for start in range(0, len(messages), BATCH_SIZE):
             batch = messages[start : start + BATCH_SIZE]
-            results = memory.add(batch, user_id=partition)["results"]
+            # The questions name messages, not facts that a configured language model would draw from them.
+            results = memory.add(batch, user_id=partition, infer=False)["results"]
             keys.update((item["id"], message["id"]) for item, message in zip(results, batch, strict=True))
             added += sum(item["event"] == "ADD" for item in results)
             progress("messages", len(keys), dataset.messages)

@@ -27,6 +27,7 @@ from graphmem.retrieval.explanation import ExplanationBuilder
 from graphmem.retrieval.features import Column, FeatureTable
 from graphmem.retrieval.pagerank import MENTION_WEIGHTS, WalkResult, personalized_pagerank, rarity
 from graphmem.retrieval.query_analysis import analyze_query
+from graphmem.retrieval.requests import MAX_REQUEST_CHARS, asks_for_requests, is_request
 from graphmem.retrieval.retrievers import DENSE_LIMIT, KEYWORD_LIMIT, MAX_PARTITIONS, MAX_READ_CHARS, Retrievers
 from graphmem.retrieval.source_grouping import RankedMemory, group_sources, raise_replies
 from graphmem.retrieval.types import EncodedQuery, Hit, SearchDeps, SearchOutcome, SearchPartition, SearchQuery
@@ -378,10 +379,16 @@ class _Search:
         )
 
     def _passing_groups(self, ranked: Sequence[RankedMemory], explainer: ExplanationBuilder) -> list[RankedMemory]:
-        """Returns the memories that pass the threshold, source messages under their facts, without repetitions."""
+        """Returns the memories that pass the threshold, source messages under their facts, without repetitions.
+
+        For a prompt the user's requests to an assistant are left out as well, unless the query asks for them.
+        """
         passing = [memory for memory in ranked if self._passes_threshold(memory.id, explainer)]
         grouped = self._grouped(raise_replies(passing, self._replies))
-        return [memory for memory in grouped if memory.id not in self._repetitions]
+        grouped = [memory for memory in grouped if memory.id not in self._repetitions]
+        if self._query.with_relevance and not asks_for_requests(self._query.text):
+            grouped = self._without_requests(grouped)
+        return grouped
 
     def _further_ids(self, arm_limit: int) -> tuple[list[str], int]:
         """Returns up to `arm_limit` memories of each arm that are no candidates, and the next limit, 0 for none left.
@@ -401,6 +408,14 @@ class _Search:
         self._candidates.evidence.keyword = {**keyword, **self._candidates.evidence.keyword}
         is_exhausted = max(len(dense), len(keyword)) < arm_limit
         return further, 0 if is_exhausted else 4 * arm_limit
+
+    def _without_requests(self, ranked: list[RankedMemory]) -> list[RankedMemory]:
+        """Returns the memories without the user's requests to an assistant, which tell nothing."""
+        rows = {self._candidates.evidence.rows[memory.id].row: memory.id for memory in ranked}
+        with self._deps.ledger.read() as connection:
+            texts = candidate_rows.read_short_user_texts(connection, list(rows), MAX_REQUEST_CHARS)
+        requests = {rows[row] for row, text in texts.items() if is_request(text)}
+        return [memory for memory in ranked if memory.id not in requests]
 
     def _read_hits(
         self, best: Sequence[RankedMemory], explainer: ExplanationBuilder

@@ -122,12 +122,18 @@ class ProjectionWorker:
 
         Returns True if everything is delivered.
         """
-        delivery = self._overdue_delivery if self.is_overdue else self.schedule([])
-        batches = -1
-        while delivery is not None and not delivery.done() and batches != self.projection.batches_delivered:
-            batches = self.projection.batches_delivered
-            self.wait_for(delivery, timeout if self._check is not None else None)
-        return delivery is not None and delivery.done() and self.wait_for(delivery, 0)
+        is_delivered = covers_all = False
+        while not covers_all:
+            is_overdue = self.is_overdue
+            delivery = self._overdue_delivery if is_overdue else self.schedule([])
+            batches = -1
+            while delivery is not None and not delivery.done() and batches != self.projection.batches_delivered:
+                batches = self.projection.batches_delivered
+                self.wait_for(delivery, timeout if self._check is not None else None)
+            is_delivered = delivery is not None and delivery.done() and self.wait_for(delivery, 0)
+            # An overdue delivery began before the last changes; another one brings these.
+            covers_all = not (is_overdue and is_delivered)
+        return is_delivered
 
     def catch_up(self, partitions: Sequence[str], timeout: float) -> bool:
         """Brings the projection up to date with all commits before a read; a shared one within `timeout` seconds.

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from graphmem import Memory, Settings
 from graphmem.cli.app import app
+from graphmem.testing import ModelEndpoint
 
 runner = CliRunner()
 
@@ -50,6 +51,16 @@ MUSIQUE = [
         ],
     }
 ]
+CHATS = [
+    {
+        "name": "chat-1",
+        "about": "friends",
+        "sessions": [{"at": "2024-05-01T12:00:00+00:00", "turns": TURNS}],
+        "questions": [
+            {"ask": "What does Cy like?", "at": "2024-05-02T12:00:00+00:00", "kind": "single", "gold": ["1:2"]}
+        ],
+    }
+]
 
 
 @pytest.fixture(autouse=True)
@@ -77,7 +88,7 @@ def opened_folders(monkeypatch):
 
 @pytest.fixture
 def files(tmp_path):
-    paths = {"locomo": LOCOMO, "musique": MUSIQUE}
+    paths = {"locomo": LOCOMO, "musique": MUSIQUE, "chats": CHATS}
     for name, value in paths.items():
         paths[name] = tmp_path / f"{name}.json"
         paths[name].write_text(json.dumps(value))
@@ -125,6 +136,18 @@ def test_pooled_has_one_partition_and_figures_for_each_data_set(files):
         ("pooled", 3), ("locomo", 2), ("musique", 1)
     ]  # fmt: skip
     assert len(report["data"]["files"]) == 2
+
+
+@pytest.mark.parametrize("command", ["locomo", "chats", "multihop", "pooled"])
+def test_each_benchmark_leaves_a_configured_language_model_alone(files, monkeypatch, command):
+    needed = {"multihop": ["musique"], "pooled": ["locomo", "musique"]}.get(command, [command])
+    with ModelEndpoint(default='{"facts": ["Likes apples"]}') as endpoint:
+        llm = {"config": {"openai_base_url": endpoint.url, "api_key": "k", "model": "m"}}
+        settings = Settings.from_dict(fake_models(llm=llm))
+        monkeypatch.setattr(Settings, "from_env", classmethod(lambda cls, **_: settings))
+        report = json.loads(run(command, *(files[name] for name in needed), "--json").stdout)
+    assert report["adding"]["messages"] == report["data"]["messages"]
+    assert not endpoint.requests
 
 
 def test_data_is_kept_only_with_home(files, opened_folders, tmp_path):

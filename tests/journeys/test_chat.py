@@ -283,6 +283,49 @@ def test_a_vague_question_asked_before_is_still_searched_with_its_context(memory
     assert "castle" in link.recall("And when is it?", turns, top_k=1)
 
 
+REQUESTS = {
+    "Write me a poem about the old cat": "Is the cat old?",
+    "Can you tell me a joke about old cats?": "How old are cats?",
+    "给我讲个老猫的笑话": "老猫怎么样？",
+}
+
+
+def blocks(memory: Memory, link: ChatLink, question: str, threshold: float | None) -> tuple[str, str]:
+    """The blocks of both ways to get one."""
+    return (
+        link.recall(question, top_k=2, threshold=threshold),
+        memory.context(question, **WHO, threshold=threshold),
+    )
+
+
+@pytest.mark.parametrize(("request_text", "question"), REQUESTS.items())
+def test_requests_to_the_assistant_leave_their_place_to_memories_that_tell_something(
+    memory: Memory, link: ChatLink, request_text: str, question: str
+) -> None:
+    for hour in range(3):
+        memory.add(request_text, **WHO, timestamp=f"2024-05-01T1{hour}:00:00Z")
+    memory.add("Suggest a name for the cat, she is old", **WHO, timestamp="2024-05-02")
+    memory.add("Remind me that the cat sees the vet on the 5th", **WHO, timestamp="2024-05-03")
+    for block in blocks(memory, link, question, threshold=None):
+        assert "she is old" in block
+        assert "the vet" in block
+        assert request_text not in block
+    assert request_text in [hit["memory"] for hit in memory.search(question, **WHO)["results"]]
+
+
+def test_requests_are_recalled_for_a_question_about_them(memory: Memory, link: ChatLink) -> None:
+    request_text = next(iter(REQUESTS))
+    memory.add(request_text, **WHO)
+    for block in blocks(memory, link, "What did I ask you to write about the cat?", threshold=None):
+        assert request_text in block
+
+
+def test_what_the_assistant_and_others_say_is_no_request_of_the_user(memory: Memory, link: ChatLink) -> None:
+    memory.add([{"role": "assistant", "content": "Tell me a story about the cat"}], **WHO)
+    for block in blocks(memory, link, "Which story about the cat?", threshold=None):
+        assert "a story" in block
+
+
 def test_a_search_still_finds_the_question_itself(memory: Memory) -> None:
     add_answered_question(memory)
     assert memory.search(QUESTION, **WHO)["results"][0]["memory"] == QUESTION

@@ -469,8 +469,37 @@ def test_our_errors_are_one_line_and_status_one(plain_home):
         assert result.stdout == "", arguments
         assert result.stderr.startswith("graphmem: "), arguments
         assert result.stderr.count("\n") == 1, arguments
-    assert "user_id" in run("search", "x", status=1).stderr
     assert "no memory nothing" in run("show", "nothing", status=1).stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "beginning"),
+    [
+        (["search", "x"], "--user, --agent and --run are all missing: pass at least one"),
+        (["add", "x", "--user", ""], "--user='': is empty"),
+        (["list", "--user", "ann", "--run", "a\nb"], "--run='a\\nb': contains control characters"),
+        (["keys", "create", "--user", "a\nb"], "--user='a\\nb': contains control characters"),
+        (["search", "x", "--user", "user_id", "--top-k", "0"], "--top-k=0: must be a whole number"),
+        (["search", "x", "--user", "ann", "--as-of", "user_id"], "--as-of='user_id': must be a time"),
+        (["search", " ", "--user", "ann"], "QUERY=' ': "),
+        (["context", "x", "--user", "ann", "--max-chars", "0"], "--max-chars=0: must be a whole number"),
+        (
+            ["search", "x", "--user", "ann", "--filters", '{"user_id": "bob"}'],
+            "--filters.user_id='bob': differs from the argument --user; ",
+        ),
+    ],
+)
+def test_errors_name_options_as_they_are_written(plain_home, arguments, beginning):
+    assert run(*arguments, status=1).stderr.startswith(f"graphmem: {beginning}")
+
+
+def test_a_context_without_a_relevant_memory_says_so(plain_home):
+    add("I like tea.", "--user", "ann")
+    for options in ([], ["--json"]):
+        result = run("context", "Which engine drives the spacecraft?", "--user", "ann", *options)
+        assert result.stderr == "graphmem: nothing relevant found\n"
+    assert json.loads(result.stdout) == {"context": ""}
+    assert run("context", "Who likes tea?", "--user", "ann").stderr == ""
 
 
 def test_usage_errors_are_status_two(plain_home):

@@ -10,6 +10,9 @@ import sys
 import pytest
 from support.waiting import TIMEOUT
 
+from graphmem import Memory
+from graphmem.cli.demo import AGENT_MESSAGE, USER
+
 ANSWERS = {
     "Whom should Paulo Reyes see about his sore wrist?": "Hannah Osei",
     "What should we not serve the man who records us with microphones?": "spoonful of lentils",
@@ -77,6 +80,28 @@ def test_the_correction_is_in_the_history(demo_report):
     assert "21 June" in correction["before"]["memory"]
     assert "28 June" in correction["after"]["memory"]
     assert [event["event"] for event in correction["history"]] == ["ADD", "UPDATE"]
+
+
+def test_the_conversation_has_each_kind_of_link(demo_report):
+    with Memory(demo_report["home"]) as memory:
+        memories = memory.get_all(user_id=USER, limit=100)["results"]
+        moravec = memory.entity("Mr Moravec", user_id=USER)
+    assert [one["memory"] for one in memories if one["agent_id"] == "helper"] == [AGENT_MESSAGE["content"]]
+    assert "on Tuesday" not in " ".join(one["memory"] for one in memories)
+    assert moravec["name"] == "Bela Moravec"
+
+
+@pytest.mark.thorough
+def test_demo_into_a_store_out_of_reach_says_what_is_pending(tmp_path):
+    config = tmp_path / "neo4j.json"
+    neo4j = {"url": "bolt://127.0.0.1:9", "username": "neo4j", "password": "unused"}
+    config.write_text(json.dumps({"graph_store": {"provider": "neo4j", "config": neo4j}}))
+    process = run("--home", str(tmp_path / "home"), "--config", str(config))
+    assert process.returncode == 1
+    assert process.stderr.splitlines()[-1].startswith("graphmem: the conversation is stored, but not yet in graph, ")
+    assert "A correction" in process.stdout
+    assert "No server" not in process.stdout
+    assert f"--config {config}" in process.stdout
 
 
 @pytest.mark.thorough

@@ -25,9 +25,8 @@ def at(request: Any) -> Server:
 
 
 @pytest.fixture(scope="module")
-def memory(at: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Memory]:
+def demo(at: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Memory]:
     with demo_memory(at, tmp_path_factory.mktemp("home")) as memory:
-        continue_conversation(memory)
         yield memory
 
 
@@ -35,6 +34,20 @@ def memory(at: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mem
 def driver(at: Server) -> Iterator[Driver]:
     with at.driver() as driver:
         yield driver
+
+
+@pytest.fixture(scope="module")
+def answers_on_the_demo(driver: Driver, demo: Memory) -> dict[str, list[Record]]:
+    """The rows of each file while nothing but the demo is stored."""
+    explore = Explorer(driver, partition(demo))
+    return {name: explore.rows(name) for name in NAMES}
+
+
+@pytest.fixture(scope="module")
+def memory(demo: Memory, answers_on_the_demo: dict[str, list[Record]]) -> Memory:
+    assert answers_on_the_demo
+    continue_conversation(demo)
+    return demo
 
 
 class Explorer:
@@ -91,6 +104,16 @@ def explore(driver: Driver, memory: Memory) -> Explorer:
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_each_file_has_an_answer_on_the_demo_alone(
+    demo: Memory, answers_on_the_demo: dict[str, list[Record]], name: str
+) -> None:
+    rows = answers_on_the_demo[name]
+    assert rows
+    if name == "agent":  # which asks about all partitions
+        assert partition(demo) in {row["m"]["partition"] for row in rows}
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_each_file_names_its_question_and_answers_it_with_its_parameters(
     driver: Driver, memory: Memory, explore: Explorer, name: str
 ) -> None:
@@ -138,7 +161,7 @@ def test_a_part_inside_a_word_is_no_name(explore: Explorer) -> None:
 
 def test_partitions(explore: Explorer, memory: Memory) -> None:
     (ours,) = [row for row in explore.rows("partitions") if row["ledger"] == memory._engine.ledger.uuid]
-    assert (ours["partition"], ours["memories"]) == ("user:demo", 34)
+    assert (ours["partition"], ours["memories"]) == ("user:demo", 35)
     assert ours["next"] == f":param user => '{partition(memory)}'"
 
 
@@ -201,13 +224,22 @@ def test_recent(explore: Explorer) -> None:
 
 
 def test_changes(explore: Explorer) -> None:
-    (row,) = {row["change"] for row in explore.rows("changes")}
-    assert ["Ljubljana" in row.start_node["text"], "Harbour Street" in row.end_node["text"]] == [True, True]
+    changes = {row["change"] for row in explore.rows("changes")}
+    assert {(change.start_node["text"], change.end_node["text"]) for change in changes} == {
+        (
+            "Bela Moravec has packed his tools and gone to live in Ljubljana.",
+            "A tip for all with broken strings: Bela Moravec sits in a cellar on Harbour Street.",
+        ),
+        (
+            "From now on we rehearse on Thursdays.",
+            "Next rehearsal is on Tuesday, seven o'clock, and bring pencils.",
+        ),
+    }
 
 
 def test_contradictions(explore: Explorer) -> None:
     pairs = [{row["says"], row["says too"]} for row in explore.rows("contradictions")]
-    assert {"Samir Haddad likes jazz.", "Samir Haddad does not like jazz."} == pairs[0]
+    assert {"Ravi likes jazz.", "Ravi does not like jazz."} == pairs[0]
     assert {"Hannah Osei lives in Bergen.", "Hannah Osei lives in Oslo."} in pairs
     assert not any("musicians" in words for pair in pairs for words in pair)  # carries musicians and instruments
 

@@ -200,6 +200,24 @@ def test_a_write_during_an_overdue_delivery_is_delivered_after_it(
     assert ids(server) == {first.id, second.id}
 
 
+def test_draining_covers_what_was_written_during_an_overdue_delivery(
+    clerk: Any, server: Server, worker: ProjectionWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = clerk.say("Anna paints")
+    server.may_proceed.clear()
+    assert not worker.wait_for(worker.schedule([]), 0.05)
+    second = clerk.say("Bo sings")
+    waits = worker.wait_for
+
+    def wait_while_the_store_proceeds(job: Any, _: float | None) -> bool:
+        server.may_proceed.set()
+        return waits(job, TIMEOUT)
+
+    monkeypatch.setattr(worker, "wait_for", wait_while_the_store_proceeds)
+    assert worker.drain(TIMEOUT)
+    assert ids(server) == {first.id, second.id}
+
+
 def test_a_read_that_meets_a_lost_store_refills_it(clerk: Any, server: Server, worker: ProjectionWorker) -> None:
     record = clerk.say("Anna paints")
     worker.wait_for(worker.schedule([]), TIMEOUT)

@@ -7,9 +7,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sqlalchemy import Connection, Select, bindparam, select
+from sqlalchemy import Connection, Select, bindparam, func, select
 
-from graphmem.model import VECTOR, CandidateRow, EmbeddingSpec, View
+from graphmem.model import VECTOR, CandidateRow, EmbeddingSpec, Kind, View
 from graphmem.stores.ledger import visibility
 from graphmem.stores.ledger.array_parameters import in_array
 from graphmem.stores.ledger.decoding import decoding, moment
@@ -121,6 +121,17 @@ def _embeddings() -> Select[Any]:
 def read_texts(connection: Connection, row_ids: Sequence[int]) -> dict[int, str]:
     """Returns the texts of memories, by row id."""
     return dict(connection.execute(_texts(), {"row_ids": list(row_ids)}).all())
+
+
+def read_short_user_texts(connection: Connection, row_ids: Sequence[int], max_chars: int) -> dict[int, str]:
+    """Returns the texts of the user's messages among memories, by row id, without those over `max_chars` characters."""
+    return dict(connection.execute(_short_user_texts(), {"row_ids": list(row_ids), "max_chars": max_chars}).all())
+
+
+@lru_cache(maxsize=1)
+def _short_user_texts() -> Select[Any]:
+    is_short = func.length(memories.c.text) <= bindparam("max_chars")
+    return _texts().where(memories.c.kind == Kind.EPISODE.value, memories.c.role == "user", is_short)
 
 
 @lru_cache(maxsize=1)
