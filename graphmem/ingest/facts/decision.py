@@ -20,7 +20,13 @@ from graphmem.errors import LLMUnusable
 from graphmem.ingest.facts import structured_output
 from graphmem.ingest.facts.contradiction import StatedFact, contradicts, is_replaced_value
 from graphmem.ingest.facts.extraction import MAX_FACT_CHARS, Fact
-from graphmem.ingest.facts.structured_output import array_schema, object_schema, single_line, whole_number
+from graphmem.ingest.facts.structured_output import (
+    answer_entries,
+    array_schema,
+    object_schema,
+    single_line,
+    whole_number,
+)
 from graphmem.model import MemoryRecord, Mention, Statement
 from graphmem.models.protocols import Prompt
 
@@ -140,8 +146,8 @@ def _record_view(record: MemoryRecord) -> dict[str, str]:
 
 def parse_answer(value: Any, drafts: Sequence[FactDraft], memories: Sequence[KnownMemory]) -> DecisionResult:
     """Turns an answer, also one in mem0's shape, into actions. Raises LLMUnusable if it has no list of decisions."""
-    entries = value.get("memory", value.get("memories")) if isinstance(value, Mapping) else value
-    if not isinstance(entries, list):
+    entries = answer_entries(value, "memory", "memories")
+    if entries is None:
         raise LLMUnusable("the model's answer has no list of decisions; a larger model, or one with JSON output, helps")
     parser = _AnswerParser(drafts, memories)
     decisions = parser.decisions(entries)

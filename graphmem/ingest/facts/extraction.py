@@ -15,7 +15,14 @@ from typing import Any, TypeVar
 from graphmem.boundary import validation
 from graphmem.errors import LLMUnusable
 from graphmem.ingest.facts import structured_output
-from graphmem.ingest.facts.structured_output import array_schema, checked_or, object_schema, single_line, whole_number
+from graphmem.ingest.facts.structured_output import (
+    answer_entries,
+    array_schema,
+    checked_or,
+    object_schema,
+    single_line,
+    whole_number,
+)
 from graphmem.model import EntityType, MemoryRecord, Mention, MentionKind, Scope, Statement
 from graphmem.models.protocols import Prompt
 from graphmem.text import display_form, normalise_key
@@ -39,6 +46,12 @@ NO_FACTS = "the model's answer has no list of facts; a larger model, or one with
 # Names for the speaker in answers, with their role.
 SPEAKERS = {"user": "user", "the user": "user", "speaker": "user", "i": "user", "用户": "user",
             "assistant": "assistant", "the assistant": "assistant", "助手": "assistant"}  # fmt: skip
+# Words that models write where there is nothing to write, in lower case.
+_PLACEHOLDERS = frozenset({
+    "none", "null", "n/a", "unknown", "unspecified", "undefined", "not specified", "not available", "not applicable",
+    "not mentioned", "nothing", "-", "?", "无", "未知", "没有",
+})  # fmt: skip
+_NO_FACTS = re.compile(r"no (?:\w+ ){0,2}facts\b")
 
 _LATIN_WORD = re.compile(r"[A-Za-z]+")
 _OTHER_CHARACTER = re.compile(r"[^\sA-Za-z]")
@@ -209,17 +222,28 @@ def parse_answer(
 ) -> ExtractedFacts:
     """Returns the facts of an answer; `message_numbers` are those of the messages (`records`) in the request.
 
-    Also accepts mem0's shapes: a list of texts, or of objects with the text under another key. A fact without a source
+    Also accepts mem0's shapes, a list of texts, or of objects with the text under another key, and those that
+    `answer_entries` reads; "none" and the like stand for no fact. A fact without a source
     among these messages of `subject` is dropped. Raises LLMUnusable for an answer without a list of facts, and for
     one with text but without a single readable fact.
     """
-    entries = value.get("facts") if isinstance(value, Mapping) else value
-    if not isinstance(entries, list):
+    entries = answer_entries(value, "facts")
+    if entries is None:
         raise LLMUnusable(NO_FACTS)
+    entries = [entry for entry in entries if not (isinstance(entry, str) and _stands_for_no_fact(entry))]
     extracted = _AnswerParser(records, subject, sorted(set(message_numbers))).parse(entries)
     if entries and extracted.dropped.get("no fact") == len(entries) and any(map(_contains_text, entries)):
         raise LLMUnusable(NO_FACTS)
     return extracted
+
+
+def is_placeholder(text: str) -> bool:
+    """Returns True for a text that stands for nothing, such as "N/A"."""
+    return text.casefold().strip(" .…[]()<>*\"'") in _PLACEHOLDERS
+
+
+def _stands_for_no_fact(text: str) -> bool:
+    return is_placeholder(text) or _NO_FACTS.match(text.casefold()) is not None
 
 
 def _contains_text(value: Any) -> bool:
