@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from graphmem.commands.types import AddFact, Command, ReaffirmFact, RetireMemory, StoreEnrichment, UpdateMemory
+from graphmem.ingest.facts.contradiction import correction_of
 from graphmem.ingest.facts.decision import Action, DecisionType, FactDraft, KnownMemory
 from graphmem.model import Extraction, MemoryRecord, Mention, MentionKind, Statement
 
@@ -85,13 +86,13 @@ class ChangeBuilder:
             old = KnownMemory(old.record)
         record = replace(old.record, text=action.text, version=old.record.version + 1)
         enrichment = self._enrich([record])[0]
-        old_statements = () if action.corrects else old.statements
+        kept = [one for one in old.statements if not (action.corrects and correction_of(one, fact.statements))]
         # What the new messages state begins when they were said, not with the memory.
         new_statements = (
             one if one.is_past else replace(one, valid_at=one.valid_at or new.at) for one in fact.statements
         )
         statements = tuple(
-            replace(statement, fact=action.text) for statement in dict.fromkeys((*old_statements, *new_statements))
+            replace(statement, fact=action.text) for statement in dict.fromkeys((*kept, *new_statements))
         )
         is_later = new.at > old.record.at
         update = UpdateMemory(

@@ -129,6 +129,24 @@ def contradicts(old: StatedFact, new: StatedFact) -> str | None:
     return _reason_by_words(old, new) if _have_same_subjects(old, new) else None
 
 
+def corrects(old: StatedFact, new: StatedFact) -> str | None:
+    """Returns the reason why an old fact cannot be kept beside the new one in one text, or None if it can.
+
+    Only relations tell: another value of the same predicate, or the contrary of the very same object. Two facts that a
+    language model joins have words in common and mostly add to each other, so words say nothing here.
+    """
+    return next((reason for one in old.statements if (reason := correction_of(one, new.statements)) is not None), None)
+
+
+def correction_of(old: Statement, statements: Sequence[Statement]) -> str | None:
+    """Returns the reason why one of the new relations corrects an old one, or None if none does."""
+    for new in statements:
+        reason = _reason_by_relations(old, new) if old.subject == new.subject else None
+        if reason is not None and (is_replaced_value(reason) or old.object == new.object):
+            return reason
+    return None
+
+
 def is_replaced_value(reason: str | None) -> bool:
     """Returns True if the reason is another value of the same predicate, and not just a denial."""
     return reason is not None and reason.startswith(_ANOTHER_VALUE)

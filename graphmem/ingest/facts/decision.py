@@ -8,7 +8,7 @@ I/O. Facts and memories are identified by their numbers in the request.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
@@ -18,7 +18,7 @@ from rapidfuzz import fuzz
 
 from graphmem.errors import LLMUnusable
 from graphmem.ingest.facts import structured_output
-from graphmem.ingest.facts.contradiction import StatedFact, contradicts, is_replaced_value
+from graphmem.ingest.facts.contradiction import StatedFact, contradicts, corrects, is_replaced_value
 from graphmem.ingest.facts.extraction import MAX_FACT_CHARS, Fact
 from graphmem.ingest.facts.structured_output import (
     answer_entries,
@@ -102,7 +102,7 @@ class Action:
     """One change to carry out. `fact` and `memory` are numbers as in a decision, `text` is the new text.
 
     `reason` is the contradiction that retires or corrects a memory. `ended_at`: the time until which an added fact is
-    valid, if a later message contradicts it. `corrects`: the new text of an UPDATE contradicts the old one.
+    valid, if a later message contradicts it. `corrects`: the relations of an UPDATE correct those of the memory.
     """
 
     type: DecisionType
@@ -364,11 +364,11 @@ class _ActionBuilder:
         return added if added and replaces else self._drafts[n].fact.text
 
     def _retire(self, decision: Decision) -> Iterator[Action]:
-        """Yields the retirement of a decision's memory, if the fact contradicts it.
+        """Yields the retirement of a decision's memory, if the fact contradicts it by relations or words.
 
         If the memory was said later than the fact, yields the fact instead, as one that ended when the memory began.
         """
-        old, new, reason = self._compared(decision)
+        old, new, reason = self._compared(decision, contradicts)
         if reason is None:
             self._dropped["no contradiction"] += 1
         elif new.at < old.at:
@@ -379,10 +379,10 @@ class _ActionBuilder:
     def _update(self, decision: Decision) -> Iterator[Action]:
         """Yields the update of a decision's memory to the new text; NONE if that is the old text.
 
-        If the fact contradicts a memory that was said later, yields the fact instead, as one that ended when the memory
-        began. Without a usable text the fact is added, beside the memory.
+        If the fact's relations correct a memory that was said later, yields the fact instead, as one that ended when
+        the memory began. Without a usable text the fact is added, beside the memory.
         """
-        old, new, reason = self._compared(decision)
+        old, new, reason = self._compared(decision, corrects)
         fact, memory, text = decision.fact, decision.memory, decision.text
         if text == old.text:
             yield Action(DecisionType.NONE, fact, memory)
@@ -394,15 +394,14 @@ class _ActionBuilder:
         else:
             yield Action(DecisionType.UPDATE, fact, memory, text, reason, corrects=reason is not None)
 
-    def _compared(self, decision: Decision) -> tuple[MemoryRecord, MemoryRecord, str | None]:
-        """Returns a decision's memory, its fact, and the reason why the fact contradicts the memory.
-
-        The reason is None if it does not, or if the two have different speakers.
-        """
+    def _compared(
+        self, decision: Decision, compare: Callable[[StatedFact, StatedFact], str | None]
+    ) -> tuple[MemoryRecord, MemoryRecord, str | None]:
+        """Returns a decision's memory, its fact, and the reason that `compare` gives; None for different speakers."""
         old, new = self._memories[decision.memory or 0], self._drafts[decision.fact]
         if old.record.speaker != new.record.speaker and None not in {old.record.speaker, new.record.speaker}:
             return old.record, new.record, None
-        return old.record, new.record, contradicts(old.as_stated, new.as_stated)
+        return old.record, new.record, compare(old.as_stated, new.as_stated)
 
 
 def renumber(decided: DecisionResult, facts: Sequence[int], memories: Sequence[int]) -> tuple[Action, ...]:
