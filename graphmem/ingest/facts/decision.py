@@ -18,7 +18,7 @@ from rapidfuzz import fuzz
 
 from graphmem.errors import LLMUnusable
 from graphmem.ingest.facts import structured_output
-from graphmem.ingest.facts.contradiction import StatedFact, contradicts, corrects, is_replaced_value
+from graphmem.ingest.facts.contradiction import StatedFact, contradicts, corrects, is_more_than_denial
 from graphmem.ingest.facts.extraction import MAX_FACT_CHARS, Fact
 from graphmem.ingest.facts.structured_output import (
     answer_entries,
@@ -339,7 +339,7 @@ class _ActionBuilder:
             bool(memory_actions) and not duplicates and all(one.type is DecisionType.DELETE for one in memory_actions)
         )
         would_be_lost = only_retires and (
-            self._lost_an_add or any(is_replaced_value(one.reason) for one in memory_actions)
+            self._lost_an_add or any(is_more_than_denial(one.reason) for one in memory_actions)
         )
         yield from memory_actions
         types = [*(one.type for one in decisions), *(one.type for one in derived)]
