@@ -944,6 +944,33 @@ def test_an_update_does_not_keep_the_extractors_relations(spacy_memory: Memory, 
     assert list_relations(memory) == [("User", "lives in", "Paris")]
 
 
+def test_entities_have_the_types_and_keys_of_the_model_once_each(spacy_memory: Memory, model: Scripted) -> None:
+    """A parser takes the singer for the city, and keys common nouns by their lemmas, of which some are wrong."""
+    memory = spacy_memory
+    sings, cars = "Paris and I went to Boston.", "I love classic cars and ramen."
+    model.facts_by_text = {
+        sings: [
+            fact("Went to Boston with Paris, a singer", ("user", "went with", "Paris"),
+                 entities=[{"name": "Paris", "type": "Person"}, {"name": "Boston", "type": "Other"}]),
+        ],
+        cars: [
+            fact("Loves classic cars and ramen", ("user", "loves", "classic cars"), ("user", "loves", "ramen"),
+                 entities=[{"name": "classic cars", "type": "Object"}, {"name": "ramen", "type": "Object"}]),
+        ],
+    }  # fmt: skip
+    add_texts(memory, "Paris and Boston are cities.", sings, "Paris is big.", cars, "My uncle repairs classic cars.")
+    types = sorted((one["name"].casefold(), one["type"]) for one in memory.entities(**ANN))
+    assert [one for one in types if one[0] in {"paris", "boston"}] == [("boston", "Place"), ("paris", "Person")]
+    assert [one for one in types if "car" in one[0] or "ram" in one[0]] == [
+        ("classic cars", "Object"), ("ramen", "Object"),
+    ]  # fmt: skip
+    loved = {target for _, predicate, target in list_relations(memory) if predicate == "loves"}
+    assert loved == {"classic cars", "ramen"}
+    assert memory.verify()["ok"]
+    memory.rebuild("graph")
+    assert types == sorted((one["name"].casefold(), one["type"]) for one in memory.entities(**ANN))
+
+
 def test_an_update_extracts_relations_from_the_new_text(spacy_memory: Memory, model: Scripted) -> None:
     memory = spacy_memory
     model.facts_by_text = {PARIS: ["Lives in Paris"], "Rome, sorry.": ["Lives in Rome"]}

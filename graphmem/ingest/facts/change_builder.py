@@ -9,7 +9,8 @@ from dataclasses import replace
 from graphmem.commands.types import AddFact, Command, ReaffirmFact, RetireMemory, StoreEnrichment, UpdateMemory
 from graphmem.ingest.facts.contradiction import correction_of
 from graphmem.ingest.facts.decision import Action, DecisionType, FactDraft, KnownMemory
-from graphmem.model import Extraction, MemoryRecord, Mention, MentionKind, Statement
+from graphmem.model import EntityType, Extraction, MemoryRecord, Mention, MentionKind, Statement
+from graphmem.text import normalise_key
 
 
 class ChangeBuilder:
@@ -123,13 +124,26 @@ def add_to_extraction(
 ) -> StoreEnrichment:
     """Adds a language model's mentions and relations to an enrichment.
 
-    The model's mentions win over the extractor's of the same key. Its relations, if any, replace the extractor's,
-    together with the nouns (`MentionKind.COMMON_NOUN`) that only these relations mention.
+    The model's mentions win over the extractor's of the same key, and their types over those of earlier texts. Its
+    relations, if any, replace the extractor's, together with the nouns (`MentionKind.COMMON_NOUN`) that only these
+    relations mention. Where the extractor has another key for the same words, its lemma ("classic car"), that counts:
+    the extractor finds it in the messages, too.
     """
     extraction = enrichment.extraction
+    lemmas = {normalise_key(mention.name): mention.key for mention in extraction.mentions}
+    decided = {key: replace(one, key=key) for one in mentions for key in [lemmas.get(one.key, one.key)]}
+    keyed = (
+        replace(one, subject=lemmas.get(one.subject, one.subject), object=lemmas.get(one.object, one.object))
+        for one in statements
+    )
+    statements = tuple(dict.fromkeys(one for one in keyed if one.subject != one.object))
     own_mentions = [
         mention for mention in extraction.mentions if not statements or mention.kind is not MentionKind.COMMON_NOUN
     ]
-    by_key = {mention.key: mention for mention in (*own_mentions, *mentions)}
-    merged = replace(extraction, mentions=tuple(by_key.values()), statements=statements or extraction.statements)
+    merged = replace(
+        extraction,
+        mentions=tuple(({mention.key: mention for mention in own_mentions} | decided).values()),
+        statements=statements or extraction.statements,
+        decided_types=frozenset(key for key, mention in decided.items() if mention.type is not EntityType.OTHER),
+    )
     return replace(enrichment, extraction=merged)

@@ -170,7 +170,7 @@ def correction_of(old: Statement, statements: Sequence[Statement]) -> str | None
     """Returns the reason why one of the new relations corrects an old one, or None if none does."""
     for new in statements:
         reason = _reason_by_relations(old, new) if old.subject == new.subject else None
-        if reason is not None and (reason.startswith(_ANOTHER_VALUE) or old.object == new.object):
+        if reason is not None and (reason.startswith(_ANOTHER_VALUE) or _words(old.object) == _words(new.object)):
             return reason
     return None
 
