@@ -164,11 +164,12 @@ def _utterance(record: MemoryRecord) -> Utterance:
 
 
 def _adjusted(record: MemoryRecord, extraction: Extraction) -> Extraction:
-    """Removes the relations of a source message, and the mention of a fact's nameless speaker without a relation.
+    """Removes the relations of source messages and summaries, and a fact's nameless speaker without a relation.
 
-    The relations of a source message belong to the facts drawn from it, together with the language model's.
+    The relations of a source message belong to the facts drawn from it, together with the language model's. A summary
+    repeats what its messages say, in long sentences from which few relations are right.
     """
-    if record.source_only:
+    if record.source_only or record.kind is Kind.SUMMARY:
         return replace(extraction, statements=())
     if record.kind is not Kind.FACT or record.speaker:
         return extraction

@@ -944,6 +944,49 @@ def test_an_update_does_not_keep_the_extractors_relations(spacy_memory: Memory, 
     assert list_relations(memory) == [("User", "lives in", "Paris")]
 
 
+def test_a_fact_whose_list_of_relations_is_empty_gets_none_of_the_extractor(
+    spacy_memory: Memory, model: Scripted
+) -> None:
+    memory = spacy_memory
+    model.facts_by_text = {PARIS: [fact("Lives in Paris")], "In the 5th.": [fact("Lives in the 5th of Paris")]}
+    model.decisions = {("Lives in the 5th of Paris", "Lives in Paris"): UPDATE("Lives in the 5th of Paris")}
+    for words in (PARIS, "In the 5th."):
+        add_texts(memory, words)
+        assert list_relations(memory) == []
+        assert "Paris" in list_entity_names(memory)
+    memory.rebuild()
+    assert list_relations(memory) == []
+
+
+def test_a_summary_has_entities_but_no_relations(open_memory: OpenMemory, endpoint: ModelEndpoint) -> None:
+    endpoint._default = json.dumps({"facts": [], "summary": "Bea lives in Paris. Bea works for Acme."})
+    memory = open_memory(":memory:", extractor={"provider": "spacy"}, summary_messages=1)
+    memory.add("Bea lives in Paris.", **ANN)
+    memory.flush()
+    (summary,) = memory.get_all(**ANN, kinds="summary")["results"]
+    explained = memory.explain(summary["id"])
+    assert explained["relations"] == []
+    assert "Paris" in {one["name"] for one in explained["mentions"]}
+
+
+def test_pronouns_and_placeholders_of_a_model_are_no_entities(memory: Memory, model: Scripted) -> None:
+    model.facts_by_text = {
+        PARIS: [
+            fact(
+                "Lives in Paris",
+                ("this", "is", "that"), ("He", "knows", "Bea"), ("user", "works at", "N/A"), ("unknown", "is", "Ann"),
+                ("user", "has", "none"), ("她", "knows", "Bea"), ("user", "lives in", "US"), ("IT", "is in", "Paris"),
+                entities=[{"name": "it", "type": "Other"}, {"name": "null", "type": "Other"},
+                          {"name": "Paris", "type": "Place"}],
+            ),
+        ],
+    }  # fmt: skip
+    result = add_texts(memory, PARIS)[0]
+    assert list_relations(memory) == [("IT", "is in", "Paris"), ("User", "lives in", "US")]
+    assert list_entity_names(memory) == {"IT", "Paris", "User", "US"}
+    assert result["usage"]["dropped"] == {"no name": 8}
+
+
 def test_entities_have_the_types_and_keys_of_the_model_once_each(spacy_memory: Memory, model: Scripted) -> None:
     """A parser takes the singer for the city, and keys common nouns by their lemmas, of which some are wrong."""
     memory = spacy_memory

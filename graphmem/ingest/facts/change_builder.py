@@ -87,21 +87,19 @@ class ChangeBuilder:
             old = KnownMemory(old.record)
         record = replace(old.record, text=action.text, version=old.record.version + 1)
         enrichment = self._enrich([record])[0]
-        kept = [one for one in old.statements if not (action.corrects and correction_of(one, fact.statements))]
+        stated = fact.statements or ()
+        kept = [one for one in old.statements if not (action.corrects and correction_of(one, stated))]
         # What the new messages state begins when they were said, not with the memory.
-        new_statements = (
-            one if one.is_past else replace(one, valid_at=one.valid_at or new.at) for one in fact.statements
-        )
-        statements = tuple(
-            replace(statement, fact=action.text) for statement in dict.fromkeys((*kept, *new_statements))
-        )
+        dated = (one if one.is_past else replace(one, valid_at=one.valid_at or new.at) for one in stated)
+        statements = [replace(one, fact=action.text) for one in dict.fromkeys((*kept, *dated))]
         is_later = new.at > old.record.at
         update = UpdateMemory(
             record.id, text=action.text, reason=action.reason, corrects=action.corrects,
             sources=self._sources(action.fact), scope=new.scope, at=new.at if is_later else None,
             utc_offset=new.utc_offset,
         )  # fmt: skip
-        self.commands += [update, add_to_extraction(enrichment, (*old.mentions, *fact.mentions), statements)]
+        given = None if fact.statements is None and not statements else statements
+        self.commands += [update, add_to_extraction(enrichment, (*old.mentions, *fact.mentions), given)]
         return record.id
 
     def _is_extracted(self, memory: KnownMemory) -> bool:
@@ -120,30 +118,30 @@ class ChangeBuilder:
 
 
 def add_to_extraction(
-    enrichment: StoreEnrichment, mentions: Iterable[Mention], statements: tuple[Statement, ...]
+    enrichment: StoreEnrichment, mentions: Iterable[Mention], given: Iterable[Statement] | None
 ) -> StoreEnrichment:
     """Adds a language model's mentions and relations to an enrichment.
 
     The model's mentions win over the extractor's of the same key, and their types over those of earlier texts. Its
-    relations, if any, replace the extractor's, together with the nouns (`MentionKind.COMMON_NOUN`) that only these
-    relations mention. Where the extractor has another key for the same words, its lemma ("classic car"), that counts:
-    the extractor finds it in the messages, too.
+    relations (`given`; None: it gave no list) replace the extractor's, together with the nouns
+    (`MentionKind.COMMON_NOUN`) that only these mention. Where the extractor has another key for the same words, its
+    lemma ("classic car"), that counts: the extractor finds it in the messages, too.
     """
     extraction = enrichment.extraction
     lemmas = {normalise_key(mention.name): mention.key for mention in extraction.mentions}
     decided = {key: replace(one, key=key) for one in mentions for key in [lemmas.get(one.key, one.key)]}
     keyed = (
         replace(one, subject=lemmas.get(one.subject, one.subject), object=lemmas.get(one.object, one.object))
-        for one in statements
+        for one in given or ()
     )
     statements = tuple(dict.fromkeys(one for one in keyed if one.subject != one.object))
     own_mentions = [
-        mention for mention in extraction.mentions if not statements or mention.kind is not MentionKind.COMMON_NOUN
+        mention for mention in extraction.mentions if given is None or mention.kind is not MentionKind.COMMON_NOUN
     ]
     merged = replace(
         extraction,
         mentions=tuple(({mention.key: mention for mention in own_mentions} | decided).values()),
-        statements=statements or extraction.statements,
+        statements=extraction.statements if given is None else statements,
         decided_types=frozenset(key for key, mention in decided.items() if mention.type is not EntityType.OTHER),
     )
     return replace(enrichment, extraction=merged)

@@ -84,7 +84,7 @@ class FactDraft:
     @property
     def as_stated(self) -> StatedFact:
         """The fact's text and relations, as `contradicts` compares them."""
-        return StatedFact(self.fact.text, self.fact.statements)
+        return StatedFact(self.fact.text, self.fact.statements or ())
 
 
 @dataclass(frozen=True, slots=True)

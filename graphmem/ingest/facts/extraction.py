@@ -51,6 +51,13 @@ _PLACEHOLDERS = frozenset({
     "none", "null", "n/a", "unknown", "unspecified", "undefined", "not specified", "not available", "not applicable",
     "not mentioned", "nothing", "-", "?", "无", "未知", "没有",
 })  # fmt: skip
+_PRONOUNS = frozenset({
+    "he", "him", "his", "himself", "she", "her", "hers", "herself", "it", "its", "itself", "they", "them", "their",
+    "theirs", "themselves", "we", "us", "our", "ours", "you", "your", "yours", "this", "that", "these", "those",
+    "there", "here", "who", "what", "which", "something", "someone", "somebody", "anything", "anyone", "everything",
+    "everyone", "nobody", "他", "她", "它", "他们", "她们", "它们", "我们", "你", "您", "你们", "这", "那", "这个",
+    "那个", "这里", "那里",
+})  # fmt: skip
 _NO_FACTS = re.compile(r"no (?:\w+ ){0,2}facts\b")
 
 _LATIN_WORD = re.compile(r"[A-Za-z]+")
@@ -91,14 +98,17 @@ EXTRACTION_SCHEMA = object_schema(
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One extracted fact. `sources` are the numbers of the messages that state it, `confidence` is 0 to 1."""
+    """One extracted fact. `sources` are the numbers of the messages that state it, `confidence` is 0 to 1.
+
+    `statements` are None if the answer has no list of relations for it, and () if the list has none that is usable.
+    """
 
     text: str
     memory_type: str | None
     confidence: float
     sources: tuple[int, ...]
     mentions: tuple[Mention, ...] = ()
-    statements: tuple[Statement, ...] = ()
+    statements: tuple[Statement, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +252,12 @@ def is_placeholder(text: str) -> bool:
     return text.casefold().strip(" .…[]()<>*\"'") in _PLACEHOLDERS
 
 
+def _is_pronoun(name: str) -> bool:
+    name = name.strip()
+    # "US" and "IT" are names.
+    return name.casefold() in _PRONOUNS and not (name.isupper() and len(name) > 1)
+
+
 def _stands_for_no_fact(text: str) -> bool:
     return is_placeholder(text) or _NO_FACTS.match(text.casefold()) is not None
 
@@ -299,12 +315,14 @@ class _AnswerParser:
             return None
         entities = _FactEntities(self._records[sources[-1]])
         for entity in self._limited(_mappings(values.get("entities")), MAX_ENTITIES, "entities"):
-            entities.add(entity.get("name"), entity.get("type"))
+            if self._may_be_name(entity.get("name")):
+                entities.add(entity.get("name"), entity.get("type"))
         confidence = checked_or(validation.share, values.get("confidence"), DEFAULT_CONFIDENCE) or 0.0
         relations = self._limited(_mappings(values.get("relations")), MAX_RELATIONS, "relations")
         parsed = [self._statement(relation, entities, text, confidence) for relation in relations]
         statements = tuple(dict.fromkeys(statement for statement in parsed if statement is not None))
-        return Fact(text, _memory_type(values.get("type")), confidence, sources, entities.mentions, statements)
+        given = statements if isinstance(values.get("relations"), list) else None
+        return Fact(text, _memory_type(values.get("type")), confidence, sources, entities.mentions, given)
 
     def _sources(self, value: Any) -> tuple[int, ...]:
         """Returns the sources of a fact: the allowed messages among those it names; all allowed ones if it names none.
@@ -326,7 +344,10 @@ class _AnswerParser:
     def _statement(
         self, relation: Mapping[str, Any], entities: _FactEntities, fact: str, confidence: float
     ) -> Statement | None:
-        subject, object_ = entities.add(relation.get("subject")), entities.add(relation.get("object"))
+        ends = relation.get("subject"), relation.get("object")
+        if not all(map(self._may_be_name, ends)):
+            return None
+        subject, object_ = map(entities.add, ends)
         predicate = single_line(relation.get("predicate"), MAX_PREDICATE_CHARS)
         if not subject or not object_ or predicate is None or subject == object_:
             self._drop("no relation")
@@ -335,6 +356,13 @@ class _AnswerParser:
         valid_at, invalid_at = _date(relation.get("valid_at")), _date(relation.get("invalid_at"))
         is_past = _PAST.match(predicate) is not None
         return Statement(subject, predicate, object_, fact, confidence, valid_at, invalid_at, is_past)
+
+    def _may_be_name(self, value: Any) -> bool:
+        """Returns False for a pronoun or a placeholder such as "N/A", and counts it as dropped."""
+        if isinstance(value, str) and (is_placeholder(value) or _is_pronoun(value)):
+            self._drop("no name")
+            return False
+        return True
 
 
 class _FactEntities:
