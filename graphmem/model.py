@@ -373,11 +373,15 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Extraction:
-    """Entities and relations found in one text. Every subject and object of a statement is among the mentions."""
+    """Entities and relations found in one text. Every subject and object of a statement is among the mentions.
+
+    An entity keeps the type of its first mention, unless its key is among `decided_types`: those of a language model.
+    """
 
     mentions: tuple[Mention, ...] = ()
     statements: tuple[Statement, ...] = ()
     answer_types: AnswerType = NO_ANSWER_TYPES
+    decided_types: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -184,11 +184,12 @@ def _person(record: MemoryRecord) -> tuple[str, str]:
 
 
 def _adjusted(record: MemoryRecord, extraction: Extraction) -> Extraction:
-    """Removes the relations of a source message, and the mention of a fact's nameless speaker without a relation.
+    """Removes the relations of source messages and summaries, and a fact's nameless speaker without a relation.
 
-    The relations of a source message belong to the facts drawn from it, together with the language model's.
+    The relations of a source message belong to the facts drawn from it, together with the language model's. A summary
+    repeats what its messages say, in long sentences from which few relations are right.
     """
-    if record.source_only:
+    if record.source_only or record.kind is Kind.SUMMARY:
         return replace(extraction, statements=())
     speaker = normalise_key(_role_name(record))
     if record.kind is not Kind.FACT or normalise_key(record.speaker or "") == speaker:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
+from graphmem.boundary import validation
 from graphmem.errors import CLOSED, ConfigError, ModelError
 
 if TYPE_CHECKING:
@@ -32,9 +34,14 @@ CONNECT_SECONDS = 5.0
 # Sent to servers that need no key, because the SDK requires one.
 NO_KEY = "none"
 
+_OK = 200
+_PAYMENT_REQUIRED = 402
 _TOO_LARGE = 413
 _REFUSALS = frozenset((400, 404, 422))
 _TRANSIENT = frozenset((408, 409, 429))
+# The codes of errors in responses with status 200: a status, or one of these words.
+_ERROR_STATUS = re.compile(r"[45][0-9]{2}")
+_STATUS_BY_CODE = {"rate_limit_exceeded": 429, "insufficient_quota": 429, "context_length_exceeded": 413}
 _REDIRECTS = range(300, 400)
 _SERVER_ERRORS = 500  # and above
 
@@ -178,12 +185,36 @@ def _create_client(endpoint: Endpoint, timeout: float, error_type: type[ModelErr
             timeout=request_timeout(timeout),
             max_retries=RETRIES,
             # The SDK's default client follows redirects, and would send the user's texts to any host.
-            http_client=openai.DefaultHttpxClient(follow_redirects=False),
+            http_client=openai.DefaultHttpxClient(
+                follow_redirects=False, event_hooks={"response": [_restore_error_status]}
+            ),
         )
     except Exception as error:  # noqa: BLE001  (an unusable proxy, unreadable certificates)
         raise error_type(
             f"the openai SDK cannot be set up ({type(error).__name__}); check HTTPS_PROXY, ALL_PROXY and SSL_CERT_FILE"
         ) from None
+
+
+def _restore_error_status(response: Any) -> None:
+    """Gives a response with status 200 the status of the error that its body reports, if any.
+
+    OpenRouter and other gateways begin the response before the model's provider answers, and write the provider's
+    error into it or into its first choice. Done before the SDK reads the status, so that it retries as it should.
+    """
+    if response.status_code != _OK:
+        return
+    response.read()
+    body = _parse_body(response.content)
+    if not isinstance(body, dict):
+        return
+    choices = body.get("choices")
+    first = choices[0] if isinstance(choices, list) and choices else None
+    for error in (body.get("error"), first.get("error") if isinstance(first, dict) else None):
+        code = str(error.get("code")) if isinstance(error, dict) else ""
+        status = int(code) if _ERROR_STATUS.fullmatch(code) else _STATUS_BY_CODE.get(code)
+        if status is not None:
+            response.status_code = status
+            return
 
 
 def _header_overrides(endpoint: Endpoint) -> dict[str, Any]:
@@ -196,6 +227,21 @@ def _header_overrides(endpoint: Endpoint) -> dict[str, Any]:
     custom_headers = {line.partition(":")[0].strip() for line in lines if ":" in line}
     omitted = dict.fromkeys(("OpenAI-Organization", "OpenAI-Project", *custom_headers), openai.Omit())
     return {**omitted, "Authorization": f"Bearer {endpoint.key}"}
+
+
+def content_text(content: Any) -> str | None:
+    """Returns the text of an answer's content, a string or a list of parts; None if there is none.
+
+    Mistral's reasoning models and some gateways send parts. Those that are no text, such as thinking, are left out.
+    """
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else []
+    texts = [
+        part.get("text") if isinstance(part, dict) and str(part.get("type")) in validation.TEXT_PART_TYPES else part
+        for part in parts
+    ]
+    return "".join(text for text in texts if isinstance(text, str)) or None
 
 
 def strip_surrogates(text: str) -> str:
@@ -254,7 +300,7 @@ class EndpointError:
             return f"cannot be reached; check {section}.openai_base_url, and that the server is up"
         if self.is_too_large:
             return f"finds the request too large (HTTP {self.status}); use a model that takes more"
-        if self.code == "insufficient_quota":
+        if self.code == "insufficient_quota" or self.status == _PAYMENT_REQUIRED:
             return f"says that the account has no credit left (HTTP {self.status}); add some, or use another key"
         if self.status in _REDIRECTS:
             return (

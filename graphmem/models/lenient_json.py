@@ -36,16 +36,32 @@ def matches_schema(value: Any, schema: Mapping[str, Any]) -> bool:
     return isinstance(value, dict) and value.keys() >= set(schema.get("required", ()))
 
 
+def _fit_schema(value: Any, schema: Mapping[str, Any]) -> Any:
+    """Returns an object with the schema's names of properties, if an answer has them in another form.
+
+    Small models write a tool call, with the object as its arguments, and names in another case.
+    """
+    if not isinstance(value, dict) or matches_schema(value, schema):
+        return value
+    arguments = value.get("arguments")
+    if isinstance(arguments, str):
+        arguments = _loads(arguments)
+    names = {name.casefold(): name for name in schema.get("properties", ())}
+    fields = arguments if isinstance(arguments, dict) else value
+    return {names.get(key.casefold(), key): field for key, field in fields.items()}
+
+
 def parse_json(text: str, schema: Mapping[str, Any]) -> Any:
     """Returns the JSON value of an answer: the whole answer, or a bracketed part of it, repaired if need be.
 
     Of several parts it returns the last that matches the schema roughly (see `matches_schema`), else the last value.
-    Raises LLMTruncated if brackets do not balance, LLMUnusable if there is no value.
+    Properties in a tool call's arguments, or in another case, count as the schema's. Raises LLMTruncated if brackets do
+    not balance, LLMUnusable if there is no value.
     """
     text = _REASONING.sub("", text).strip().removeprefix("\ufeff")
     whole = _loads(text)
     if whole is not _INVALID:
-        return whole
+        return _fit_schema(whole, schema)
     parts = deque(_bracketed_parts(text, _OPENING_BRACKETS.get(str(schema.get("type")), "{[")), MAX_VALUES)
     scans, repairable, last = _ScanBudget(), MAX_REPAIRED, _INVALID
     for part in reversed(parts):
@@ -53,6 +69,7 @@ def parse_json(text: str, schema: Mapping[str, Any]) -> Any:
         if value is _INVALID and len(part) <= repairable:
             repairable -= len(part)
             value = _repair(part, scans)
+        value = _fit_schema(value, schema)
         if value is not _INVALID and matches_schema(value, schema):
             return value
         last = value if last is _INVALID else last

@@ -26,7 +26,15 @@ from graphmem.errors import (
     LLMUnavailable,
     LLMUnusable,
 )
-from graphmem.models.http import Connection, EndpointError, request_timeout, resolve_endpoint, send, strip_surrogates
+from graphmem.models.http import (
+    Connection,
+    EndpointError,
+    content_text,
+    request_timeout,
+    resolve_endpoint,
+    send,
+    strip_surrogates,
+)
 from graphmem.models.lenient_json import MAX_SIZE, matches_schema, parse_json
 from graphmem.models.protocols import Prompt, Reply, Usage
 from graphmem.tracing import span
@@ -328,6 +336,14 @@ def _parse_strict_answer(text: str, schema: Mapping[str, Any]) -> tuple[Any] | N
     return (value,) if matches_schema(value, schema) else None
 
 
+def _tool_arguments(calls: Any) -> str | None:
+    """Returns the arguments of the only tool call: a gateway may have made a tool of the schema."""
+    call = calls[0] if isinstance(calls, list) and len(calls) == 1 else None
+    function = call.get("function") if isinstance(call, dict) else None
+    arguments = function.get("arguments") if isinstance(function, dict) else None
+    return arguments if isinstance(arguments, str) else None
+
+
 def _answer_text(body: Mapping[str, Any]) -> str:
     """Returns the text of a complete answer. Raises LLMRefused, LLMTruncated, LLMUnusable."""
     choices = body.get("choices")
@@ -343,13 +359,13 @@ def _answer_text(body: Mapping[str, Any]) -> str:
             "the model's answer reached the limit of its length; raise llm.config.max_tokens, or use a model that "
             "answers at more length"
         )
-    content = message.get("content")
-    if isinstance(content, str) and len(content) > MAX_SIZE:
+    content = content_text(message.get("content")) or _tool_arguments(message.get("tool_calls"))
+    if content is not None and len(content) > MAX_SIZE:
         raise LLMUnusable(
             f"the model's answer has more than {MAX_SIZE:,} characters; set llm.config.max_tokens, or use a model that "
             "gives shorter answers"
         )
-    if isinstance(content, str) and content.strip():
+    if content is not None and content.strip():
         return content
     raise LLMUnusable(
         "the model's answer is empty; check that llm.config.openai_base_url is that of an OpenAI-compatible endpoint "

@@ -96,6 +96,11 @@ def list_facts(memory: Memory, **more: Any) -> list[str]:
     return [one["memory"] for one in reversed(listed)]
 
 
+def list_stated(memory: Memory, uid: str) -> set[tuple[str, str]]:
+    """Predicate and object of the relations that a memory states."""
+    return {(one["relationship"], one["target"]) for one in memory.explain(uid)["relations"]}
+
+
 def add_texts(memory: Memory, *texts: str, **more: Any) -> list[Any]:
     return [memory.add(text, timestamp=THEN + timedelta(minutes=n), **{**ANN, **more}) for n, text in enumerate(texts)]
 
@@ -241,6 +246,65 @@ def test_what_is_over_has_no_date_but_one_that_was_said(
         (found,) = one.get_all(**ANN)["relations"]
         assert (found["valid_at"] and found["valid_at"][:10]) == valid_at
         assert one.verify()["ok"]
+
+
+LIVE, CONCERTS = "I love performing live.", "I live for concerts."
+BORN, BORN_LATER = "I was born on 3 May, in Oslo.", "On 4 May, sorry."
+
+
+def found_texts(memory: Memory, query: str, **more: Any) -> set[str]:
+    """The texts of the hits of a search, and of their sources."""
+    hits = memory.search(query, **ANN, **more)["results"]
+    return {text for hit in hits for text in (hit["memory"], *(one["memory"] for one in hit.get("sources", ())))}
+
+
+def test_an_update_that_adds_hides_no_message_and_loses_no_relation(memory: Memory, model: Scripted) -> None:
+    """Whatever words the two have in common: "live" and "live for" are no two homes, "not" denies another thing."""
+    merged = {
+        (LIVE, CONCERTS): "Lives for concerts and loves performing live",
+        ("I work hard.", "Hard work is what I love."): "Works hard and loves hard work",
+        ("I like tea.", "I don't like tea without milk."): "Likes tea, but not without milk",
+        ("I studied law in Rome.", "I left Rome after I finished law."): "Studied law in Rome and left it afterwards",
+    }
+    for (first, second), text in merged.items():
+        model.facts_by_text = {
+            first: [fact(f"First: {first}", ("user", "likes", "performing live"))],
+            second: [fact(f"Then: {second}", ("user", "lives for", "concerts"))],
+        }
+        model.decisions = {(f"Then: {second}", f"First: {first}"): UPDATE(text)}
+        add_texts(memory, first)
+        (updated,) = add_texts(memory, second)[0]["results"]
+        assert (updated["event"], updated["memory"]) == ("UPDATE", text)
+        assert {first, second} <= found_texts(memory, f"{first} {second}")
+        assert list_stated(memory, updated["id"]) == {("likes", "performing live"), ("lives for", "concerts")}
+
+
+def test_an_update_corrects_what_its_relations_correct_and_no_more(memory: Memory, model: Scripted) -> None:
+    model.facts_by_text = {
+        BORN: [fact("Born on 3 May in Oslo", ("user", "was born on", "3 May"), ("user", "was born in", "Oslo"))],
+        BORN_LATER: [fact("Born on 4 May", ("user", "was born on", "4 May"))],
+    }
+    model.decisions = {("Born on 4 May", "Born on 3 May in Oslo"): UPDATE("Born on 4 May in Oslo")}
+    (updated,) = add_texts(memory, BORN, BORN_LATER)[1]["results"]
+    assert list_stated(memory, updated["id"]) == {("was born on", "4 May"), ("was born in", "Oslo")}
+    found = found_texts(memory, "born in May in Oslo")
+    assert BORN not in found
+    assert BORN_LATER in found
+
+
+@pytest.mark.parametrize(("later", "corrects"), [("dislikes", True), ("recommends", False)])
+def test_an_update_to_the_contrary_corrects_only_about_the_same_thing(
+    memory: Memory, model: Scripted, later: str, *, corrects: bool
+) -> None:
+    for thing, is_same in (("opera", True), ("opera by Wagner", False)):
+        first, second = f"I like opera ({thing}).", f"I changed my mind on {thing}."
+        model.facts_by_text = {
+            first: [fact(f"Likes opera ({thing})", ("user", "likes", "opera"))],
+            second: [fact(f"Mind changed on {thing}", ("user", later, thing))],
+        }
+        model.decisions = {(f"Mind changed on {thing}", f"Likes opera ({thing})"): UPDATE(f"Of two minds on {thing}")}
+        (updated,) = add_texts(memory, first, second)[1]["results"]
+        assert (("likes", "opera") in list_stated(memory, updated["id"])) == (not (corrects and is_same))
 
 
 def test_a_contradicted_fact_is_retired_and_names_its_successor(any_memory: Memory) -> None:
@@ -878,6 +942,76 @@ def test_an_update_does_not_keep_the_extractors_relations(spacy_memory: Memory, 
     add_texts(memory, "In the 5th.")
     assert list_facts(memory) == ["Lives in the 5th of Paris"]
     assert list_relations(memory) == [("User", "lives in", "Paris")]
+
+
+def test_a_fact_whose_list_of_relations_is_empty_gets_none_of_the_extractor(
+    spacy_memory: Memory, model: Scripted
+) -> None:
+    memory = spacy_memory
+    model.facts_by_text = {PARIS: [fact("Lives in Paris")], "In the 5th.": [fact("Lives in the 5th of Paris")]}
+    model.decisions = {("Lives in the 5th of Paris", "Lives in Paris"): UPDATE("Lives in the 5th of Paris")}
+    for words in (PARIS, "In the 5th."):
+        add_texts(memory, words)
+        assert list_relations(memory) == []
+        assert "Paris" in list_entity_names(memory)
+    memory.rebuild()
+    assert list_relations(memory) == []
+
+
+def test_a_summary_has_entities_but_no_relations(open_memory: OpenMemory, endpoint: ModelEndpoint) -> None:
+    endpoint._default = json.dumps({"facts": [], "summary": "Bea lives in Paris. Bea works for Acme."})
+    memory = open_memory(":memory:", extractor={"provider": "spacy"}, summary_messages=1)
+    memory.add("Bea lives in Paris.", **ANN)
+    memory.flush()
+    (summary,) = memory.get_all(**ANN, kinds="summary")["results"]
+    explained = memory.explain(summary["id"])
+    assert explained["relations"] == []
+    assert "Paris" in {one["name"] for one in explained["mentions"]}
+
+
+def test_pronouns_and_placeholders_of_a_model_are_no_entities(memory: Memory, model: Scripted) -> None:
+    model.facts_by_text = {
+        PARIS: [
+            fact(
+                "Lives in Paris",
+                ("this", "is", "that"), ("He", "knows", "Bea"), ("user", "works at", "N/A"), ("unknown", "is", "Ann"),
+                ("user", "has", "none"), ("她", "knows", "Bea"), ("user", "lives in", "US"), ("IT", "is in", "Paris"),
+                entities=[{"name": "it", "type": "Other"}, {"name": "null", "type": "Other"},
+                          {"name": "Paris", "type": "Place"}],
+            ),
+        ],
+    }  # fmt: skip
+    result = add_texts(memory, PARIS)[0]
+    assert list_relations(memory) == [("IT", "is in", "Paris"), ("User", "lives in", "US")]
+    assert list_entity_names(memory) == {"IT", "Paris", "User", "US"}
+    assert result["usage"]["dropped"] == {"no name": 8}
+
+
+def test_entities_have_the_types_and_keys_of_the_model_once_each(spacy_memory: Memory, model: Scripted) -> None:
+    """A parser takes the singer for the city, and keys common nouns by their lemmas, of which some are wrong."""
+    memory = spacy_memory
+    sings, cars = "Paris and I went to Boston.", "I love classic cars and ramen."
+    model.facts_by_text = {
+        sings: [
+            fact("Went to Boston with Paris, a singer", ("user", "went with", "Paris"),
+                 entities=[{"name": "Paris", "type": "Person"}, {"name": "Boston", "type": "Other"}]),
+        ],
+        cars: [
+            fact("Loves classic cars and ramen", ("user", "loves", "classic cars"), ("user", "loves", "ramen"),
+                 entities=[{"name": "classic cars", "type": "Object"}, {"name": "ramen", "type": "Object"}]),
+        ],
+    }  # fmt: skip
+    add_texts(memory, "Paris and Boston are cities.", sings, "Paris is big.", cars, "My uncle repairs classic cars.")
+    types = sorted((one["name"].casefold(), one["type"]) for one in memory.entities(**ANN))
+    assert [one for one in types if one[0] in {"paris", "boston"}] == [("boston", "Place"), ("paris", "Person")]
+    assert [one for one in types if "car" in one[0] or "ram" in one[0]] == [
+        ("classic cars", "Object"), ("ramen", "Object"),
+    ]  # fmt: skip
+    loved = {target for _, predicate, target in list_relations(memory) if predicate == "loves"}
+    assert loved == {"classic cars", "ramen"}
+    assert memory.verify()["ok"]
+    memory.rebuild("graph")
+    assert types == sorted((one["name"].casefold(), one["type"]) for one in memory.entities(**ANN))
 
 
 def test_an_update_extracts_relations_from_the_new_text(spacy_memory: Memory, model: Scripted) -> None:

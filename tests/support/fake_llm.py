@@ -56,7 +56,8 @@ class Scripted:
         facts = []
         for message in request["messages"]:
             for one in self.facts_by_text.get(message["text"], ()):
-                entry = fact(one) if isinstance(one, str) else one
+                # A text is a fact of which the model gives no list of relations.
+                entry = {"text": one, "confidence": 0.9} if isinstance(one, str) else one
                 facts.append({"messages": [message["n"]], **entry})
         return json.dumps({"facts": facts}, ensure_ascii=False)
 

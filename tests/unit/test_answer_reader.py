@@ -15,7 +15,7 @@ STREAM = {"content-type": "text/event-stream; charset=utf-8"}
 WHOLE = {"content-type": "application/json"}
 
 
-def event(content: str | None = None, finish_reason: str | None = None, index: int = 0, **delta: Any) -> bytes:
+def event(content: Any = None, finish_reason: str | None = None, index: int = 0, **delta: Any) -> bytes:
     choice = {"index": index, "delta": {"content": content, **delta}, "finish_reason": finish_reason}
     return f"data: {json.dumps({'choices': [choice]}, ensure_ascii=False)}\r\n\r\n".encode()
 
@@ -37,6 +37,14 @@ def test_a_stream_is_read_however_it_is_cut(size: int) -> None:
 def test_an_answer_is_read_as_a_whole() -> None:
     choices = [{"index": 0, "message": {"content": " Tea. "}, "finish_reason": "length"}]
     assert read(WHOLE, json.dumps({"choices": choices}).encode()) == "Tea."
+
+
+def test_an_answer_in_parts_is_read_without_thinking() -> None:
+    parts = [{"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}, {"type": "text", "text": "Tea."}]
+    choices = [{"index": 0, "message": {"content": parts}, "finish_reason": "stop"}]
+    assert read(WHOLE, json.dumps({"choices": choices}).encode()) == "Tea."
+    events = event([{"type": "thinking", "thinking": []}]) + event([{"type": "text", "text": "Te"}]) + event("a.")
+    assert read(STREAM, events + event(None, "stop")) == "Tea."
 
 
 @pytest.mark.parametrize(

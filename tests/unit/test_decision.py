@@ -191,6 +191,44 @@ def test_a_fact_with_another_value_is_added_where_the_answer_only_deletes() -> N
 
 
 @pytest.mark.parametrize(
+    ("memory", "fact"),
+    [
+        ("Is reading The Hobbit", "Finished The Hobbit"),
+        ("Takes a course in pottery", "Completed the pottery course in May"),
+        ("Has homework in geometry", "The geometry homework is done"),
+        ("Studies law in Bonn", "Graduated in law"),
+        ("Plans a trip to Japan", "Went to Japan in April"),
+        ("Leo is preparing for his driving test", "Leo passed his driving test"),
+        ("Wants to buy a house in Porto", "Has bought a house in Porto"),
+        ("正在读红楼梦", "读完了红楼梦"),
+        ("打算去日本旅行", "四月去了日本旅行"),
+        ("Schreibt an der Doktorarbeit", "Die Doktorarbeit ist abgeschlossen"),
+    ],
+)
+def test_what_is_completed_retires_the_plan_and_is_kept(memory: str, fact: str) -> None:
+    entries = [{"fact": 0, "event": "DELETE", "id": 0, "text": memory}]
+    assert parse_actions([memory], [fact], entries) == [("DELETE", 0, ""), ("ADD", None, fact)]
+
+
+@pytest.mark.parametrize(
+    ("memory", "fact"),
+    [
+        ("Plans to visit Japan", "Plans to read about Japan"),
+        ("Plans to visit Japan", "Wanted to visit Japan as a child"),
+        ("Plans to visit Japan", "Interested in the trains of Japan"),
+        ("Is reading The Hobbit", "Painted the kitchen"),
+        ("Loves the sea", "Moored the boat by the sea"),
+        ("Does yoga", "Has done yoga for ten years"),
+        ("打算去日本旅行", "喜欢日本旅行"),
+        ("打算去日本旅行", "了解日本的历史"),
+    ],
+)
+def test_what_is_only_alike_completes_nothing(memory: str, fact: str) -> None:
+    result = parse_answer([memory], [fact], {"memory": [{"fact": 0, "event": "DELETE", "id": 0, "text": memory}]})
+    assert ([one.type.value for one in result.actions], result.dropped) == (["ADD"], {"no contradiction": 1})
+
+
+@pytest.mark.parametrize(
     "dropped_entry", [{"event": "ADD", "text": "喜欢茶"}, {"fact": 7, "event": "ADD", "text": CHEESE}]
 )
 def test_a_fact_is_added_beside_a_delete_if_an_add_was_dropped(dropped_entry: Entry) -> None:

@@ -72,6 +72,11 @@ def serve() -> Iterator[Callable[..., tuple[ModelEndpoint, OpenaiChatModel]]]:
         one.close()
 
 
+def error_inside_200(code: int | str, message: str = TEXT) -> Behaviour:
+    """An error with status 200, as OpenRouter sends those of a model's provider."""
+    return Behaviour(status=200, error={"message": message, "code": code})
+
+
 def forms(endpoint: ModelEndpoint) -> list[str]:
     return [request.body.get("response_format", {}).get("type", "text") for request in endpoint.requests]
 
@@ -237,6 +242,36 @@ def test_answers_that_are_parsed_from_one_request(serve: Any, behaviour: Behavio
     assert (reply.value, reply.usage.calls, len(endpoint.requests)) == (FACTS, 1, 1)
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        {
+            "content": [
+                {"type": "thinking", "thinking": [{"type": "text", "text": '{"facts": ["Wrong"]}'}]},
+                {"type": "text", "text": CONTENT[:9]},
+                {"type": "output_text", "text": CONTENT[9:]},
+                {"type": ["odd"]},
+                7,
+            ]
+        },
+        {"content": [CONTENT]},
+        {"content": None, "tool_calls": [{"type": "function", "function": {"name": "facts", "arguments": CONTENT}}]},
+        {"content": json.dumps({"name": "facts", "arguments": FACTS})},
+        {"content": json.dumps({"name": "facts", "arguments": CONTENT})},
+        {"content": json.dumps({"FACTS": FACTS["facts"]})},
+    ],
+    ids=["parts", "parts that are texts", "tool call", "tool call as text", "arguments as text", "case of names"],
+)
+def test_answers_in_other_forms_are_parsed_from_one_request(message: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    body = json.dumps({"choices": [{"message": message, "finish_reason": "stop"}]}).encode()
+    with ModelEndpoint() as endpoint:
+        monkeypatch.setattr(endpoint, "respond", lambda request: (Behaviour(), body))
+        model = OpenaiChatModel(next(names), base_url=endpoint.url, api_key=SECRET)
+        reply = model.answer(PROMPT)
+        assert (reply.value, reply.usage.calls) == (FACTS, 1)
+        model.close()
+
+
 def test_values_of_wrong_types_are_not_rejected(serve: Any) -> None:
     _, model = serve(behaviours.wrong_types())
     assert model.answer(PROMPT).value == {"facts": "several"}
@@ -296,6 +331,47 @@ def test_transient_failures_are_retried(serve: Any, behaviour: Behaviour) -> Non
     endpoint, model = serve(behaviour)
     reply = model.answer(PROMPT)
     assert (reply.value, reply.usage.calls, len(endpoint.requests)) == (FACTS, 2, 2)
+
+
+@pytest.mark.parametrize("status", [408, 429, 502, 503])
+def test_a_transient_error_inside_an_http_200_is_retried(serve: Any, status: int) -> None:
+    endpoint, model = serve(error_inside_200(status))
+    reply = model.answer(PROMPT)
+    assert (reply.value, reply.usage.calls, len(endpoint.requests)) == (FACTS, 2, 2)
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "kind", "phrase", "requests"),
+    [
+        (error_inside_200(402), LLMRejected, "credit", 1),
+        (error_inside_200(401), LLMRejected, "OPENAI_API_KEY", 1),
+        (error_inside_200("context_length_exceeded"), LLMRejected, "too large", 1),
+        (error_inside_200("429"), LLMUnavailable, "less often", 3),
+        (error_inside_200(502), LLMUnavailable, "HTTP 502", 3),
+    ],
+)
+def test_errors_inside_an_http_200_are_those_of_their_status(
+    serve: Any, behaviour: Behaviour, kind: type[LLMError], phrase: str, requests: int
+) -> None:
+    endpoint, model = serve(behaviour, behaviour, behaviour)
+    assert phrase in str(check_failure(model, kind))
+    assert len(endpoint.requests) == requests
+
+
+def test_an_error_of_the_first_choice_inside_an_http_200_is_one_of_the_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    error = {"code": 502, "message": f"Provider disconnected at {TEXT}"}
+    body = {"choices": [{"error": error, "finish_reason": "error", "message": {"content": '{"facts": ["drinks'}}]}
+    with ModelEndpoint() as endpoint:
+        monkeypatch.setattr(endpoint, "respond", lambda request: (Behaviour(), json.dumps(body).encode()))
+        model = OpenaiChatModel(next(names), base_url=endpoint.url, api_key=SECRET)
+        assert "HTTP 502" in str(check_failure(model, LLMUnavailable))
+        model.close()
+
+
+def test_a_refused_response_format_inside_an_http_200_is_replaced(serve: Any) -> None:
+    endpoint, model = serve(error_inside_200(400, "response_format is not supported"))
+    assert model.answer(PROMPT).value == FACTS
+    assert forms(endpoint) == ["json_schema", "json_object"]
 
 
 def test_retry_after_is_honoured(serve: Any) -> None:

@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from graphmem.commands.types import AddFact, Command, ReaffirmFact, RetireMemory, StoreEnrichment, UpdateMemory
+from graphmem.ingest.facts.contradiction import correction_of
 from graphmem.ingest.facts.decision import Action, DecisionType, FactDraft, KnownMemory
-from graphmem.model import Extraction, MemoryRecord, Mention, MentionKind, Statement
+from graphmem.model import EntityType, Extraction, MemoryRecord, Mention, MentionKind, Statement
+from graphmem.text import normalise_key
 
 
 class ChangeBuilder:
@@ -85,21 +87,19 @@ class ChangeBuilder:
             old = KnownMemory(old.record)
         record = replace(old.record, text=action.text, version=old.record.version + 1)
         enrichment = self._enrich([record])[0]
-        old_statements = () if action.corrects else old.statements
+        stated = fact.statements or ()
+        kept = [one for one in old.statements if not (action.corrects and correction_of(one, stated))]
         # What the new messages state begins when they were said, not with the memory.
-        new_statements = (
-            one if one.is_past else replace(one, valid_at=one.valid_at or new.at) for one in fact.statements
-        )
-        statements = tuple(
-            replace(statement, fact=action.text) for statement in dict.fromkeys((*old_statements, *new_statements))
-        )
+        dated = (one if one.is_past else replace(one, valid_at=one.valid_at or new.at) for one in stated)
+        statements = [replace(one, fact=action.text) for one in dict.fromkeys((*kept, *dated))]
         is_later = new.at > old.record.at
         update = UpdateMemory(
             record.id, text=action.text, reason=action.reason, corrects=action.corrects,
             sources=self._sources(action.fact), scope=new.scope, at=new.at if is_later else None,
             utc_offset=new.utc_offset,
         )  # fmt: skip
-        self.commands += [update, add_to_extraction(enrichment, (*old.mentions, *fact.mentions), statements)]
+        given = None if fact.statements is None and not statements else statements
+        self.commands += [update, add_to_extraction(enrichment, (*old.mentions, *fact.mentions), given)]
         return record.id
 
     def _is_extracted(self, memory: KnownMemory) -> bool:
@@ -118,17 +118,30 @@ class ChangeBuilder:
 
 
 def add_to_extraction(
-    enrichment: StoreEnrichment, mentions: Iterable[Mention], statements: tuple[Statement, ...]
+    enrichment: StoreEnrichment, mentions: Iterable[Mention], given: Iterable[Statement] | None
 ) -> StoreEnrichment:
     """Adds a language model's mentions and relations to an enrichment.
 
-    The model's mentions win over the extractor's of the same key. Its relations, if any, replace the extractor's,
-    together with the nouns (`MentionKind.COMMON_NOUN`) that only these relations mention.
+    The model's mentions win over the extractor's of the same key, and their types over those of earlier texts. Its
+    relations (`given`; None: it gave no list) replace the extractor's, together with the nouns
+    (`MentionKind.COMMON_NOUN`) that only these mention. Where the extractor has another key for the same words, its
+    lemma ("classic car"), that counts: the extractor finds it in the messages, too.
     """
     extraction = enrichment.extraction
+    lemmas = {normalise_key(mention.name): mention.key for mention in extraction.mentions}
+    decided = {key: replace(one, key=key) for one in mentions for key in [lemmas.get(one.key, one.key)]}
+    keyed = (
+        replace(one, subject=lemmas.get(one.subject, one.subject), object=lemmas.get(one.object, one.object))
+        for one in given or ()
+    )
+    statements = tuple(dict.fromkeys(one for one in keyed if one.subject != one.object))
     own_mentions = [
-        mention for mention in extraction.mentions if not statements or mention.kind is not MentionKind.COMMON_NOUN
+        mention for mention in extraction.mentions if given is None or mention.kind is not MentionKind.COMMON_NOUN
     ]
-    by_key = {mention.key: mention for mention in (*own_mentions, *mentions)}
-    merged = replace(extraction, mentions=tuple(by_key.values()), statements=statements or extraction.statements)
+    merged = replace(
+        extraction,
+        mentions=tuple(({mention.key: mention for mention in own_mentions} | decided).values()),
+        statements=extraction.statements if given is None else statements,
+        decided_types=frozenset(key for key, mention in decided.items() if mention.type is not EntityType.OTHER),
+    )
     return replace(enrichment, extraction=merged)

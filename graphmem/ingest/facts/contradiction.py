@@ -60,8 +60,14 @@ _ENDS = {
     "sold": "owns", "lost": "owns", "gave away": "owns", "divorced": "is married to", "broke up with": "is married to",
     "separated from": "is married to", "left": "works at", "quit": "works at", "resigned from": "works at",
     "was fired from": "works at", "stopped": "", "quit doing": "", "gave up": "", "cancelled": "", "canceled": "",
-    "finished": "", "ended": "", "moved out of": "lives in", "moved away from": "lives in", "retired from": "works at",
+    "ended": "", "moved out of": "lives in", "moved away from": "lives in", "retired from": "works at",
+    "dropped out of": "studies at",
 }  # fmt: skip
+# These end whatever it was, and tell an event that is worth a fact of its own.
+_COMPLETES = frozenset({
+    "finished", "finishes", "has finished", "completed", "completes", "has completed", "concluded", "concludes",
+    "is done with", "graduated from",
+})  # fmt: skip
 
 # Patterns for the comparison by words, where relations decide nothing.
 _DENIES = re.compile(
@@ -71,9 +77,30 @@ _DENIES = re.compile(
 )
 _OVER = re.compile(
     r"\b(?:no longer|any ?more|stopped|quit|gave up|given up|used to|formerly|ended|over|cancell?ed|sold|divorced"
-    r"|broke up|instead|switched|changed|retired|left|nicht mehr|ne plus|plus jamais)\b"
+    r"|broke up|instead|switched|changed|retired|left|abandoned|expired|nicht mehr|ne plus|plus jamais)\b"
     r"|不再|已经不|改成|改为|换成|换到|取消|离婚|分手|辞职|戒|卖",
     re.IGNORECASE,
+)
+_COMPLETED = re.compile(
+    r"\b(?:finish(?:ed|es)|complete[ds]|concluded|graduated|(?:is|are|was|were|all|been|got) done|done with"
+    r"|abgeschlossen|beendet|fertig|terminée?s?|terminad[oa]s?)(?!\w)"
+    r"|完成|结束|結束|完结|毕业|畢業|搞定|[做写寫读讀看学學办辦考用吃修画畫搬]完|終わ|完了|卒業",
+    re.IGNORECASE,
+)
+# A plan, or something under way; and what has happened: by its first verb, unless that is of another plan.
+_OPEN = re.compile(
+    r"\b(?:plan(?:s|ning|ned)?|wants?|hopes?|intends?|will|going to|needs?|ha(?:s|ve) to|must|should|wishes|aims?"
+    r"|expects?|looking|searching|waiting|waits?|tr(?:ies|ying)|working on|currently|in progress|about to)\b"
+    r"|\b(?:is|are|am|keeps?|started|began)(?: \w+ly| still)? \w+ing\b|^\w+ing\b"
+    r"|计划|打算|想[要去学]|准备|正在|将[要会]|[要会]去|需要|在[学读写做看找等备]|予定|つもり|ている",
+    re.IGNORECASE,
+)
+_HAPPENED = re.compile(
+    r"^(?:(?:the )?user |(?:[A-Z][\w'’-]+ ){1,2})?(?:(?i:ha[sd]|have|finally|already|just|recently) )*"
+    r"(?i:(?!(?:plann|want|hop|intend|need|wish|decid|start|interest|excit|tri)ed\b)\w{2,}ed|bought|built|did|done|found"
+    r"|gave|given|got|had|held|made|met|paid|read|ran|saw|seen|sent|sold|spent|spoke|taken|taught|told|took|went|gone|won"
+    r"|written|wrote)\b"
+    r"|(?<!不)了(?![解不没])|已经?|(?<!不)过(?![敏去期度程])"
 )
 _FOND = re.compile(
     r"\b(?:like|love|enjoy|prefer|adore|favou?rite|fond|fan|into|eat|drink)\w*\b|喜欢|爱吃|喜爱|热爱|爱|好きです|好き",
@@ -102,7 +129,8 @@ _TOPIC_PATTERNS = {name: re.compile(pattern, re.IGNORECASE) for name, pattern in
 _IGNORED_WORDS = frozenset((*STOP_WORDS, "user", "assistant", "now", "very", "really"))
 
 
-_ANOTHER_VALUE = "another value"
+# Beginnings of reasons.
+_ANOTHER_VALUE, _IS_COMPLETED = "another value", "completed"
 
 
 class StatedFact(NamedTuple):
@@ -129,9 +157,27 @@ def contradicts(old: StatedFact, new: StatedFact) -> str | None:
     return _reason_by_words(old, new) if _have_same_subjects(old, new) else None
 
 
-def is_replaced_value(reason: str | None) -> bool:
-    """Returns True if the reason is another value of the same predicate, and not just a denial."""
-    return reason is not None and reason.startswith(_ANOTHER_VALUE)
+def corrects(old: StatedFact, new: StatedFact) -> str | None:
+    """Returns the reason why an old fact cannot be kept beside the new one in one text, or None if it can.
+
+    Only relations tell: another value of the same predicate, or the contrary of the very same object. Two facts that a
+    language model joins have words in common and mostly add to each other, so words say nothing here.
+    """
+    return next((reason for one in old.statements if (reason := correction_of(one, new.statements)) is not None), None)
+
+
+def correction_of(old: Statement, statements: Sequence[Statement]) -> str | None:
+    """Returns the reason why one of the new relations corrects an old one, or None if none does."""
+    for new in statements:
+        reason = _reason_by_relations(old, new) if old.subject == new.subject else None
+        if reason is not None and (reason.startswith(_ANOTHER_VALUE) or _words(old.object) == _words(new.object)):
+            return reason
+    return None
+
+
+def is_more_than_denial(reason: str | None) -> bool:
+    """Returns True if the new fact says more than that the old one no longer holds: another value, a completion."""
+    return reason is not None and reason.startswith((_ANOTHER_VALUE, _IS_COMPLETED))
 
 
 def _reason_by_relations(old: Statement, new: Statement) -> str | None:
@@ -147,6 +193,8 @@ def _reason_by_relations(old: Statement, new: Statement) -> str | None:
         return None
     if _attitude(old_predicate) * _attitude(new_predicate) < 0:
         return f"the contrary of {old.predicate!r}"
+    if new_predicate.name in _COMPLETES and not new_predicate.is_negated:
+        return _IS_COMPLETED
     ended = _ENDS.get(new_predicate.name)
     is_ended = ended is not None and not new_predicate.is_negated and ended in {"", old_predicate.name}
     return "no longer so" if is_ended else None
@@ -201,6 +249,10 @@ def _reason_by_words(old: StatedFact, new: StatedFact) -> str | None:
             return "denied"
         if _OVER.search(new.text):
             return "no longer so"
+        if _COMPLETED.search(new.text) or (
+            _OPEN.search(old.text) and _HAPPENED.search(new.text) and not _OPEN.search(new.text)
+        ):
+            return _IS_COMPLETED
     if any(topic.search(old.text) and topic.search(new.text) for topic in _TOPIC_PATTERNS.values()):
         return _ANOTHER_VALUE
     return None

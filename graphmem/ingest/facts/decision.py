@@ -8,7 +8,7 @@ I/O. Facts and memories are identified by their numbers in the request.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
@@ -18,9 +18,15 @@ from rapidfuzz import fuzz
 
 from graphmem.errors import LLMUnusable
 from graphmem.ingest.facts import structured_output
-from graphmem.ingest.facts.contradiction import StatedFact, contradicts, is_replaced_value
+from graphmem.ingest.facts.contradiction import StatedFact, contradicts, corrects, is_more_than_denial
 from graphmem.ingest.facts.extraction import MAX_FACT_CHARS, Fact
-from graphmem.ingest.facts.structured_output import array_schema, object_schema, single_line, whole_number
+from graphmem.ingest.facts.structured_output import (
+    answer_entries,
+    array_schema,
+    object_schema,
+    single_line,
+    whole_number,
+)
 from graphmem.model import MemoryRecord, Mention, Statement
 from graphmem.models.protocols import Prompt
 
@@ -78,7 +84,7 @@ class FactDraft:
     @property
     def as_stated(self) -> StatedFact:
         """The fact's text and relations, as `contradicts` compares them."""
-        return StatedFact(self.fact.text, self.fact.statements)
+        return StatedFact(self.fact.text, self.fact.statements or ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +102,7 @@ class Action:
     """One change to carry out. `fact` and `memory` are numbers as in a decision, `text` is the new text.
 
     `reason` is the contradiction that retires or corrects a memory. `ended_at`: the time until which an added fact is
-    valid, if a later message contradicts it. `corrects`: the new text of an UPDATE contradicts the old one.
+    valid, if a later message contradicts it. `corrects`: the relations of an UPDATE correct those of the memory.
     """
 
     type: DecisionType
@@ -140,8 +146,8 @@ def _record_view(record: MemoryRecord) -> dict[str, str]:
 
 def parse_answer(value: Any, drafts: Sequence[FactDraft], memories: Sequence[KnownMemory]) -> DecisionResult:
     """Turns an answer, also one in mem0's shape, into actions. Raises LLMUnusable if it has no list of decisions."""
-    entries = value.get("memory", value.get("memories")) if isinstance(value, Mapping) else value
-    if not isinstance(entries, list):
+    entries = answer_entries(value, "memory", "memories")
+    if entries is None:
         raise LLMUnusable("the model's answer has no list of decisions; a larger model, or one with JSON output, helps")
     parser = _AnswerParser(drafts, memories)
     decisions = parser.decisions(entries)
@@ -333,7 +339,7 @@ class _ActionBuilder:
             bool(memory_actions) and not duplicates and all(one.type is DecisionType.DELETE for one in memory_actions)
         )
         would_be_lost = only_retires and (
-            self._lost_an_add or any(is_replaced_value(one.reason) for one in memory_actions)
+            self._lost_an_add or any(is_more_than_denial(one.reason) for one in memory_actions)
         )
         yield from memory_actions
         types = [*(one.type for one in decisions), *(one.type for one in derived)]
@@ -358,11 +364,11 @@ class _ActionBuilder:
         return added if added and replaces else self._drafts[n].fact.text
 
     def _retire(self, decision: Decision) -> Iterator[Action]:
-        """Yields the retirement of a decision's memory, if the fact contradicts it.
+        """Yields the retirement of a decision's memory, if the fact contradicts it by relations or words.
 
         If the memory was said later than the fact, yields the fact instead, as one that ended when the memory began.
         """
-        old, new, reason = self._compared(decision)
+        old, new, reason = self._compared(decision, contradicts)
         if reason is None:
             self._dropped["no contradiction"] += 1
         elif new.at < old.at:
@@ -373,10 +379,10 @@ class _ActionBuilder:
     def _update(self, decision: Decision) -> Iterator[Action]:
         """Yields the update of a decision's memory to the new text; NONE if that is the old text.
 
-        If the fact contradicts a memory that was said later, yields the fact instead, as one that ended when the memory
-        began. Without a usable text the fact is added, beside the memory.
+        If the fact's relations correct a memory that was said later, yields the fact instead, as one that ended when
+        the memory began. Without a usable text the fact is added, beside the memory.
         """
-        old, new, reason = self._compared(decision)
+        old, new, reason = self._compared(decision, corrects)
         fact, memory, text = decision.fact, decision.memory, decision.text
         if text == old.text:
             yield Action(DecisionType.NONE, fact, memory)
@@ -388,15 +394,14 @@ class _ActionBuilder:
         else:
             yield Action(DecisionType.UPDATE, fact, memory, text, reason, corrects=reason is not None)
 
-    def _compared(self, decision: Decision) -> tuple[MemoryRecord, MemoryRecord, str | None]:
-        """Returns a decision's memory, its fact, and the reason why the fact contradicts the memory.
-
-        The reason is None if it does not, or if the two have different speakers.
-        """
+    def _compared(
+        self, decision: Decision, compare: Callable[[StatedFact, StatedFact], str | None]
+    ) -> tuple[MemoryRecord, MemoryRecord, str | None]:
+        """Returns a decision's memory, its fact, and the reason that `compare` gives; None for different speakers."""
         old, new = self._memories[decision.memory or 0], self._drafts[decision.fact]
         if old.record.speaker != new.record.speaker and None not in {old.record.speaker, new.record.speaker}:
             return old.record, new.record, None
-        return old.record, new.record, contradicts(old.as_stated, new.as_stated)
+        return old.record, new.record, compare(old.as_stated, new.as_stated)
 
 
 def renumber(decided: DecisionResult, facts: Sequence[int], memories: Sequence[int]) -> tuple[Action, ...]:

@@ -15,7 +15,14 @@ from typing import Any, TypeVar
 from graphmem.boundary import validation
 from graphmem.errors import LLMUnusable
 from graphmem.ingest.facts import structured_output
-from graphmem.ingest.facts.structured_output import array_schema, checked_or, object_schema, single_line, whole_number
+from graphmem.ingest.facts.structured_output import (
+    answer_entries,
+    array_schema,
+    checked_or,
+    object_schema,
+    single_line,
+    whole_number,
+)
 from graphmem.model import EntityType, MemoryRecord, Mention, MentionKind, Scope, Statement
 from graphmem.models.protocols import Prompt
 from graphmem.text import display_form, normalise_key
@@ -39,6 +46,19 @@ NO_FACTS = "the model's answer has no list of facts; a larger model, or one with
 # Names for the speaker in answers, with their role.
 SPEAKERS = {"user": "user", "the user": "user", "speaker": "user", "i": "user", "用户": "user",
             "assistant": "assistant", "the assistant": "assistant", "助手": "assistant"}  # fmt: skip
+# Words that models write where there is nothing to write, in lower case.
+_PLACEHOLDERS = frozenset({
+    "none", "null", "n/a", "unknown", "unspecified", "undefined", "not specified", "not available", "not applicable",
+    "not mentioned", "nothing", "-", "?", "无", "未知", "没有",
+})  # fmt: skip
+_PRONOUNS = frozenset({
+    "he", "him", "his", "himself", "she", "her", "hers", "herself", "it", "its", "itself", "they", "them", "their",
+    "theirs", "themselves", "we", "us", "our", "ours", "you", "your", "yours", "this", "that", "these", "those",
+    "there", "here", "who", "what", "which", "something", "someone", "somebody", "anything", "anyone", "everything",
+    "everyone", "nobody", "他", "她", "它", "他们", "她们", "它们", "我们", "你", "您", "你们", "这", "那", "这个",
+    "那个", "这里", "那里",
+})  # fmt: skip
+_NO_FACTS = re.compile(r"no (?:\w+ ){0,2}facts\b")
 
 _LATIN_WORD = re.compile(r"[A-Za-z]+")
 _OTHER_CHARACTER = re.compile(r"[^\sA-Za-z]")
@@ -78,14 +98,17 @@ EXTRACTION_SCHEMA = object_schema(
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One extracted fact. `sources` are the numbers of the messages that state it, `confidence` is 0 to 1."""
+    """One extracted fact. `sources` are the numbers of the messages that state it, `confidence` is 0 to 1.
+
+    `statements` are None if the answer has no list of relations for it, and () if the list has none that is usable.
+    """
 
     text: str
     memory_type: str | None
     confidence: float
     sources: tuple[int, ...]
     mentions: tuple[Mention, ...] = ()
-    statements: tuple[Statement, ...] = ()
+    statements: tuple[Statement, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,17 +232,34 @@ def parse_answer(
 ) -> ExtractedFacts:
     """Returns the facts of an answer; `message_numbers` are those of the messages (`records`) in the request.
 
-    Also accepts mem0's shapes: a list of texts, or of objects with the text under another key. A fact without a source
+    Also accepts mem0's shapes, a list of texts, or of objects with the text under another key, and those that
+    `answer_entries` reads; "none" and the like stand for no fact. A fact without a source
     among these messages of `subject` is dropped. Raises LLMUnusable for an answer without a list of facts, and for
     one with text but without a single readable fact.
     """
-    entries = value.get("facts") if isinstance(value, Mapping) else value
-    if not isinstance(entries, list):
+    entries = answer_entries(value, "facts")
+    if entries is None:
         raise LLMUnusable(NO_FACTS)
+    entries = [entry for entry in entries if not (isinstance(entry, str) and _stands_for_no_fact(entry))]
     extracted = _AnswerParser(records, subject, sorted(set(message_numbers))).parse(entries)
     if entries and extracted.dropped.get("no fact") == len(entries) and any(map(_contains_text, entries)):
         raise LLMUnusable(NO_FACTS)
     return extracted
+
+
+def is_placeholder(text: str) -> bool:
+    """Returns True for a text that stands for nothing, such as "N/A"."""
+    return text.casefold().strip(" .…[]()<>*\"'") in _PLACEHOLDERS
+
+
+def _is_pronoun(name: str) -> bool:
+    name = name.strip()
+    # "US" and "IT" are names.
+    return name.casefold() in _PRONOUNS and not (name.isupper() and len(name) > 1)
+
+
+def _stands_for_no_fact(text: str) -> bool:
+    return is_placeholder(text) or _NO_FACTS.match(text.casefold()) is not None
 
 
 def _contains_text(value: Any) -> bool:
@@ -275,12 +315,14 @@ class _AnswerParser:
             return None
         entities = _FactEntities(self._records[sources[-1]])
         for entity in self._limited(_mappings(values.get("entities")), MAX_ENTITIES, "entities"):
-            entities.add(entity.get("name"), entity.get("type"))
+            if self._may_be_name(entity.get("name")):
+                entities.add(entity.get("name"), entity.get("type"))
         confidence = checked_or(validation.share, values.get("confidence"), DEFAULT_CONFIDENCE) or 0.0
         relations = self._limited(_mappings(values.get("relations")), MAX_RELATIONS, "relations")
         parsed = [self._statement(relation, entities, text, confidence) for relation in relations]
         statements = tuple(dict.fromkeys(statement for statement in parsed if statement is not None))
-        return Fact(text, _memory_type(values.get("type")), confidence, sources, entities.mentions, statements)
+        given = statements if isinstance(values.get("relations"), list) else None
+        return Fact(text, _memory_type(values.get("type")), confidence, sources, entities.mentions, given)
 
     def _sources(self, value: Any) -> tuple[int, ...]:
         """Returns the sources of a fact: the allowed messages among those it names; all allowed ones if it names none.
@@ -302,7 +344,10 @@ class _AnswerParser:
     def _statement(
         self, relation: Mapping[str, Any], entities: _FactEntities, fact: str, confidence: float
     ) -> Statement | None:
-        subject, object_ = entities.add(relation.get("subject")), entities.add(relation.get("object"))
+        ends = relation.get("subject"), relation.get("object")
+        if not all(map(self._may_be_name, ends)):
+            return None
+        subject, object_ = map(entities.add, ends)
         predicate = single_line(relation.get("predicate"), MAX_PREDICATE_CHARS)
         if not subject or not object_ or predicate is None or subject == object_:
             self._drop("no relation")
@@ -311,6 +356,13 @@ class _AnswerParser:
         valid_at, invalid_at = _date(relation.get("valid_at")), _date(relation.get("invalid_at"))
         is_past = _PAST.match(predicate) is not None
         return Statement(subject, predicate, object_, fact, confidence, valid_at, invalid_at, is_past)
+
+    def _may_be_name(self, value: Any) -> bool:
+        """Returns False for a pronoun or a placeholder such as "N/A", and counts it as dropped."""
+        if isinstance(value, str) and (is_placeholder(value) or _is_pronoun(value)):
+            self._drop("no name")
+            return False
+        return True
 
 
 class _FactEntities:

@@ -42,6 +42,23 @@ def as_json(data: Mapping[str, Any]) -> str:
     return json.dumps(data, ensure_ascii=False)
 
 
+def answer_entries(value: Any, *names: str) -> list[Any] | None:
+    """Returns the list of an answer: the answer itself, or its field of one of these names; None if there is none.
+
+    Null, and an object without fields, stand for an empty list, a single text or object for a list of one.
+    """
+    if isinstance(value, Mapping):
+        name = next((name for name in names if name in value), None)
+        if name is None:
+            return None if value else []
+        value = value[name]
+        if value is None:
+            return []
+        if isinstance(value, str | Mapping):
+            return [value]
+    return value if isinstance(value, list) else None
+
+
 def single_line(value: Any, max_chars: int | None = None) -> str | None:
     """Returns a text in one line.
 

@@ -20,6 +20,7 @@ from graphmem.integrations.items import ItemStore
 from graphmem.logs import log_text
 from graphmem.memory import Memory
 from graphmem.model import Scope
+from graphmem.models.http import content_text
 from graphmem.service import limits
 from graphmem.stores.ledger import items
 
@@ -87,9 +88,7 @@ class AnswerReader:
             choices = json.loads(data)["choices"]
             for choice in choices:
                 if choice.get("index", 0) == 0:
-                    content = (choice.get(part) or {}).get("content")
-                    if isinstance(content, str):
-                        self._parts.append(content)
+                    self._parts.append(content_text((choice.get(part) or {}).get("content")) or "")
                     if reason := choice.get("finish_reason"):
                         self._is_finished |= reason in _FINISHED
                         self._ends.add("reason")

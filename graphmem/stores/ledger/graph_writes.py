@@ -25,6 +25,7 @@ _ENTITIES_OF_MEMORY = select(mentions.c.entity).where(mentions.c.memory == bindp
 _ENTITY_ROWS_BY_KEY = select(entities.c.key, entities.c.id).where(
     entities.c.partition == bindparam("partition"), in_array(entities.c.key, "keys")
 )
+_SET_TYPE = entities.update().where(entities.c.id == bindparam("row_id")).values(type=bindparam("new_type"))
 _SUPPORT = select(supports.c.fact).where(
     supports.c.relation == bindparam("relation"), supports.c.memory == bindparam("memory")
 )
@@ -63,6 +64,11 @@ def add(connection: Connection, record: MemoryRecord, partition: int, extraction
     The memory must have no mentions yet (see `has_mentions`). `partition` is a row id.
     """
     entity_rows = _add_mentions(connection, record, partition, extraction.mentions)
+    for mention in extraction.mentions:
+        if mention.key in extraction.decided_types:
+            # Delivered with the memory, whose mentions carry the types of their entities.
+            values = {"row_id": entity_rows[mention.key], "new_type": mention.type.value}
+            connection.execute(_SET_TYPE, values)
     for statement in extraction.statements:
         ends = entity_rows[statement.subject], entity_rows[statement.object]
         _add_support(connection, record, partition, *ends, statement)
