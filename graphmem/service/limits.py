@@ -99,4 +99,4 @@ RECALL_SECONDS = 3.0
 SAVED_SECONDS = 0.03
 # Seconds from a signal to the end of the service, whatever is still under way; in them, those that running requests and
 # streams have, and after these the accepted chats.
-END_SECONDS, GRACE_SECONDS, CHATS_SECONDS = 30.0, 20, 5.0
+END_SECONDS, GRACE_SECONDS, CHATS_SECONDS = 30.0, 15, 12.0

@@ -163,7 +163,8 @@ def _worker_app(start: Start) -> ASGIApp:
 def _end_in_time() -> None:
     """Makes a signal end this process within `limits.END_SECONDS`, and its second coming at once.
 
-    What is under way then stays recorded in the ledger, as after a kill: the next start goes on with it.
+    A terminal that is closed ends it as SIGTERM does, unless SIGHUP is ignored, as under nohup. What is under way then
+    stays recorded in the ledger, as after a kill: the next start goes on with it.
     """
     has_begun, seen = Event(), set[int]()
 
@@ -181,8 +182,11 @@ def _end_in_time() -> None:
         begin_end(number, frame)
 
     Thread(target=end_late, name="graphmem-end", daemon=True).start()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, partial(on_signal, signal.getsignal(number)))
+    begin_end = signal.getsignal(signal.SIGTERM)
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)  # Windows has no SIGHUP
+        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, partial(on_signal, begin_end))
 
 
 def _end_after(parent: BaseProcess) -> None:

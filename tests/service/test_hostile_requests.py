@@ -382,6 +382,12 @@ def test_many_wrong_parts_of_a_body_are_told_in_few_words(door: Door) -> None:
     check(door.ask("POST", "/search", fields), 422, "at most 100 fields")
 
 
+def test_a_saved_chat_of_more_messages_than_are_read_is_refused(door: Door) -> None:
+    """All users' chats are stored in one thread."""
+    messages = [{"role": "user", "content": MARK}] * (limits.MAX_MESSAGES + 1)
+    check(door.ask("POST", "/chats/saved", json.dumps({"user_id": "ana", "messages": messages}).encode()), 422, "2000")
+
+
 def test_a_long_text_in_place_of_a_time_is_refused(door: Door) -> None:
     for name in ("as_of", "since", "until"):
         check(door.ask("GET", f"/memories?user_id=ana&{name}={'T00' * 10_000}"), 400, name)

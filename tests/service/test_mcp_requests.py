@@ -158,6 +158,12 @@ async def test_over_stdio_no_error_repeats_a_request(tmp_path: Path) -> None:
 PAGE = "https://chat.example.org"
 
 
+def test_no_stream_is_opened_that_would_outlive_its_key(client: TestClient) -> None:
+    for sent in (ACCEPT, OLDER):
+        answer = client.get("/mcp", headers={**sent, "X-Graphmem-User": "ana"})
+        assert (answer.status_code, answer.headers["allow"]) == (405, "POST, DELETE")
+
+
 def test_pages_of_its_own_and_of_configured_origins_may_call(memory: Memory) -> None:
     with client_of(memory, role=None, needs_key=False, default_user="ana", cors_origins=[PAGE]) as client:
         for origin in (f"http://{TEST_HOST}", PAGE):

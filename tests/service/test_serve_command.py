@@ -224,7 +224,12 @@ def background(call: Callable[[], Any], answers: list[Any]) -> threading.Thread:
 
 
 @pytest.mark.thorough
-def test_a_signal_ends_it_after_running_requests_and_accepted_chats(tmp_path: Path, endpoint: HeldEndpoint) -> None:
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGTERM, -signal.SIGTERM), (signal.SIGHUP, 128 + signal.SIGHUP)]
+)
+def test_a_signal_ends_it_after_running_requests_and_accepted_chats(
+    tmp_path: Path, endpoint: HeldEndpoint, number: int, status: int
+) -> None:
     rounds = [
         {"role": role, "content": f"Round {number} of the saved chat, by the {role}."}
         for number in range(40)
@@ -238,14 +243,14 @@ def test_a_signal_ends_it_after_running_requests_and_accepted_chats(tmp_path: Pa
             wait_until(lambda: endpoint.requests, "the language model was not asked")
             saved = client.post("/chats/saved", json={"messages": rounds, "user_id": "ben", "rounds": 40})
             assert (saved.status_code, saved.json()) == (202, {"accepted": True})
-            service.process.send_signal(signal.SIGTERM)
+            service.process.send_signal(number)
             wait_until(lambda: is_refused(service.address), "it still takes connections")
             assert service.process.poll() is None
             assert list(tmp_path.glob("*-wal"))
             endpoint.go_on.set()
             running.join()
         assert answers[0].status_code == 200
-        assert service.process.wait() == -signal.SIGTERM
+        assert service.process.wait() == status
         assert "Traceback" not in service.log
     assert not list(tmp_path.glob("*-wal")), "the memory was not closed"
     with Memory(tmp_path) as memory:

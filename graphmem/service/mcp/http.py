@@ -186,6 +186,13 @@ class _CheckedRequests:
         if (refusal := await self._security.validate_request(Request(scope))) is not None:
             await refusal(scope, receive, send)
             return
+        if scope["method"] == "GET" and get_access_token() is not None:
+            # The server sends nothing by itself, so the stream would carry nothing, and outlive its key.
+            headers = {"Allow": "POST, DELETE"}
+            await JSONResponse({"error": "There is no stream; send messages by POST."}, 405, headers)(
+                scope, receive, send
+            )
+            return
         if scope["method"] != "POST" or get_access_token() is None:
             await self._app(scope, receive, send)
             return

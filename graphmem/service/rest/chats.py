@@ -226,7 +226,7 @@ class SavedBody(IdsBody):
     with its answers) are stored, by default as the settings say.
     """
 
-    messages: Items[dict[str, Any]]
+    messages: Annotated[Items[dict[str, Any]], Field(max_length=limits.MAX_MESSAGES)]
     rounds: Rounds | None = None
 
 
