@@ -167,7 +167,8 @@ class ChatWorker:
         # Makes the ids of messages.
         self.keyed = self._engine.ledger.digests.keyed
         self._lock = Lock()
-        self._queue: deque[_Queued] = deque()
+        # What waits, by owner: the one whose turn it is comes first.
+        self._waiting: dict[str, deque[_Queued]] = {}
         # How many works of `submit` are done: whether the ledger is slow, or takes nothing at all.
         self.done = 0
         # One thread, so that messages are stored in the order of the calls. Recalls have threads of their own.
@@ -178,29 +179,33 @@ class ChatWorker:
 
     # --- storing --------------------------------------------------------------------------------------------------
 
-    def submit(self, work: Callable[[], bool]) -> Future[bool]:
-        """Runs work that stores in the background, in the order of the calls, and returns at once.
+    def submit(self, work: Callable[[], bool], owner: str = "") -> Future[bool]:
+        """Runs work that stores in the background, and returns at once.
+
+        The works of one owner, such as a partition, are run in the order of the calls; owners take turns, so that none
+        waits for all chats of another.
 
         `work` tells whether all was stored; an error that it raises is logged. The future's result is False for work
         that failed or was displaced; it cannot be cancelled. At most `MAX_QUEUED` calls wait: another one displaces the
-        oldest. Raises StoreUnavailable after `close`, after that of the memory, and in a process that was forked after
-        opening it.
+        oldest of the owner that has most. Raises StoreUnavailable after `close`, after that of the memory, and in a
+        process that was forked after opening it.
         """
         self._engine.check_open()
         queued = _Queued(work, Future())
         queued.stored.set_running_or_notify_cancel()
         with self._lock:
-            if len(self._queue) >= MAX_QUEUED:
-                self._queue.popleft().stored.set_result(False)  # the task submitted for it stores the next ones
+            if sum(map(len, self._waiting.values())) >= MAX_QUEUED:
+                busiest = max(self._waiting, key=lambda one: len(self._waiting[one]))
+                self._take_next(busiest).stored.set_result(False)  # the task submitted for it stores the next ones
                 logger.warning("messages of a chat are not stored: too many wait for a slow memory")
             else:
                 self._writer.submit(self._run_next)
-            self._queue.append(queued)
+            self._waiting.setdefault(owner, deque()).append(queued)
         return queued.stored
 
     def _run_next(self) -> None:
         with self._lock:
-            queued = self._queue.popleft()
+            queued = self._take_next(next(iter(self._waiting)))
         is_stored = False
         try:
             is_stored = queued.work()
@@ -210,10 +215,18 @@ class ChatWorker:
             self.done += 1
             queued.stored.set_result(is_stored)
 
+    def _take_next(self, owner: str) -> _Queued:
+        """Returns the oldest work of an owner, whose further ones wait for the turns of all others."""
+        works = self._waiting.pop(owner)
+        queued = works.popleft()
+        if works:
+            self._waiting[owner] = works
+        return queued
+
     def store(self, scope: Scope, messages: Sequence[Mapping[str, Any]]) -> Future[bool]:
         """Stores messages as `submit` does. Messages without a "timestamp" get the present time."""
         dated = _dated(messages, self._local_now())
-        return self.submit(lambda: self.add(scope, dated))
+        return self.submit(lambda: self.add(scope, dated), scope.partition)
 
     def _local_now(self) -> datetime:
         """Returns the present time by the clock of the configured time zone, else by that of this machine."""
@@ -242,7 +255,7 @@ class ChatWorker:
                 part = [] if wanted is None else self.rounds_with_ids(scope, messages, wanted, session_key)
             return self.add(scope, _dated(part, accepted_at))
 
-        return self.submit(store)
+        return self.submit(store, scope.partition)
 
     def rounds_with_ids(
         self, scope: Scope, messages: Sequence[Mapping[str, Any]], rounds: int, session_key: str = ""

@@ -16,6 +16,7 @@ from support.waiting import TIMEOUT
 
 from graphmem import AsyncMemory, Memory, chat_worker
 from graphmem.chat import MAX_SECONDS
+from graphmem.chat_worker import ChatWorker
 from graphmem.errors import CLOSED, ConfigError, StoreLocked, ValidationError
 from graphmem.integrations import base
 from graphmem.integrations.base import Recollection, required
@@ -433,6 +434,23 @@ def test_capture_returns_at_once_and_keeps_the_newest_of_too_many(
         "messages of a chat are not stored: too many wait for a slow memory",
         "a chat was closed while a saving or recall of it was running",
     ]
+
+
+def test_owners_take_turns_in_being_stored(memory: Memory) -> None:
+    worker, begun, release, order = ChatWorker(memory, TIMEOUT, 1), Event(), Event(), list[str]()
+
+    def hold() -> bool:
+        begun.set()
+        return release.wait(TIMEOUT)
+
+    works = [worker.submit(hold, "ana")]
+    assert begun.wait(TIMEOUT)
+    for name in ("ana 0", "ana 1", "ana 2", "ben 0", "ben 1"):
+        works.append(worker.submit(lambda name=name: order.append(name) is None, name.partition(" ")[0]))
+    release.set()
+    assert all(work.result(TIMEOUT) for work in works)
+    assert order == ["ana 0", "ben 0", "ana 1", "ben 1", "ana 2"]
+    worker.close(TIMEOUT)
 
 
 def test_the_known_sessions_are_limited(recollection: Recollection) -> None:

@@ -263,7 +263,7 @@ class ChatProxy:
             return in_force.rounds if in_force.save else None
 
         saving = Saving(self._chats)
-        saving.begin(lambda: self._chats.submit(resolve))
+        saving.begin(lambda: self._chats.submit(resolve, chat.scope.partition))
         saving.begin(lambda: self._chats.store_part(scope, part, rounds, session_key))
         if not chat.goes_on:
             saving.keep = lambda answer: self._keep(chat, answer, saving)
@@ -283,7 +283,7 @@ class ChatProxy:
                 self._answers.add(place, turns, new, chat.session_key, now)
             return True
 
-        saving.begin(lambda: self._chats.submit(add))
+        saving.begin(lambda: self._chats.submit(add, chat.scope.partition))
         asyncio.get_running_loop().call_later(
             self._settings.settle_seconds, self._submit, lambda: self._settle([place])
         )
