@@ -240,6 +240,8 @@ def test_a_key_in_a_body_is_refused_unless_somebody_says_it(memory: Memory, path
                 assert client.post(path, content=body).status_code == 400
             escaped = json.dumps({"user": key, words: said}).replace("/", r"\/")  # as PHP writes it
             assert client.post(path, content=escaped).status_code == 400
+            escaped = json.dumps({"user": "?", words: said}).replace("?", "".join(f"\\u{ord(c):04x}" for c in key))
+            assert client.post(path, content=escaped).status_code == 400
             assert len(upstream.requests) == others
             assert client.post(path, json={"model": "m", words: said}, headers={"X-Graphmem": "off"}).status_code == 200
         assert client.post(path, json={"model": "m", words: "horse gm_"}).status_code == 200
