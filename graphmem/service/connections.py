@@ -80,9 +80,11 @@ def log_loop_error(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> Non
 class Connection(H11Protocol):
     """A connection that ends if its client takes too long.
 
-    The head of a request may take `limits.HEAD_SECONDS`, the client may take nothing of an answer for
-    `limits.STALL_SECONDS`. Where there are too many, a new one takes the place of the one that has waited longest for
-    a request or the rest of its head; where all have requests that are being answered, it gets 503.
+    The head of a request may take `limits.HEAD_SECONDS`. The client may take nothing of an answer for
+    `limits.STALL_SECONDS`; where the answers that wait for all clients have more than `limits.MAX_UNSENT_BYTES`, the
+    connection with most of them ends. Where there are too many connections, a new one takes the place of the one that
+    has waited longest for a request or the rest of its head; where all have requests that are being answered, it gets
+    503.
     """
 
     _all: ClassVar[set[Connection]] = set()
@@ -123,6 +125,9 @@ class Connection(H11Protocol):
     def pause_writing(self) -> None:
         super().pause_writing()
         self._write_timer = self.loop.call_later(limits.STALL_SECONDS, self.transport.abort)
+        unsent = {one: one.transport.get_write_buffer_size() for one in self._all if one.flow.write_paused}
+        if sum(unsent.values()) > limits.MAX_UNSENT_BYTES:
+            max(unsent, key=lambda one: unsent[one]).transport.abort()
 
     def resume_writing(self) -> None:
         super().resume_writing()

@@ -14,8 +14,9 @@ MAX_HEAD_BYTES, MAX_HEADERS = 32 * 1024, 100
 HEAD_SECONDS = 30.0
 # Seconds that the next part of a body may take.
 BODY_SECONDS = 30.0
-# Seconds for which an answer waits for a client that takes nothing.
-STALL_SECONDS = 60.0
+# Seconds for which an answer waits for a client that takes nothing, and the bytes of all answers that wait for clients:
+# above that the connection with most of them is closed.
+STALL_SECONDS, MAX_UNSENT_BYTES = 60.0, 256 * 1024 * 1024
 # The share of the connections that the requests of one user may take, those that wait for an answer among them.
 CONNECTION_SHARE = 0.25
 # Seconds between two equal warnings about connections.

@@ -458,6 +458,23 @@ def test_connections_over_the_limit_get_an_answer_while_the_others_are_busy(
     wait_until(lambda: send_raw(door.address, head("GET", "/healthz")).status == 200)
 
 
+def test_answers_that_nobody_takes_do_not_fill_the_memory(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MAX_UNSENT_BYTES", 500_000)
+    monkeypatch.setattr(limits, "STALL_SECONDS", 1e6)
+    note = {"messages": "A note.", "user_id": "ana", "metadata": {"a": "x" * 250_000}}
+    assert door.ask("POST", "/memories", json.dumps(note).encode()).status == 200
+    with ExitStack() as stack:
+        for _ in range(4):
+            wire = stack.enter_context(socket.socket())
+            wire.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            host, _, port = door.address.removeprefix("http://").partition(":")
+            wire.connect((host, int(port)))
+            asking = head("GET", "/memories", {"X-API-Key": door.key}).replace(b"Connection: close\r\n", b"")
+            wire.sendall(asking * 40)
+        wait_until(lambda: Connection.open_connections() < 4, "no connection was closed")
+        assert len(door.stored()) == 1
+
+
 def test_the_connections_of_one_user_leave_room_for_others(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "MAX_CONNECTIONS", 8)
     ana, ben = (Keys(door.memory).create("user", user_id=name).text for name in ("ana", "ben"))
