@@ -1,9 +1,9 @@
 """Tells whether a user's id is somebody's name: "clara" is, "production" is not.
 
 Nobody lists the ids of programs. A word outside the dictionary is taken for a name, as names of all countries are; a
-word of the dictionary only where the parser, too, takes it for a name in sentences about somebody. Counted on 149 given
-names and 249 other words of the dictionary that are common as ids: it misses one name in six ("grace"), and takes one
-word in six for a name ("linux").
+word of the dictionary only where the parser, too, takes it for a name in sentences about somebody. Neither is sure: of
+65 given names it missed 10, all of them words as well ("grace", "will"), and it took 17 of 81 words that programs use
+as ids for names ("backend", "docker").
 """
 
 from __future__ import annotations
