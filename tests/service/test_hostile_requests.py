@@ -403,13 +403,14 @@ def test_slow_heads_hold_up_nobody_and_are_cut_off(door: Door, monkeypatch: pyte
         for wire in waiting:
             wire.sendall(start)
         assert send_raw(door.address, head("GET", "/healthz")).status == 200
+        monkeypatch.setattr(limits, "HEAD_SECONDS", 0.05)
         waiting[0].sendall(b"alhost\r\n\r\n")
         assert read_answer(waiting[0]).status == 200
-        monkeypatch.setattr(limits, "HEAD_SECONDS", 0.05)
         silent, slow = (stack.enter_context(connect(door.address)) for _ in range(2))
         slow.sendall(start)
-        waiting[0].sendall(start)
-        assert [wire.recv(100) for wire in (silent, slow, waiting[0])] == [b""] * 3
+        for wire in (silent, slow, waiting[0]):
+            with contextlib.suppress(ConnectionError):
+                assert wire.recv(100) == b""
 
 
 @pytest.mark.thorough
