@@ -212,7 +212,7 @@ def test_closing_without_waiting_leaves_texts_to_the_next_memory(tmp_path: Path)
         assert go_on.wait(TIMEOUT)
         return hash_texts(texts)
 
-    texts = [f"tea number {number}" for number in range(3 * enrichment.BATCH)]
+    texts = [f"tea number {number}" for number in range(2 * enrichment.BATCH)]
     memory = Memory(tmp_path, settings=Settings.from_dict(with_embedder(slow)))
     memory.add([{"role": "user", "content": text} for text in texts], user_id="u1", wait=False)
     assert begun.wait(TIMEOUT)

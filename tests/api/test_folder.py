@@ -140,7 +140,7 @@ def test_a_disk_without_room_for_the_index_costs_no_words(
     with monkeypatch.context() as full:
         full.setattr(embedded, "_MIN_FREE_BYTES", 2**60)
         second = make_memory(tmp_path)
-        assert "MB are missing" in caplog.text
+        assert "MB more than there are" in caplog.text
         assert str(tmp_path / "vectors") in caplog.text
         cocoa = added(second, "cocoa")
         second.delete(coffee)

@@ -152,7 +152,7 @@ def test_edge_is_opened_only_with_the_room_that_it_needs(
     monkeypatch.setattr(embedded, "_takes_blocks_for_reading", lambda _: takes_blocks)
     new = 160 * 2**20 if takes_blocks else 32 * 2**20
     free_room(new - 1)
-    with pytest.raises(DiskFull, match="1 MB are missing") as caught:
+    with pytest.raises(DiskFull, match="1 MB more than there are") as caught:
         EmbeddedIndex(folder, DIMS)
     assert str(folder.parent) in str(caught.value)
     assert not folder.exists()

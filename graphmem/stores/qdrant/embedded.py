@@ -186,7 +186,7 @@ class EmbeddedIndex:
             place = self._folder.parent
             raise DiskFull(
                 f"the disk has too little room: the vector index in {str(place)!r} needs {_megabytes(needed)} MB of it "
-                f"free, and {_megabytes(missing)} MB are missing; free them, or name another place in "
+                f"free, {_megabytes(missing)} MB more than there are; free them, or name another place in "
                 "vector_store.config.path"
             )
 
