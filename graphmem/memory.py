@@ -284,7 +284,7 @@ class Memory:
             messages,
             scope,
             self._engine.ledger.digests,
-            metadata=validation.metadata(metadata, limits=self.limits, copies=max(1, len(messages))),
+            metadata=validation.metadata(metadata, limits=self.limits, copies=len(messages)),
             memory_type=validation.memory_type(memory_type),
             expires_at=validation.expiration(expiration_date, zone=self.limits.timezone),
             before_store=self._engine.settings.before_store,

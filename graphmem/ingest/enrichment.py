@@ -162,6 +162,8 @@ class Enricher:
         """Returns those speakers known by an id, as (partition, key), whose name other memories have as a person's."""
         persons: set[tuple[str, str]] = set()
         speakers = {_person(each) for each in records if is_bare_id(each.speaker, each.role, each.scope)}
+        if not speakers:
+            return persons
         with self._ledger.read() as connection:
             for partition, key in speakers:
                 row = memories.partition_row(connection, partition)

@@ -152,11 +152,6 @@ class Connection(H11Protocol):
             self._head_timer.cancel()
             self._head_timer = None
 
-    @classmethod
-    def open_connections(cls) -> int:
-        """Returns how many connections this process has."""
-        return len(cls._all)
-
     def forget(self) -> None:
         """Leaves this connection out of the count."""
         self._stop_waiting()

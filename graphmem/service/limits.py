@@ -57,7 +57,7 @@ MAX_BLOCKS, BLOCK_SECONDS = 1000, 300.0
 SKIP_CHARS = 1000
 # Turns of a chat that are read: the model is shown these, so a recall need not repeat them.
 MAX_TURNS = 200
-# Messages that are looked through for them: a chat may have thousands of messages of tools.
+# Messages that are looked through for them, as a chat may have thousands of messages of tools; those of a saved chat.
 MAX_MESSAGES = 2000
 
 # --- exports and imports ----------------------------------------------------------------------------------------------

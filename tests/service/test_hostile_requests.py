@@ -472,7 +472,7 @@ def test_answers_that_nobody_takes_do_not_fill_the_memory(door: Door, monkeypatc
             wire.connect((host, int(port)))
             asking = head("GET", "/memories", {"X-API-Key": door.key}).replace(b"Connection: close\r\n", b"")
             wire.sendall(asking * 40)
-        wait_until(lambda: Connection.open_connections() < 4, "no connection was closed")
+        wait_until(lambda: len(Connection._all) < 4, "no connection was closed")
         assert len(door.stored()) == 1
 
 
@@ -496,7 +496,7 @@ def test_a_client_that_takes_nothing_of_its_answer_is_cut_off(door: Door, monkey
     with connect(door.address) as wire:
         request = head("GET", "/openapi.json").replace(b"Connection: close\r\n", b"")
         wire.sendall(request * 200)  # its answers are more than the buffers between take
-        wait_until(lambda: not Connection.open_connections(), "the connection is still there")
+        wait_until(lambda: not Connection._all, "the connection is still there")
 
 
 def test_nothing_is_stored_for_a_client_that_leaves(door: Door) -> None:

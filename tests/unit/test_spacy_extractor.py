@@ -511,6 +511,21 @@ def test_an_id_that_reads_like_a_name_is_a_person(id_: str) -> None:
     assert (id_, "sister", "clara") in list_triples(extraction)
 
 
+def test_whether_an_id_is_a_name_is_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes several parses; the user of a chat says hundreds of messages."""
+    extractor, asked, is_persons_name = SpacyExtractor(), list[str](), extractor_module.is_persons_name
+
+    def note(nlp: Any, id_: str) -> bool:
+        asked.append(id_)
+        return is_persons_name(nlp, id_)
+
+    monkeypatch.setattr(extractor_module, "is_persons_name", note)
+    for text in ("My sister Clara slept.", "I live in Riga."):
+        for id_ in ("Production", "Ana"):
+            extractor.extract([Utterance(text, id_, speaker_is_id=True)])
+    assert asked == ["Production", "Ana"]
+
+
 @pytest.mark.parametrize("text", ["", "   ", "12 345 !!", "🎉🎉", "\x00\n\n\n", "أعيش في القاهرة."])
 def test_a_text_without_names_mentions_only_its_speaker(text: str) -> None:
     assert [mention.key for mention in extract(text).mentions] == ["mel"]

