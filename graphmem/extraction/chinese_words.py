@@ -14,6 +14,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, TypeAlias
 
 from graphmem.errors import ModelError
+from graphmem.extraction.latin_names import NUMBER_OF_NAME
 from graphmem.model import EntityType, MentionKind
 
 if TYPE_CHECKING:
@@ -55,8 +56,6 @@ EMPTY_NOUNS = frozenset(
 _HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 _KANA = re.compile("[\u3041-\u30ff\u31f0-\u31ff\uff66-\uff9f]")
 _WORD = re.compile(r"[^\W\d_]+")
-# Without years.
-_NUMBER = re.compile(r"(?!(?:1[5-9]|20)\d\d$)\d+(?:\.\d+)*")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
@@ -124,7 +123,7 @@ def _continues_name(name: str, following: Sequence[TaggedWord]) -> bool:
     if name[-1].isdigit():
         return tag == "eng" and word[0].isupper() and name[0].isascii()
     counts = len(following) > 1 and following[1][1][0] in "nqm"
-    return _NUMBER.fullmatch(word) is not None and not counts
+    return NUMBER_OF_NAME.fullmatch(word) is not None and not counts
 
 
 def _is_drawn_out(word: str) -> bool:

@@ -65,8 +65,8 @@ _ABBREVIATED_TITLES = re.compile(r"\b(Dr|Prof|Sra?|St)\.")
 _SENTENCE_END = re.compile(r"[.!?…:;¿¡\n]+")
 # An apostrophe ends a word, because the letter before it is an article or a pronoun: d'Italia, s'appelle.
 _WORD = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*|\d+(?:\.\d+)*\b|[,()«»\"“”/]")
-# The number of a name ("Boeing 737"), which is no year.
-_NUMBER = re.compile(r"(?!(?:1[5-9]|20)\d\d$)\d+(?:\.\d+)*")
+# The number of a name ("Boeing 737", 波音737), which is no year.
+NUMBER_OF_NAME = re.compile(r"(?!(?:1[5-9]|20)\d\d$)\d+(?:\.\d+)*")
 
 
 def capitalized_names(text: str) -> Iterator[NameCandidate]:
@@ -103,7 +103,7 @@ def _name_end(words: list[str], start: int) -> int:
 
 def _has_number(words: list[str], end: int, *, german: bool) -> bool:
     """Whether the number behind a name belongs to it and does not count what follows ("Paris 3 días")."""
-    if not _NUMBER.fullmatch(" ".join(words[end : end + 1])):
+    if not NUMBER_OF_NAME.fullmatch(" ".join(words[end : end + 1])):
         return False
     following = " ".join(words[end + 1 : end + 2])
     is_noun = following[:1].isupper() if german else following.isalpha() and not is_function_word(following)
