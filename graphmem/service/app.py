@@ -33,7 +33,7 @@ from graphmem.service.mcp.http import USER_HEADER, Key, service_mcp_app
 from graphmem.service.metrics import ServiceMetrics
 from graphmem.service.middleware import LOOPBACK, Authentication, BodyLimit, Heads, Hosts, RequestLog
 from graphmem.service.proxy import routes as proxy_routes
-from graphmem.service.proxy.proxy import ChatProxy
+from graphmem.service.proxy.proxy import AGENT_HEADER, SESSION_HEADER, ChatProxy
 from graphmem.service.proxy.upstream import Upstream, configured_endpoint
 from graphmem.service.rate_limits import RateLimits
 from graphmem.service.rest.dependencies import Service, refuse_unread
@@ -50,6 +50,8 @@ MCP_PATH = "/mcp"
 OPEN_PATHS = ("/", "/healthz", "/readyz", "/openapi.json", "/ui/")
 # Paths whose POST requests add memories: they have a rate limit of their own.
 ADDING_PATHS = frozenset({"/memories", "/v3/memories/add/", "/chats/saved"})
+# Headers that say who calls, and for whom, beside those that the settings of the proxy name.
+CREDENTIALS = ("Authorization", "X-API-Key", USER_HEADER, AGENT_HEADER, SESSION_HEADER)
 # Routers that take more than they read: the proxy's endpoint reads it, and watchers add queries against caches.
 LENIENT = (proxy_routes.router, health_router)
 # Query parameters that may be there several times: lists, and those that are ignored.
@@ -73,9 +75,12 @@ def service_app(
     mcp = service_mcp_app(service.memory, _mcp_keys(authenticator), MCP_PATH)
     rest = _rest_app(service, mcp, authenticator, close_memory=close_memory)
     app: ASGIApp = _Gate(rest, mcp, settings.default_user)
-    app = Authentication(app, authenticator, RateLimits(settings), OPEN_PATHS, _adds, service.metrics.on_refusal)
+    forwarding = problems.OPENAI_PATHS if settings.proxy.forward_authorization else ()
+    on_refusal = service.metrics.on_refusal
+    app = Authentication(app, authenticator, RateLimits(settings), OPEN_PATHS, forwarding, _adds, on_refusal)
     app = BodyLimit(app, partial(_max_body_bytes, settings))
-    app = Heads(app, REPEATABLE, problems.OPENAI_PATHS)
+    names = (*CREDENTIALS, *settings.proxy.user_headers, *settings.proxy.session_headers)
+    app = Heads(app, names, REPEATABLE, problems.OPENAI_PATHS)
     app = RequestLog(Hosts(app, hosts, settings.cors_origins), service.requests.note, service.metrics.on_request)
     if settings.cors_origins:
         # Without credentials, which no answer allows, "*" exposes every header: those of MCP, limits and request ids.

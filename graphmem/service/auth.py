@@ -140,8 +140,18 @@ def sent_key(headers: Headers) -> str | None:
     """Returns the key that a request sends: `X-API-Key: …`, `Authorization: Bearer …` or `Authorization: Token …`."""
     if key := headers.get("x-api-key"):
         return key.strip()
+    return _key_of_scheme(headers)
+
+
+def _key_of_scheme(headers: Headers) -> str | None:
     scheme, _, key = headers.get("authorization", "").partition(" ")
     return key.strip() or None if scheme.lower() in _SCHEMES else None
+
+
+def refuse_two_keys(headers: Headers) -> None:
+    """Raises Problem 400 if two headers have different keys: a proxy in front may read another one than we do."""
+    if _key_of_scheme(headers) not in {None, sent_key(headers)}:
+        raise Problem(400, "X-API-Key and Authorization have different keys; send one of them", "invalid_argument")
 
 
 def refusal(has_key: Any) -> Problem:

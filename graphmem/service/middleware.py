@@ -22,7 +22,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from graphmem.service import limits
-from graphmem.service.auth import Authenticator, Caller, refusal, sent_key
+from graphmem.service.auth import Authenticator, Caller, refusal, refuse_two_keys, sent_key
 from graphmem.service.calls import calling_user
 from graphmem.service.connections import max_connections
 from graphmem.service.problems import Problem, problem_of
@@ -136,26 +136,33 @@ class Heads:
     front.
 
     Those have two lengths of the body, percent-encoded bytes that are not UTF-8, which decoding would make other ids
-    of, and query parameters that are there twice, unless `repeatable` has their names or `forwarded_paths` the path.
+    of, headers of `single` that are there twice, such as those with the key, and query parameters that are, unless
+    `repeatable` has their names or `forwarded_paths` the path.
     """
 
-    def __init__(self, app: ASGIApp, repeatable: Iterable[str], forwarded_paths: Iterable[str]) -> None:
-        self._app, self._repeatable, self._forwarded_paths = app, frozenset(repeatable), frozenset(forwarded_paths)
+    def __init__(
+        self, app: ASGIApp, single: Iterable[str], repeatable: Iterable[str], forwarded_paths: Iterable[str]
+    ) -> None:
+        self._app, self._single = app, {name.lower(): name for name in single}
+        self._repeatable, self._forwarded_paths = frozenset(repeatable), frozenset(forwarded_paths)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             address = scope.get("raw_path", b"") + b"?" + scope["query_string"]
             _check_head(len(address), scope["headers"])
             _check_encoding(address)
+            headers = (name.decode("latin-1").lower() for name, _ in scope["headers"])
+            _refuse_repeated(self._single[name] for name in headers if name in self._single)
             if scope["path"] not in self._forwarded_paths:
-                self._check_names(scope["query_string"])
+                query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+                _refuse_repeated(name for name, _ in query if name not in self._repeatable)
         await self._app(scope, receive, send)
 
-    def _check_names(self, query: bytes) -> None:
-        counts = Counter(name for name, _ in parse_qsl(query.decode("latin-1"), keep_blank_values=True))
-        for name, count in counts.items():
-            if count > 1 and name not in self._repeatable:
-                raise Problem(400, f"{name[:40]}: is there {count} times; send it once", "invalid_argument")
+
+def _refuse_repeated(names: Iterable[str]) -> None:
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise Problem(400, f"{name[:40]}: is there {count} times; send it once", "invalid_argument")
 
 
 def _check_head(address_bytes: int, headers: Collection[tuple[bytes, bytes]]) -> None:
@@ -242,7 +249,8 @@ class Authentication:
     """Finds the caller of each request, before its body is read, and counts the request against the rate limits.
 
     Sets `caller`, and as `admission_seconds` the seconds that this took, in the request's state. Paths in `open_paths`,
-    and those below the ones that end with "/", need no key. `adds(method, path)` tells requests that add memories.
+    and those below the ones that end with "/", need no key. On `forwarded_paths` the key in `Authorization` may be that
+    of an endpoint, beside ours. `adds(method, path)` tells requests that add memories.
     `on_refusal` is called with the status of each refusal. The requests of a user's keys that are under way at a time,
     streams among them, take at most `limits.CONNECTION_SHARE` of the connections.
     """
@@ -253,11 +261,13 @@ class Authentication:
         authenticator: Authenticator,
         rate_limits: RateLimits,
         open_paths: Iterable[str],
+        forwarded_paths: Iterable[str],
         adds: Callable[[str, str], bool],
         on_refusal: Callable[[int], None],
     ) -> None:
         self._app, self._authenticator, self._rate_limits = app, authenticator, rate_limits
-        self._open_paths, self._adds, self._on_refusal = tuple(open_paths), adds, on_refusal
+        self._open_paths, self._forwarded_paths = tuple(open_paths), frozenset(forwarded_paths)
+        self._adds, self._on_refusal = adds, on_refusal
         self._under_way = Counter[str]()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -295,7 +305,10 @@ class Authentication:
         )
 
     async def _admit(self, scope: Scope) -> Caller:
-        text, begin = sent_key(Headers(scope=scope)), perf_counter()
+        headers, begin = Headers(scope=scope), perf_counter()
+        if scope["path"] not in self._forwarded_paths:
+            refuse_two_keys(headers)
+        text = sent_key(headers)
         caller = await self._authenticator.find(text)
         if caller is None:
             await self._rate_limits.count_refusal((scope.get("client") or ("",))[0])

@@ -568,6 +568,10 @@ async def test_http_refuses_strangers(memory: Memory) -> None:
             answer = await client.post(url, json=body, headers=authorization)
             assert (answer.status_code, "gm_odd" in answer.text) == (401, False)
             assert answer.headers["www-authenticate"].startswith("Bearer")
+        for second in ("Bearer gm_ben", "Basic gm_ben"):
+            twice = [("Authorization", "Bearer gm_ana"), ("Authorization", second)]
+            answer = await client.post(url, json=body, headers=twice)
+            assert (answer.status_code, "is there 2 times" in answer.text, "gm_" in answer.text) == (400, True, False)
         key = {"Authorization": "Bearer gm_ana"}
         assert (await client.post(url, json=body, headers={**key, "Host": "evil.example"})).status_code == 421
         origin = {**key, "Origin": "https://evil.example"}

@@ -235,6 +235,8 @@ def test_clients_can_keep_the_endpoints_key(memory: Memory, upstream: ModelEndpo
         assert upstream.requests[-1].headers["authorization"] == "Bearer of-the-client"
         ask(client)
         assert "authorization" not in upstream.requests[-1].headers
+        # Where it is not sent on, it would be a second key of the service.
+        assert client.get("/memories", headers={"Authorization": "Bearer of-the-client"}).status_code == 400
 
 
 def test_the_services_keys_are_never_sent_on(memory: Memory, upstream: ModelEndpoint) -> None:

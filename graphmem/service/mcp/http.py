@@ -171,7 +171,8 @@ class _KeyVerifier:
 
 
 class _CheckedRequests:
-    """Refuses foreign hosts and origins, and what is no message of the protocol: the SDK's errors repeat what was sent.
+    """Refuses foreign hosts and origins, two keys, and what is no message of the protocol: the SDK's errors repeat what
+    was sent.
 
     Passes on requests without a key, whose bodies are not read, and bodies over the SDK's limit, which it refuses.
     """
@@ -185,6 +186,10 @@ class _CheckedRequests:
             return
         if (refusal := await self._security.validate_request(Request(scope))) is not None:
             await refusal(scope, receive, send)
+            return
+        if (count := len(Headers(scope=scope).getlist("authorization"))) > 1:  # a proxy in front may read another one
+            error_text = f"Authorization: is there {count} times; send it once."
+            await JSONResponse({"error": error_text}, HTTPStatus.BAD_REQUEST)(scope, receive, send)
             return
         if scope["method"] == "GET" and get_access_token() is not None:
             # The server sends nothing by itself, so the stream would carry nothing, and outlive its key.
