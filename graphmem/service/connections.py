@@ -135,6 +135,9 @@ class Connection(H11Protocol):
             self._write_timer.cancel()
             self._write_timer = None
 
+    def _unsupported_upgrade_warning(self) -> None:
+        """Logs nothing, where uvicorn has two lines: a server may answer without the upgrade, as any request does."""
+
     def connection_lost(self, exc: Exception | None) -> None:
         self.forget()
         super().connection_lost(exc)

@@ -315,6 +315,18 @@ def test_a_length_beside_chunks_ends_the_connection(door: Door) -> None:
     assert door.stored() == []
 
 
+def test_a_request_to_change_the_protocol_is_answered_without_that(
+    door: Door, caplog: pytest.LogCaptureFixture
+) -> None:
+    socket_headers = {"Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="}
+    for protocol in ("websocket", "h2c", MARK):
+        upgrade = head("GET", "/healthz", {**socket_headers, "Upgrade": protocol})
+        assert send_raw(door.address, upgrade.replace(b"Connection: close", b"Connection: Upgrade")).status == 200
+    assert [
+        one.getMessage() for one in caplog.records if one.name.startswith("uvicorn") and one.levelname != "INFO"
+    ] == []
+
+
 def test_pipelined_requests_are_answered_in_their_order(door: Door) -> None:
     body = json.dumps(ADD).encode()
     sent = {"X-API-Key": door.key, **JSON}
