@@ -301,6 +301,26 @@ async def test_unusable_arguments(memory: Memory, name: str, arguments: dict[str
     assert memory.get_all(user_id=ANA)["total"] == 1
 
 
+def test_no_argument_is_converted_to_another_type() -> None:
+    for tool in {tool for profile in tools.PROFILES.values() for tool in profile}:
+        check_types(tool)
+
+
+def check_types(tool: type[Tool]) -> None:
+    """Checks that a tool takes no value of another type for any of its arguments."""
+    required = {name: "x" for name, field in tool.model_fields.items() if field.is_required()}
+    for name, field in tool.model_fields.items():
+        wrong = [True, False, 5.0, 5.5, [5], {"a": 5}]
+        if field.annotation is int:
+            wrong += ["5.0", " 5", "5_0", "+5", "٥", "9" * 5000]
+            assert getattr(tool.parse({**required, name: "51"[: 1 + (name == "max_tokens")]}), name) in {5, 51}
+        else:
+            wrong.append(5)
+        for value in wrong:
+            with pytest.raises(ValidationError, match=f"^{name}[.:]"):
+                tool.parse({**required, name: value})
+
+
 async def test_arguments_as_clients_send_them(memory: Memory) -> None:
     memory.add("Clara drinks tea.", user_id=ANA, memory_type="preference")
     async with Client(server_of(memory)) as client:

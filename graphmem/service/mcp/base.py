@@ -34,9 +34,12 @@ class _Schema(GenerateJsonSchema):
 
 
 class Tool(BaseModel):
-    """One call of a tool: its checked arguments. A subclass is a tool, and its docstring the text for the model."""
+    """One call of a tool: its checked arguments. A subclass is a tool, and its docstring the text for the model.
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    No argument is converted to another type, as in a body of REST, but for what a field's own validator reads.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     tool_name: ClassVar[str]
     title: ClassVar[str]

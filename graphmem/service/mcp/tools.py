@@ -1,13 +1,14 @@
 """The MCP tools: each class has a tool's arguments, its texts for the model, and the call of `Memory` that it makes.
 
-Texts are `str` with the default "", never None: some clients send text for every argument. No argument says whose
-memories are meant: the scope comes from the connection.
+Texts are `str` with the default "", never None: some clients send text for every argument. So whole numbers and lists
+are read from text as well. No argument says whose memories are meant: the scope comes from the connection.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
@@ -35,6 +36,7 @@ NEWEST_SUMMARIES, NEWEST_MEMORIES, TOPICS = 3, 20, 10
 GRAPH_STARTS = 5
 # Fields of the steps of a path.
 PATH_FIELDS = frozenset({"type", "id", "memory", "key", "name", "predicate"})
+_DIGITS = re.compile(r"-?\d{1,9}", re.ASCII)
 
 
 def _as_list(value: object) -> object:
@@ -49,10 +51,18 @@ def _as_list(value: object) -> object:
     return [part.strip() for part in value.split(",")] if value else []
 
 
+def _as_number(value: object) -> object:
+    """Reads a whole number that a client sends as text."""
+    return int(value) if isinstance(value, str) and _DIGITS.fullmatch(value) else value
+
+
+_FROM_TEXT = BeforeValidator(_as_number)
 MemoryId = Annotated[str, Field(description="The id of a memory, as searches and lists give it")]
 Query = Annotated[str, Field(description="A question, or words")]
-Limit = Annotated[int, Field(ge=1, le=MAX_TOOL_HITS, description="How many to return at most")]
-Hops = Annotated[int, Field(ge=0, le=5, description="How many edges away from its start the graph is shown")]
+Limit = Annotated[int, Field(ge=1, le=MAX_TOOL_HITS, description="How many to return at most"), _FROM_TEXT]
+Hops = Annotated[
+    int, Field(ge=0, le=5, description="How many edges away from its start the graph is shown"), _FROM_TEXT
+]
 CursorArgument = Annotated[str, Field(description="The next_cursor of the former page; leave it out for the first")]
 
 
@@ -220,7 +230,9 @@ class GetContext(Tool):
     reads = True
 
     query: str = Field(default="", description="The user's question; leave it out for the newest memories")
-    max_tokens: int = Field(default=1000, ge=50, le=1500, description="About how many tokens the block may have")
+    max_tokens: Annotated[
+        int, Field(ge=50, le=1500, description="About how many tokens the block may have"), _FROM_TEXT
+    ] = 1000
 
     async def run(self, memory: AsyncMemory, scope: Scope) -> results.ContextResult:
         return results.ContextResult(
