@@ -180,7 +180,8 @@ def _checked_name(value: object, argument: str) -> str:
     if len(text) > MAX_NAME_CHARS:
         refuse(argument, value, f"has {len(text)} characters; use at most {MAX_NAME_CHARS}")
     if _CONTROL_CHARS.search(text):
-        refuse(argument, value, "contains control characters or lone surrogates; remove them")
+        remedy = "contains control characters, such as NUL, or lone surrogates; remove them"
+        refuse(argument, _RedactedText(value), remedy)
     return text
 
 
@@ -189,10 +190,12 @@ def folder(value: object, argument: str = "path") -> str:
     if not isinstance(value, str | os.PathLike):
         refuse(argument, value, 'must be the path of a folder, or ":memory:"')
     path = os.fspath(value)
-    if not isinstance(path, str) or not path or "\0" in path:
+    if not isinstance(path, str) or not path:
         refuse(argument, value, 'must be the path of a folder, or ":memory:"')
+    if "\0" in path:
+        refuse(argument, _RedactedText(path), "holds a NUL character, which no file name can contain; remove it")
     if not is_encodable(path):
-        refuse(argument, value, "holds a lone surrogate, which no file name can contain; correct it")
+        refuse(argument, _RedactedText(path), "holds a lone surrogate, which no file name can contain; correct it")
     return path
 
 
@@ -360,11 +363,8 @@ def _checked_text(value: object, argument: str, max_chars: int) -> str:
     if len(value) > max_chars:
         refuse(argument, _RedactedText(value), f"has {len(value)} characters; use at most {max_chars:,}")
     if match := _UNSTORABLE_CHARS.search(value):
-        refuse(
-            argument,
-            _RedactedText(value),
-            f"holds {match.group()!a} at {match.start()}, which no store can keep; remove it",
-        )
+        name = "a NUL character" if match.group() == "\0" else "a lone surrogate"
+        refuse(argument, _RedactedText(value), f"holds {name} at {match.start()}, which no store can keep; remove it")
     return str.__str__(value)
 
 

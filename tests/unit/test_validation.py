@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from datetime import UTC, date, datetime, timedelta, timezone
 from enum import IntEnum, StrEnum
@@ -223,7 +224,7 @@ def test_a_result_of_a_tool_may_be_empty(content: object) -> None:
         ({"role": "user", "content": [{"text": "x"}]}, r"content\[0\]"),
         ({"role": "user", "content": [{"type": "image", "data": b"x"}]}, r"content\[0\]\.data"),
         (["ok", {"role": "user", "content": "a\x00"}], r"messages\[1\]\.content"),
-        ("lone \udfff", r"'\\udfff' at 5"),
+        ("lone \udfff", r"holds a lone surrogate at 5"),
         ({"role": "system", "content": "\x00"}, "messages.content"),
         ("x" * 1_000_001, "1,000,000"),
         (["x"] * 10_001, "10,000"),
@@ -419,6 +420,28 @@ def test_invalid_arguments_are_refused(check: Any, name: str, values: list[objec
     for value in values:
         with pytest.raises(ValidationError, match=f"^{name}="):
             check(value)
+
+
+@pytest.mark.parametrize("character", ["\0", "\ud800"])
+@pytest.mark.parametrize(
+    ("check", "name"),
+    [
+        (validation.query, "query"),
+        (lambda text: parse_messages(text), "messages"),
+        (lambda text: validation.metadata({"note": text}), "metadata.note"),
+        (lambda text: validation.metadata({text: 1}), "metadata key"),
+        (lambda text: validation.identifier(text, "user_id"), "user_id"),
+        (lambda text: validation.namespace([text]), "namespace"),
+        (validation.folder, "path"),
+    ],
+)
+def test_an_error_about_an_impossible_character_repeats_no_text(check: Any, name: str, character: str) -> None:
+    with pytest.raises(ValidationError, match=r"NUL|lone surrogate") as caught:
+        check(f"Zanzibar{character}")
+    for text in (str(caught.value), caught.value.without_value):
+        assert text.startswith(name)
+        assert text.isprintable()
+        assert not re.search(r"Zanzibar|\\[ux]", text), text
 
 
 def test_the_error_of_an_unknown_kind_or_type_lists_the_known_ones() -> None:
