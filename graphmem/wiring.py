@@ -45,6 +45,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("graphmem")
 
+# Folders of vector indexes whose disk was full when they were last opened.
+_warned_of = set[Path]()
+
 _FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
@@ -266,7 +269,8 @@ def _refuse_in_memory(key: str, *, in_memory: bool) -> None:
 def _embedded_index(settings: Settings, ledger: Ledger, embedder: Embedder) -> EmbeddedIndex | None:
     """Opens embedded Qdrant for vectors of the recorded embedder.
 
-    Returns None if another process holds its folder, and, with a warning, if its disk is full.
+    Returns None if another process holds its folder, and if its disk is full, with a warning: one for each folder in a
+    process until it could be opened, for a service opens it twice when it starts.
     """
     from graphmem.stores.qdrant.embedded import DiskFull, EmbeddedIndex  # noqa: PLC0415
 
@@ -275,14 +279,19 @@ def _embedded_index(settings: Settings, ledger: Ledger, embedder: Embedder) -> E
     private_folder(folder.parent)  # creates home where the ledger is elsewhere
     with ledger.read() as connection:
         recorded = recorded_embedder(connection)
+    # The folder's name has the ledger's UUID: two ledgers configured with one path never touch each other's points.
+    place = folder / f"{config.collection_name}-{ledger.uuid}"
     try:
-        # The folder's name has the ledger's UUID: two ledgers configured with one path never touch each other's points.
-        return EmbeddedIndex(folder / f"{config.collection_name}-{ledger.uuid}", (recorded or embedder).dims)
+        index = EmbeddedIndex(place, (recorded or embedder).dims)
     except StoreLocked:
         return None
     except DiskFull as error:  # the words can be read all the same, and added as long as the ledger has room
-        logger.warning("%s. Until then this process has an index in its own memory", error)
+        if place not in _warned_of:
+            logger.warning("%s. Until then this process has an index in its own memory", error)
+            _warned_of.add(place)
         return None
+    _warned_of.discard(place)
+    return index
 
 
 def _qdrant(config: QdrantConfig, ledger: Ledger, embedder: Embedder) -> ServerIndex:

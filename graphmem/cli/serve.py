@@ -38,13 +38,14 @@ def serve(
     from graphmem.integrations.base import required  # noqa: PLC0415  (takes a second)
 
     with required("fastapi", "httpx2", "limits", "prometheus_client", "uvicorn", extra="serve"):
-        from graphmem.service.server import Start, listen, prepare, run  # noqa: PLC0415
+        from graphmem.service.server import Start, begin_log, listen, prepare, run  # noqa: PLC0415
 
     settings = call.settings()
     given: dict[str, Any] = {"host": host, "port": port, "workers": workers, "default_user": default_user}
     section = settings.serve.with_values(**{name: value for name, value in given.items() if value is not None})
     settings = settings.model_copy(update={"home": call.home or settings.home, "serve": section})
     start = Start(settings, needs_key=not no_auth)
+    begin_log()
     try:
         new_key = prepare(start)
     except ConfigError as error:

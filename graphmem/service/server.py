@@ -147,12 +147,17 @@ class _Workers(Multiprocess):
             sleep(0.1)
 
 
+def begin_log() -> None:
+    """Makes this process log to standard error."""
+    logging.basicConfig(level=logging.WARNING, format="graphmem: %(message)s")
+
+
 def _worker_app(start: Start) -> ASGIApp:
     """Opens the memory of one process and returns its application, which closes it at the end."""
     _end_in_time()
     raise_descriptor_limit()
     asyncio.get_running_loop().set_exception_handler(log_loop_error)
-    logging.basicConfig(level=logging.WARNING, format="graphmem: %(message)s")
+    begin_log()
     logging.getLogger("graphmem.requests").setLevel(logging.INFO)
     if (parent := multiprocessing.parent_process()) is not None:
         Thread(target=_end_after, args=(parent,), name="graphmem-parent", daemon=True).start()

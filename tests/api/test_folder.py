@@ -142,6 +142,8 @@ def test_a_disk_without_room_for_the_index_costs_no_words(
         second = make_memory(tmp_path)
         assert "MB more than there are" in caplog.text
         assert str(tmp_path / "vectors") in caplog.text
+        make_memory(tmp_path).close()
+        assert caplog.text.count("MB more than there are") == 1
         cocoa = added(second, "cocoa")
         second.delete(coffee)
         answer = second.search("tea", user_id="u1")
