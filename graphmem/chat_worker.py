@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from graphmem.boundary import validation
 from graphmem.commands.types import UNSET, Unset
-from graphmem.concurrency import DrainablePool, Pool, await_task
+from graphmem.concurrency import DrainablePool, Pool, as_exception, await_task
 from graphmem.errors import GraphmemError, ValidationError
 from graphmem.ingest.chat_deduplication import ids_in_part, last_rounds, with_id
 from graphmem.ingest.counted_model import CountedModel
@@ -209,8 +209,8 @@ class ChatWorker:
         is_stored = False
         try:
             is_stored = queued.work()
-        except Exception as error:  # noqa: BLE001  (nobody else would tell of it)
-            logger.warning("a saved chat was not stored (%s)", log_text(error))
+        except BaseException as error:  # noqa: BLE001  (nobody else would tell of it)
+            logger.warning("a saved chat was not stored (%s)", log_text(as_exception(error)))
         finally:
             self.done += 1
             queued.stored.set_result(is_stored)

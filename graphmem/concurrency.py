@@ -1,4 +1,5 @@
-"""Thread helpers: pools that raise graphmem's errors, a lock with an order, work that can be stopped, BLAS threads.
+"""Thread helpers: pools that raise graphmem's errors, a lock with an order, work that can be stopped or that a library
+ends, BLAS threads.
 
 The products of a search are too small for several threads, and idle BLAS threads wait by spinning: on two cores they
 took half of the time of the parser and the model. Uses of the limit are counted: the first sets it, the last lifts it.
@@ -126,6 +127,24 @@ class OrderedLock:
 
 class WorkStopped(StoreUnavailable):
     """The memory was closed, or the program ended, before a piece of background work was done."""
+
+
+class Panicked(StoreUnavailable):
+    """A library failed with an error that is no Exception, as those in Rust do where they get no memory."""
+
+    is_loggable = True
+
+
+def as_exception(error: BaseException) -> Exception:
+    """Returns an error as one of a single call, which the service survives; Panicked for a library's panic.
+
+    Raises those that end the task or the process.
+    """
+    if isinstance(error, Exception):
+        return error
+    if isinstance(error, asyncio.CancelledError | KeyboardInterrupt | SystemExit | GeneratorExit):
+        raise error
+    return Panicked(f"a library failed ({type(error).__name__}), perhaps for lack of memory")
 
 
 @contextmanager

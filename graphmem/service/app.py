@@ -73,6 +73,7 @@ def service_app(
     )
     hosts = [*LOOPBACK, settings.host, *settings.allowed_hosts]
     mcp = service_mcp_app(service.memory, _mcp_keys(authenticator), MCP_PATH)
+    problems.answer_unexpected(mcp)
     rest = _rest_app(service, mcp, authenticator, close_memory=close_memory)
     app: ASGIApp = _Gate(rest, mcp, settings.default_user)
     forwarding = problems.OPENAI_PATHS if settings.proxy.forward_authorization else ()

@@ -21,6 +21,7 @@ from urllib.parse import parse_qsl, unquote_to_bytes
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from graphmem.concurrency import as_exception
 from graphmem.service import limits
 from graphmem.service.auth import Authenticator, Caller, refusal, refuse_two_keys, sent_key
 from graphmem.service.calls import calling_user
@@ -77,8 +78,8 @@ class RequestLog:
         with request_span(method, sent) as traced:
             try:
                 await self._app(scope, receive, send_with_headers)
-            except Exception as error:  # noqa: BLE001  (the server would log a stack)
-                problem = problem_of(error)
+            except BaseException as error:  # noqa: BLE001  (the server would log a stack)
+                problem = problem_of(as_exception(error))
                 if not status:
                     await problem.response(request_id, scope["path"])(scope, receive, send_with_headers)
             route = getattr(scope.get("route"), "path_format", UNKNOWN)

@@ -15,6 +15,7 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
+from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
@@ -63,17 +64,17 @@ class Problem(Exception):
 
     def response(self, request_id: str, path: str) -> JSONResponse:
         """Returns the problem as a response to a request of this path."""
-        body = ProblemBody(
-            type="about:blank",
-            title=HTTPStatus(self.status).phrase,
-            status=self.status,
-            detail=self.detail,
-            code=self.code,
-            request_id=request_id,
-        )
+        body = {  # `ProblemBody`, without pydantic, which may be what has no memory
+            "type": "about:blank",
+            "title": HTTPStatus(self.status).phrase,
+            "status": self.status,
+            "detail": self.detail,
+            "code": self.code,
+            "request_id": request_id,
+        }
         error = {"message": self.detail, "type": self.code, "param": None, "code": self.code}
         extension = {"error": error} if path in OPENAI_PATHS else {}
-        return JSONResponse({**body.model_dump(), **extension}, self.status, self.headers, MEDIA_TYPE)
+        return JSONResponse({**body, **extension}, self.status, self.headers, MEDIA_TYPE)
 
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -115,7 +116,7 @@ def _converted(error: Exception) -> Problem:
             problem = Problem(503, str(error), "overloaded", {"Retry-After": "1"})
         case ModelError():
             problem = Problem(502, f"A model failed: {error}", "provider_error")
-        case StoreError():
+        case StoreError() | MemoryError():
             detail = "The memory cannot be used now; try again later."
             problem = Problem(503, detail, "store_unavailable", {"Retry-After": "5"})
         case _:
@@ -129,6 +130,16 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, _on_http_error)
     for kind in (Problem, GraphmemError):
         app.add_exception_handler(kind, _on_error)
+    answer_unexpected(app)
+
+
+def answer_unexpected(app: Starlette) -> None:
+    """Makes an application answer an error that nothing else has caught as a problem; it raises it for `RequestLog`."""
+    app.add_exception_handler(Exception, _on_unexpected)
+
+
+async def _on_unexpected(request: Request, error: Exception) -> JSONResponse:
+    return _converted(error).response(request.state.request_id, request.url.path)
 
 
 async def _on_error(request: Request, error: Exception) -> JSONResponse:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import logging
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -15,18 +16,20 @@ from starlette.testclient import TestClient
 from support.fakes import DIMS, hash_texts
 from support.log_guard import listening
 from support.raw_http import JSON
-from support.service import client_of, headers
+from support.service import client_of, headers, ok
 from support.waiting import TIMEOUT, wait_until
 
-from graphmem import Memory
+from graphmem import Memory, responses
 from graphmem.errors import StoreUnavailable
 from graphmem.extraction.spacy import extractor
 from graphmem.models import minilm
 from graphmem.service import limits, middleware
 from graphmem.service.keys import Keys
+from graphmem.service.mcp import results
 from graphmem.service.problems import Problem
 from graphmem.service.rate_limits import RateLimits
 from graphmem.settings.schema import ServeSettings
+from graphmem.stores.ledger import Ledger
 from graphmem.stores.projection_worker import ProjectionWorker
 from graphmem.stores.qdrant.embedded import EmbeddedIndex
 
@@ -344,6 +347,37 @@ async def test_an_error_inside_is_logged_by_its_kind_and_answered_as_a_problem()
         body = problem(client.get("/healthz"), 500)
     assert "private" not in str(body) + str(listener.lines)
     assert any("RuntimeError" in line for line in listener.lines)
+
+
+class Panic(BaseException):
+    """An error as libraries in Rust raise it: no Exception."""
+
+
+@pytest.mark.parametrize("error", [Panic("a private text"), MemoryError(), KeyError("a private text")], ids=repr)
+def test_a_library_that_fails_costs_one_request(
+    memory: Memory, error: BaseException, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: Any, **__: Any) -> Any:
+        raise error
+
+    memory.add("Clara drinks tea.", user_id="ana")
+    body, status = {"query": "tea", "user_id": "ana"}, 500 if isinstance(error, KeyError) else 503
+    call = {"method": "tools/call", "params": {"name": "search_memories", "arguments": {"query": "tea"}}}
+    message = {"jsonrpc": "2.0", "id": 1, **call}
+    accepting = {"Accept": "application/json, text/event-stream", "X-Graphmem-User": "ana"}
+    with client_of(memory) as client:
+        for place, name in ((responses, "hit"), (Ledger, "read")):  # in the event loop, and in a thread
+            with monkeypatch.context() as failing:
+                failing.setattr(place, name, fail)
+                answer = client.post("/search", json=body)
+            problem(answer, status)
+        with monkeypatch.context() as failing:
+            failing.setattr(results.Result, "model_dump", fail)
+            assert "cannot be used now" in ok(client.post("/mcp", json=message, headers=accepting))["error"]["message"]
+        assert "Clara" in client.post("/mcp", json=message, headers=accepting).text
+        assert len(ok(client.post("/search", json=body))["results"]) == 1
+    assert [one.levelname for one in caplog.records if one.levelno >= logging.WARNING] == ["WARNING"] * 3
+    assert "private" not in caplog.text
 
 
 def test_more_calls_than_may_wait_are_refused(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ import pydantic
 from graphmem import __version__
 from graphmem.async_memory import AsyncMemory
 from graphmem.boundary import validation
+from graphmem.concurrency import as_exception
 from graphmem.errors import NotFoundError, ValidationError
 from graphmem.integrations.base import required, sync_memory
 from graphmem.logs import log_text
@@ -134,8 +135,8 @@ async def _answer_without_input(ctx: ServerRequestContext[Any, Any], call_next: 
         raise MCPError(error.code, error.message) from None
     except pydantic.ValidationError:  # answered without its text
         raise
-    except Exception as error:  # noqa: BLE001  (the SDK would log a stack)
-        raise MCPError(INTERNAL_ERROR, _unavailable(error)) from None
+    except BaseException as error:  # noqa: BLE001  (the SDK would log a stack, and a panic end it for all clients)
+        raise MCPError(INTERNAL_ERROR, _unavailable(as_exception(error))) from None
 
 
 def unsupported_version(message: str) -> ErrorData:

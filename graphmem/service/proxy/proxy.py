@@ -17,6 +17,7 @@ from starlette.datastructures import Headers
 from graphmem.async_memory import AsyncMemory
 from graphmem.boundary import validation
 from graphmem.chat_worker import ChatWorker, Recalled, RecallRequest
+from graphmem.concurrency import as_exception
 from graphmem.errors import GraphmemError, ValidationError
 from graphmem.ingest.chat_deduplication import MESSAGES_BEFORE, message_text
 from graphmem.logs import log_text
@@ -237,7 +238,8 @@ class ChatProxy:
         )
         try:
             recalled = await self._chats.arecall_steps(request, max(0.0, deadline - monotonic()))
-        except Exception as error:  # noqa: BLE001  (no failure of the memory may end a chat)
+        except BaseException as raised:  # noqa: BLE001  (no failure of the memory may end a chat)
+            error = as_exception(raised)
             logger.warning("a recall failed (%s)", log_text(error))
             self._on_recall(Recalled(failure=error))
             return "", "recall=failed"

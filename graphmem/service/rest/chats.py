@@ -14,6 +14,7 @@ from graphmem import responses
 from graphmem.boundary import validation
 from graphmem.chat_worker import Recalled, RecallRequest, RecallStep
 from graphmem.commands.types import UNSET
+from graphmem.concurrency import as_exception
 from graphmem.errors import GraphmemError, StoreError, ValidationError
 from graphmem.logs import log_text
 from graphmem.model import Scope
@@ -148,7 +149,8 @@ async def recall(body: RecallBody, caller: CallerParam, service: ServiceParam) -
     scope = _scope(caller, body)
     try:
         recalled = await _recalled(body, scope, service, begin + limits.RECALL_SECONDS)
-    except Exception as error:  # noqa: BLE001  (no failure of the memory may end a chat)
+    except BaseException as raised:  # noqa: BLE001  (no failure of the memory may end a chat)
+        error = as_exception(raised)
         logger.warning("a recall failed (%s)", log_text(error))
         recalled = Recalled(failure=error)
     if isinstance(recalled.failure, ValidationError):  # not the memory fails, the request cannot be used
