@@ -75,12 +75,12 @@ def delete_item(command: DeleteItem, uow: UnitOfWork) -> Outcome:
     stored = items.find_row(uow.connection, command.scope, command.namespace, command.key)
     if stored is None:
         return Outcome(OutcomeType.NONE, command.key, reason="not there")
-    erased = _delete(stored, uow, with_memory=command.with_memory)
+    erased = _delete(stored, uow, with_memory=command.with_memory, is_erasure=command.is_erasure)
     return Outcome(OutcomeType.DELETE_ITEM, command.key, erased=erased)
 
 
-def _delete(stored: Row[Any], uow: UnitOfWork, *, with_memory: bool = True) -> ErasureReport:
-    uow.has_erased = True
+def _delete(stored: Row[Any], uow: UnitOfWork, *, with_memory: bool = True, is_erasure: bool = True) -> ErasureReport:
+    uow.has_erased |= is_erasure
     items.delete(uow.connection, [stored.id])
     if stored.memory_uid is None or not with_memory:
         return ErasureReport(rows=1)

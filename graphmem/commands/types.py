@@ -224,12 +224,16 @@ class PutItem:
 
 @dataclass(frozen=True, slots=True)
 class DeleteItem:
-    """Deletes an item; `with_memory`: erases its memory, too. An absent item is no error."""
+    """Deletes an item; `with_memory`: erases its memory, too. An absent item is no error.
+
+    `is_erasure`: whether the words of its value are erased with it. Those that are a memory by now are not.
+    """
 
     scope: Scope
     namespace: tuple[str, ...]
     key: str
     with_memory: bool = True
+    is_erasure: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,8 +36,9 @@ from support.waiting import TIMEOUT
 from graphmem import AsyncMemory, Memory
 from graphmem.errors import EmbeddingError, StoreUnavailable, ValidationError
 from graphmem.integrations import items as integration_items
+from graphmem.integrations.items import ItemStore
 from graphmem.integrations.langgraph import GraphmemStore, label, user_of
-from graphmem.model import Item
+from graphmem.model import Item, Scope
 from graphmem.stores.ledger import items, schema, sqlite
 
 TEA, COFFEE = {"text": "Ana drinks green tea."}, {"text": "Ben drinks black coffee."}
@@ -217,6 +218,21 @@ def test_a_value_nested_too_deeply_is_refused_and_its_namespace_stays_readable(s
     assert keys(store.search(NOTES)) == ["k"]
     with pytest.raises(ValidationError, match="filter.*nested too deeply"):
         store.search(NOTES, filter=deep)
+
+
+def test_answers_that_wait_in_the_services_proxy_are_no_items_of_the_store(memory: Memory) -> None:
+    waiting = (items.PROXY_ANSWERS, "session", "answer")
+    own = ItemStore(memory)
+    own.write([own.put_command(Scope("ana"), waiting, "question", [{"role": "assistant", "content": "Tea it is."}])])
+    store = GraphmemStore(memory, user_id="ana", agent_id=None)
+    store.put(("notes",), "k", TEA)
+    assert store.list_namespaces() == [("notes",)]
+    assert keys(store.search(())) == keys(store.search((), query="tea")) == ["k"]
+    assert store.search(waiting[:1]) == store.list_namespaces(prefix=waiting[:1]) == []
+    for value in (TEA, None):
+        with pytest.raises(InvalidNamespaceError, match="graphmem's own"):
+            store.batch([PutOp(waiting, "question", value)])
+    assert own.get(Scope("ana"), waiting, "question") is not None
 
 
 @pytest.mark.parametrize("namespace", [("a.b",), ("",), (1,), ("a\0",)])

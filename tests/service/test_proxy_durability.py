@@ -18,9 +18,8 @@ from support.waiting import TIMEOUT, wait_until
 from graphmem import Memory
 from graphmem.service import limits
 from graphmem.service.app import service_app
-from graphmem.service.proxy.answers import NAMESPACE
 from graphmem.service.proxy.proxy import ChatProxy
-from graphmem.stores.ledger import items
+from graphmem.stores.ledger import compaction, items
 from graphmem.testing import ModelEndpoint, behaviours
 
 CHAT = "/v1/chat/completions"
@@ -56,7 +55,7 @@ def stored(memory: Memory) -> list[str]:
 def waiting(memory: Memory) -> list[str]:
     """The texts of the answers that wait in the ledger."""
     with memory._engine.ledger.read() as connection:
-        found = items.changed_before(connection, (NAMESPACE,), datetime.now(UTC))
+        found = items.changed_before(connection, (items.PROXY_ANSWERS,), datetime.now(UTC))
     return [message["content"] for item in found for message in json.loads(item.value)]
 
 
@@ -206,6 +205,26 @@ def test_an_answer_that_waits_is_erased_with_its_user(memory: Memory, upstream: 
         memory.delete_all(user_id="ana")
         assert waiting(memory) == []
     assert stored(memory) == []
+
+
+def test_an_answer_that_is_stored_is_not_erased_where_it_waited(memory: Memory, upstream: ModelEndpoint) -> None:
+    """Erasures have the ledger compacted at the end."""
+
+    def erasures() -> int:
+        with memory._engine.ledger.read() as connection:
+            return compaction.erasures(connection)
+
+    upstream.then("First.", "Second.")
+    with proxied(memory, upstream) as client:
+        ask(client)
+        ask(client, QUESTION, "First.", "Thanks.")
+        wait_until(lambda: waiting(memory) == ["Second."])
+        assert erasures() == 0
+        ask(client, QUESTION, "First.", "Thanks.")
+        wait_until(lambda: waiting(memory) == [ANSWER])
+        assert erasures() == 1
+    assert (stored(memory), waiting(memory)) == (sorted([QUESTION, "First.", "Thanks.", ANSWER]), [])
+    assert erasures() == 1
 
 
 def test_an_answer_is_not_stored_once_chats_no_longer_are(memory: Memory, upstream: ModelEndpoint) -> None:

@@ -26,8 +26,6 @@ from graphmem.stores.ledger import items
 
 logger = logging.getLogger("graphmem")
 
-# The first label of the namespaces in which answers wait.
-NAMESPACE = "graphmem-proxy-answers"
 # Answers that are stored in one transaction.
 BATCH = 50
 # Reasons for the end of an answer that is one: by itself, or at the limit of its length.
@@ -160,7 +158,7 @@ class WaitingAnswers:
         return Place(scope, (*self._namespace(session_key), keyed(answer)), keyed(question))
 
     def _namespace(self, session_key: str) -> tuple[str, ...]:
-        return NAMESPACE, self._items.keyed(session_key)
+        return items.PROXY_ANSWERS, self._items.keyed(session_key)
 
     def add(self, place: Place, turns: Sequence[Mapping[str, Any]], new: int, session_key: str, at: datetime) -> None:
         """Keeps an answer waiting, in place of an earlier one to the same question.
@@ -203,14 +201,18 @@ class WaitingAnswers:
     def _deletions(self, scope: Scope, session_key: str, digests: Collection[str]) -> list[ItemCommand]:
         with self._items.reading() as connection:
             places = items.places(connection, scope, self._namespace(session_key))
-        return [
-            DeleteItem(scope, namespace, key) for namespace, key in places if key in digests or namespace[-1] in digests
+        return [  # an answer among the texts is stored as part of the chat
+            DeleteItem(scope, namespace, key, is_erasure=namespace[-1] not in digests)
+            for namespace, key in places
+            if key in digests or namespace[-1] in digests
         ]
 
     def older_than(self, seconds: float) -> list[list[Place]]:
         """Returns the places of all answers that have waited so long, the longest first, in batches of one scope."""
         with self._items.reading() as connection:
-            found = items.changed_before(connection, (NAMESPACE,), datetime.now(UTC) - timedelta(seconds=seconds))
+            found = items.changed_before(
+                connection, (items.PROXY_ANSWERS,), datetime.now(UTC) - timedelta(seconds=seconds)
+            )
         batches: list[list[Place]] = []
         for item in found:
             if not batches or batches[-1][0].scope != item.scope or len(batches[-1]) == BATCH:
@@ -224,6 +226,8 @@ class WaitingAnswers:
         if not found:
             return
         scope = found[0].scope
-        if may_store(scope):
-            self._chats.add(scope, [message for item in found for message in json.loads(item.value)])
-        self._items.write([DeleteItem(item.scope, item.namespace, item.key) for item in found])
+        messages = [message for item in found for message in json.loads(item.value)]
+        is_stored = may_store(scope) and self._chats.add(scope, messages)
+        self._items.write(
+            [DeleteItem(item.scope, item.namespace, item.key, is_erasure=not is_stored) for item in found]
+        )

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, or_, select
+from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, not_, or_, select
 
 from graphmem.escapes import json_text
 from graphmem.model import SCOPE_NAMES, Item, Scope, from_micros, micros, optional_from_micros, optional_micros
@@ -20,6 +20,8 @@ from graphmem.text import content_hash
 _ITEM = select(items, memories.c.uid.label("memory_uid")).outerjoin(memories, memories.c.id == items.c.memory)
 _BY_DIGEST = _ITEM.where(items.c.digest == bindparam("item"))
 _BY_ROW = _ITEM.where(in_array(items.c.id, "row_ids"))
+# The first label of the namespaces in which answers of the service's proxy wait: no adapter's.
+PROXY_ANSWERS = "graphmem-proxy-answers"
 # Items that a listing reads at once: a page has ten, and a value up to ten million characters.
 BATCH = 50
 
@@ -81,8 +83,8 @@ def is_expired(row: Row[Any], now: datetime) -> bool:
 def latest(connection: Connection, scope: Scope, namespace: Sequence[str], now: datetime) -> Iterator[Item]:
     """Yields the items of a scope in a namespace or below it, last changed first, then by key.
 
-    The items of a scope are those that carry its ids. Their values are read in batches, as far as the caller iterates;
-    no statement stays open in between.
+    The items of a scope are those that carry its ids, without answers of the proxy. Their values are read in batches,
+    as far as the caller iterates; no statement stays open in between.
     """
     order = (items.c.updated_at.desc(), items.c.key, items.c.namespace, items.c.id)
     ids = connection.scalars(select(items.c.id).where(*_seen(scope, namespace, now)).order_by(*order)).all()
@@ -93,7 +95,8 @@ def latest(connection: Connection, scope: Scope, namespace: Sequence[str], now: 
 
 
 def _seen(scope: Scope, namespace: Sequence[str], now: datetime) -> list[ColumnElement[bool]]:
-    return [*_carrying(scope), *_below(namespace), _unexpired(now)]
+    """Returns the conditions for the items of adapters that carry a scope's ids, in a namespace or below it."""
+    return [*_carrying(scope), *_below(namespace), _unexpired(now), *map(not_, _below([PROXY_ANSWERS]))]
 
 
 def last_stored(
