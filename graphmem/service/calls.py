@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from graphmem.concurrency import Pool
 from graphmem.errors import StoreUnavailable
@@ -32,10 +32,14 @@ class ShareTaken(Overloaded):
     """As many calls of one user run and wait as may."""
 
 
-class _Call(NamedTuple):
+@dataclass(eq=False, slots=True)
+class _Call:
+    """A call. `is_claimed`: a thread has taken it from the queue, or it was given up without one."""
+
     user: str | None
     function: Callable[[], Any]
     future: Future[Any]
+    is_claimed: bool = False
 
 
 @dataclass(slots=True)
@@ -82,11 +86,21 @@ class CallPool(Pool):
     def _start(self, call: _Call) -> None:
         try:
             super().submit(self._run, call)
-        except StoreUnavailable:  # the pool is closed, or no thread can be started
-            self._finish(call)
-            raise
+        except (
+            StoreUnavailable
+        ):  # the pool is closed, or no thread can be started: the call is in the queue all the same
+            if self._claim(call):
+                self._finish(call)
+                raise
+
+    def _claim(self, call: _Call) -> bool:
+        with self._lock:
+            is_first, call.is_claimed = not call.is_claimed, True
+        return is_first
 
     def _run(self, call: _Call) -> None:
+        if not self._claim(call):
+            return
         is_wanted, result = call.future.set_running_or_notify_cancel(), None
         try:
             result = call.function() if is_wanted else None

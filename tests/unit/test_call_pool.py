@@ -51,3 +51,23 @@ def test_calls_that_wait_for_a_share_end_with_the_pool() -> None:
         assert isinstance(one.exception(TIMEOUT), StoreUnavailable)
     with pytest.raises(StoreUnavailable):
         pool.submit(str)
+
+
+def test_a_call_for_which_no_thread_could_be_started_costs_no_other_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The executor has put it into its queue, from which another thread takes it later."""
+
+    def fail(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    pool, go_on, ran = CallPool(2, 10), threading.Event(), list[str]()
+    first = pool.submit(go_on.wait, TIMEOUT)
+    with monkeypatch.context() as failing:
+        failing.setattr(threading.Thread, "start", fail)
+        with pytest.raises(StoreUnavailable):
+            pool.submit(ran.append, "given up")
+    go_on.set()
+    assert first.result(TIMEOUT)
+    for number in range(20):
+        assert pool.submit(abs, -number).result(TIMEOUT) == number
+    pool.shutdown()
+    assert ran == []
