@@ -24,12 +24,13 @@ from graphmem.service.auth import Caller
 from graphmem.service.chat_settings import ChatSettings, MaxChars, Prompt, Rounds, TopK, settings_in_force
 from graphmem.service.problems import code_of
 from graphmem.service.rest.dependencies import CallerParam, Service, ServiceParam
+from graphmem.service.rest.json_route import JsonRoute
 from graphmem.service.schemas import IdsBody, Items, given
 
 logger = logging.getLogger("graphmem")
 
 
-router = APIRouter(tags=["chats"], responses=problems.documented())
+router = APIRouter(route_class=JsonRoute, tags=["chats"], responses=problems.documented())
 
 Name = Annotated[str, Field(max_length=validation.MAX_NAME_CHARS)]
 Moment = str | float

@@ -16,7 +16,6 @@ from graphmem.service import limits
 from graphmem.service.auth import Caller
 from graphmem.service.calls import CallPool, ShareTaken
 from graphmem.service.chat_settings import ChatSettings
-from graphmem.service.json_bodies import AmbiguousJson, read_json
 from graphmem.service.keys import Keys
 from graphmem.service.metrics import ServiceMetrics
 from graphmem.service.problems import Problem, advice, operation_of, query_names
@@ -106,7 +105,7 @@ def _admin(caller: Annotated[Caller, Depends(_caller)]) -> Caller:
 async def refuse_unread(request: Request) -> None:
     """Refuses query parameters and a body that a route does not read: a scope among them would be ignored.
 
-    Raises Problem: 422, and 400 for a member that is twice in an object of the body, of which one would be ignored.
+    Raises Problem 422. Fields of a body are refused by its model.
     """
     operation = operation_of(request)
     if operation is None:  # a route without an entry in the document refuses every request
@@ -115,22 +114,9 @@ async def refuse_unread(request: Request) -> None:
     if unknown := [name for name in request.query_params if name not in known]:
         detail = f"{unknown[0][:40]}: is no field of this request{advice('query', unknown[0], request)}"
         raise Problem(422, detail, "invalid_request")
-    if "requestBody" not in operation:
-        if (await request.body()).strip() not in _NO_BODY:
-            detail = "the body: this request takes none; what it reads stands in the query"
-            raise Problem(422, detail, "invalid_request")
-    elif "application/json" in operation["requestBody"]["content"]:
-        _refuse_ambiguous(await request.body())
-
-
-def _refuse_ambiguous(body: bytes) -> None:
-    """Raises Problem 400 for a body that FastAPI has read, but that other readers take otherwise."""
-    try:
-        read_json(body)
-    except AmbiguousJson as error:
-        raise Problem(400, str(error), "invalid_argument") from None
-    except (ValueError, RecursionError):
-        return  # no JSON, or of another type: FastAPI says so
+    if "requestBody" not in operation and (await request.body()).strip() not in _NO_BODY:
+        detail = "the body: this request takes none; what it reads stands in the query"
+        raise Problem(422, detail, "invalid_request")
 
 
 # Bodies that some clients send where there is none.

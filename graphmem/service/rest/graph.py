@@ -13,11 +13,12 @@ from graphmem.model import EntityType
 from graphmem.service import limits, problems
 from graphmem.service.rest import answers
 from graphmem.service.rest.dependencies import CallerParam, ServiceParam
+from graphmem.service.rest.json_route import JsonRoute
 from graphmem.service.schemas import Body, Ids, IdsBody, given
 
 AS_OF = "Only memories valid at that time, in ISO 8601; a bare date is its first moment."
 
-router = APIRouter(tags=["graph"], responses=problems.documented())
+router = APIRouter(route_class=JsonRoute, tags=["graph"], responses=problems.documented())
 
 
 # --- the graph --------------------------------------------------------------------------------------------------------

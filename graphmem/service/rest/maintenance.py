@@ -10,9 +10,10 @@ from pydantic import BaseModel, ConfigDict
 
 from graphmem.service import problems
 from graphmem.service.rest.dependencies import AdminParam, CallerParam, ServiceParam
+from graphmem.service.rest.json_route import JsonRoute
 from graphmem.service.schemas import Ids
 
-router = APIRouter(tags=["maintenance"], responses=problems.documented())
+router = APIRouter(route_class=JsonRoute, tags=["maintenance"], responses=problems.documented())
 
 
 # --- counts and usage -------------------------------------------------------------------------------------------------

@@ -24,9 +24,10 @@ from graphmem.service.cursors import cursor_after, place_after
 from graphmem.service.problems import Problem
 from graphmem.service.rest import answers
 from graphmem.service.rest.dependencies import CallerParam, Service, ServiceParam
+from graphmem.service.rest.json_route import JsonRoute
 from graphmem.service.schemas import Body, Ids, IdsBody, Items, Mem0Fields, given
 
-router = APIRouter(tags=["memories"], responses=problems.documented(502))
+router = APIRouter(route_class=JsonRoute, tags=["memories"], responses=problems.documented(502))
 
 Moment = str | float
 # An 8-digit number is a date without hyphens; after a time, "+" is read as a space by the rules for queries.

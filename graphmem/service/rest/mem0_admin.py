@@ -23,13 +23,14 @@ from graphmem.service.problems import Problem
 from graphmem.service.request_ring import RequestItem
 from graphmem.service.rest import answers
 from graphmem.service.rest.dependencies import AdminParam, CallerParam, ServiceParam
+from graphmem.service.rest.json_route import JsonRoute
 from graphmem.service.schemas import Body
 from graphmem.settings import Settings
 from graphmem.stores.ledger.api_keys import ApiKey
 
 REDACTED = "***"
 
-router = APIRouter(tags=["administration"], responses=problems.documented())
+router = APIRouter(route_class=JsonRoute, tags=["administration"], responses=problems.documented())
 
 EntityType = Literal["user", "agent", "run"]
 

@@ -13,12 +13,13 @@ from graphmem.service import limits, problems
 from graphmem.service.problems import Problem
 from graphmem.service.rest import answers, mem0, mem0_admin
 from graphmem.service.rest.dependencies import AdminParam, CallerParam, ServiceParam
+from graphmem.service.rest.json_route import JsonRoute
 from graphmem.service.schemas import IdsBody, Mem0Fields
 
 # The one organisation and project of a service, which the client asks for.
 PROJECT = "graphmem"
 
-router = APIRouter(tags=["mem0's platform client"], responses=problems.documented(404, 502))
+router = APIRouter(route_class=JsonRoute, tags=["mem0's platform client"], responses=problems.documented(404, 502))
 
 
 class Ping(BaseModel):

@@ -10,9 +10,10 @@ from pydantic import BaseModel
 from graphmem.service import problems
 from graphmem.service.rest import answers
 from graphmem.service.rest.dependencies import CallerParam, ServiceParam
+from graphmem.service.rest.json_route import JsonRoute
 from graphmem.service.schemas import Ids
 
-router = APIRouter(tags=["memories"], responses=problems.documented(404))
+router = APIRouter(route_class=JsonRoute, tags=["memories"], responses=problems.documented(404))
 
 
 class OriginMessage(BaseModel):

@@ -22,8 +22,9 @@ from graphmem.service.chat_settings import (
 )
 from graphmem.service.problems import Problem
 from graphmem.service.rest.dependencies import CallerParam, Service, ServiceParam
+from graphmem.service.rest.json_route import JsonRoute
 
-router = APIRouter(tags=["settings"], responses=problems.documented())
+router = APIRouter(route_class=JsonRoute, tags=["settings"], responses=problems.documented())
 
 
 class SettingsOf(BaseModel):
