@@ -27,11 +27,12 @@ from dataclasses import dataclass
 from datetime import date, datetime, tzinfo
 from difflib import get_close_matches
 from operator import ge, gt, itemgetter, le, lt
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from graphmem.boundary.validation import (
     LIMITS,
     LOGIC,
+    MAX_COMPARED_CHARS,
     MAX_DOCUMENT_DEPTH,
     InputLimits,
     json_ready,
@@ -41,6 +42,7 @@ from graphmem.boundary.validation import (
     stored_moment,
 )
 from graphmem.boundary.validation import key as metadata_key
+from graphmem.errors import ValidationError
 
 if TYPE_CHECKING:
     from graphmem.model import MemoryRecord
@@ -52,14 +54,49 @@ OPERATORS = ("eq", "ne", "gt", "gte", "lt", "lte", "in", "nin", "contains", "ico
 _COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {"gt": gt, "gte": ge, "lt": lt, "lte": le}
 _POSITIVE_OF = {"ne": "eq", "nin": "in"}
 _MISSING = object()
+# What it costs to look up the value of a condition, and to convert one part of a value, in comparisons of characters.
+# On a busy machine these take 0.7 µs and 4 µs, and 1,000 characters 2 µs, of repeated ones 10 µs.
+CHARS_OF_CONDITION, CHARS_OF_PART = 100, 300
+
+T = TypeVar("T")
 
 
 class Filter(ABC):
     """A condition on a memory's fields, in the form in which `fields_of` returns them."""
 
-    @abstractmethod
     def matches(self, fields: Mapping[str, Any]) -> bool:
         """Returns True if a memory with these fields passes. Never raises, whatever the fields' values are."""
+        return self.accepts(Values(fields))
+
+    @abstractmethod
+    def accepts(self, values: Values) -> bool:
+        """Returns True if a memory with these values passes, as `matches` does."""
+
+
+class Matcher:
+    """Tests the memories of one call against its filter (None: all match), and limits what that costs."""
+
+    def __init__(self, condition: Filter | None) -> None:
+        self._condition = condition
+        self._left = MAX_COMPARED_CHARS
+
+    def matches(self, record: MemoryRecord) -> bool:
+        """Returns True if a memory passes.
+
+        Raises ValidationError if the call's memories need more than `MAX_COMPARED_CHARS` comparisons.
+        """
+        if self._condition is None:
+            return True
+        values = Values(fields_of(record))
+        is_match = self._condition.accepts(values)
+        self._left -= values.compared
+        if self._left < 0:
+            refusal = (
+                f"filters: needs more than {MAX_COMPARED_CHARS:,} comparisons of characters with the memories of this "
+                "scope; use fewer conditions, above all contains and icontains, or a narrower scope"
+            )
+            raise ValidationError(refusal)
+        return is_match
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +105,9 @@ class And(Filter):
 
     parts: tuple[Filter, ...]
 
-    def matches(self, fields: Mapping[str, Any]) -> bool:
+    def accepts(self, values: Values) -> bool:
         """Returns True if all parts match."""
-        return all(part.matches(fields) for part in self.parts)
+        return all(part.accepts(values) for part in self.parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +116,9 @@ class Or(Filter):
 
     parts: tuple[Filter, ...]
 
-    def matches(self, fields: Mapping[str, Any]) -> bool:
+    def accepts(self, values: Values) -> bool:
         """Returns True if at least one part matches."""
-        return any(part.matches(fields) for part in self.parts)
+        return any(part.accepts(values) for part in self.parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,36 +127,36 @@ class Not(Filter):
 
     parts: tuple[Filter, ...]
 
-    def matches(self, fields: Mapping[str, Any]) -> bool:
+    def accepts(self, values: Values) -> bool:
         """Returns True if no part matches."""
-        return not any(part.matches(fields) for part in self.parts)
+        return not any(part.accepts(values) for part in self.parts)
 
 
 @dataclass(frozen=True, slots=True)
 class Equals(Filter):
-    """Compares a field with operands, for `eq` and `in`: it has to equal one of `values` in type and value.
+    """Compares a field with operands, for `eq` and `in`: it has to equal one of `operands` in type and value.
 
-    `values` holds the operands in the hashable form that `_comparable_form` returns. With `compares_moments`, a text
-    that is a date or time in ISO 8601 is also compared as a UTC datetime, so that its other notations are equal to it;
-    `zone` is that of times without an offset.
+    `operands` holds them in the hashable form that `_comparable_form` returns. With `compares_moments`, a text that is
+    a date or time in ISO 8601 is also compared as a UTC datetime, so that its other notations are equal to it; `zone`
+    is that of times without an offset.
     """
 
     key: str
-    values: frozenset[Hashable]
+    operands: frozenset[Hashable]
     compares_moments: bool
     zone: tzinfo | None = None
 
-    def matches(self, fields: Mapping[str, Any]) -> bool:
-        """Returns True if the field's value equals one of `values`."""
-        value = _look_up(fields, self.key)
-        return not self.values.isdisjoint(_comparable_forms(value, self.zone, with_moments=self.compares_moments))
+    def accepts(self, values: Values) -> bool:
+        """Returns True if the field's value equals one of the operands."""
+        forms = values.forms(self.key, self.zone, with_moments=self.compares_moments)
+        return not self.operands.isdisjoint(forms)
 
 
 @dataclass(frozen=True, slots=True)
 class Compare(Filter):
-    """`gt`, `gte`, `lt`, `lte`: compares the field with a number, a text or a moment.
+    """An order comparison, true only between values of one type; numbers are one type.
 
-    `moment` is the moment that a text names; `zone` that of times without an offset.
+    `moment` is the bound as a moment if it is one: it is compared with a text that is a moment, too.
     """
 
     key: str
@@ -128,10 +165,10 @@ class Compare(Filter):
     moment: datetime | None = None
     zone: tzinfo | None = None
 
-    def matches(self, fields: Mapping[str, Any]) -> bool:
+    def accepts(self, values: Values) -> bool:
         """Returns True if the field's value has the bound's type and the comparison holds."""
-        value, bound = _look_up(fields, self.key), self.bound
-        if self.moment is not None and (instant := stored_moment(value, self.zone)) is not None:
+        value, bound = values.value(self.key), self.bound
+        if self.moment is not None and (instant := values.moment(self.key, self.zone)) is not None:
             value, bound = instant, self.moment
         is_comparable = (_is_number(value) and _is_number(bound)) or any(
             isinstance(value, type_) and isinstance(bound, type_) for type_ in (str, datetime)
@@ -141,22 +178,21 @@ class Compare(Filter):
 
 @dataclass(frozen=True, slots=True)
 class Contains(Filter):
-    """`contains`: `text` is a substring of the field's text, or one of `values` is a member of the field's list."""
+    """`contains`: `text` is a substring of the field's text, or one of `operands` is a member of the field's list."""
 
     key: str
     text: str | None
-    values: frozenset[Hashable]
+    operands: frozenset[Hashable]
     compares_moments: bool
     zone: tzinfo | None = None
 
-    def matches(self, fields: Mapping[str, Any]) -> bool:
+    def accepts(self, values: Values) -> bool:
         """Returns True if the field's value contains the operand."""
-        value = _look_up(fields, self.key)
+        value = values.value(self.key)
         if isinstance(value, str):
-            return self.text is not None and self.text in value
-        return any(
-            not self.values.isdisjoint(_comparable_forms(member, self.zone, with_moments=self.compares_moments))
-            for member in _members(value)
+            return self.text is not None and values.has_part(value, self.text)
+        return not self.operands.isdisjoint(
+            values.forms_of_members(self.key, self.zone, with_moments=self.compares_moments)
         )
 
 
@@ -170,12 +206,10 @@ class ContainsIgnoreCase(Filter):
     key: str
     text: str
 
-    def matches(self, fields: Mapping[str, Any]) -> bool:
+    def accepts(self, values: Values) -> bool:
         """Returns True if the field's value contains the text, ignoring case."""
-        value = _look_up(fields, self.key)
-        if isinstance(value, str):
-            return self.text in value.casefold()
-        return any(isinstance(member, str) and member.casefold() == self.text for member in _members(value))
+        folded = values.folded(self.key)
+        return values.has_part(folded, self.text) if isinstance(folded, str) else self.text in folded
 
 
 _FILTER_OF_WORD: Mapping[str, Callable[[tuple[Filter, ...]], Filter]] = {"AND": And, "OR": Or, "NOT": Not}
@@ -339,6 +373,72 @@ def _convert_bound(key: str, operand: object, path: str, zone: tzinfo | None) ->
 # --- reading a memory ----------------------------------------------------------------------------------------------
 
 
+class Values:
+    """The values of one memory's fields, each converted once, however many conditions compare it.
+
+    `compared` says what the conditions have cost so far, in comparisons of characters.
+    """
+
+    def __init__(self, fields: Mapping[str, Any]) -> None:
+        self._fields = fields
+        self._converted: dict[Hashable, Any] = {}
+        self.compared = 0
+
+    def value(self, key: str) -> object:
+        """Returns the value of a field, `_MISSING` without one."""
+        self.compared += CHARS_OF_CONDITION
+        return _look_up(self._fields, key)
+
+    def has_part(self, value: str, text: str) -> bool:
+        """Returns True if `text` is a part of `value`."""
+        self.compared += len(value)
+        return text in value
+
+    def moment(self, key: str, zone: tzinfo | None) -> datetime | None:
+        """Returns the moment that a field's value names, None if it names none."""
+        return self._once(("moment", key), lambda value: stored_moment(value, zone))
+
+    def folded(self, key: str) -> str | frozenset[str]:
+        """Returns the case-folded text of a field; the case-folded texts in it if it is a list."""
+        return self._once(
+            ("folded", key),
+            lambda value: (
+                value.casefold()
+                if isinstance(value, str)
+                else frozenset(member.casefold() for member in _members(value) if isinstance(member, str))
+            ),
+        )
+
+    def forms(self, key: str, zone: tzinfo | None, *, with_moments: bool) -> frozenset[Hashable]:
+        """Returns the comparable forms of a field's value, see `_comparable_forms`."""
+        return self._once(
+            ("forms", key, with_moments), lambda value: self._forms_of([value], zone, with_moments=with_moments)
+        )
+
+    def forms_of_members(self, key: str, zone: tzinfo | None, *, with_moments: bool) -> frozenset[Hashable]:
+        """Returns the comparable forms of the members of a field's list."""
+        return self._once(
+            ("forms of members", key, with_moments),
+            lambda value: self._forms_of(_members(value), zone, with_moments=with_moments),
+        )
+
+    def _forms_of(self, values: Iterable[object], zone: tzinfo | None, *, with_moments: bool) -> frozenset[Hashable]:
+        """Returns the forms of values. Each part of one counts: keys with dots name ever smaller parts of the same."""
+        forms: list[Hashable] = []
+        for value in values:
+            self.compared += CHARS_OF_PART * _parts(value)
+            forms += _comparable_forms(value, zone, with_moments=with_moments)
+        return frozenset(forms)
+
+    def _once(self, name: tuple[Hashable, ...], convert: Callable[[Any], T]) -> T:
+        """Returns the conversion of this name of a field's value. One filter has one zone."""
+        value = self.value(str(name[1]))
+        if name not in self._converted:
+            self._converted[name] = convert(value)
+        converted: T = self._converted[name]
+        return converted
+
+
 def fields_of(record: MemoryRecord) -> dict[str, Any]:
     """Returns the fields of a memory for `Filter.matches`: its metadata (with `tags`), overridden by special fields."""
     return {
@@ -396,6 +496,14 @@ def _comparable_container(value: list[Any] | tuple[Any, ...] | Mapping[Any, Any]
             (_comparable_form(key, depth), _comparable_form(child, depth)) for key, child in value.items()
         )
     return "list", tuple(_comparable_form(child, depth) for child in value)
+
+
+def _parts(value: object, depth: int = 0) -> int:
+    """Returns how many values a value has in it, itself among them, down to the depth that forms have."""
+    if depth > MAX_DOCUMENT_DEPTH or not isinstance(value, list | tuple | Mapping):
+        return 1
+    children = value.values() if isinstance(value, Mapping) else value
+    return 1 + sum(_parts(child, depth + 1) for child in children)
 
 
 def _members(value: object) -> Iterable[object]:

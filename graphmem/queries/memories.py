@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from itertools import islice
 
-from graphmem.boundary.filters import Filter, fields_of
+from graphmem.boundary.filters import Filter, Matcher
 from graphmem.model import ListFilter, MemoryRecord, Relation, Scope, View
 from graphmem.stores.ledger import Ledger, graph_reads, memories
 
@@ -47,11 +47,8 @@ def list_memories(
     The newest observation comes first. Source messages are left out unless `with_sources`.
     """
     with ledger.read() as connection:
-        matching = [
-            record
-            for record in memories.list_records(connection, view, with_sources=with_sources)
-            if metadata_filter is None or metadata_filter.matches(fields_of(record))
-        ]
+        listed = memories.list_records(connection, view, with_sources=with_sources)
+        matching = list(filter(Matcher(metadata_filter).matches, listed))
         if view.as_of is not None:  # facts that were updated since had other times then
             matching.sort(key=lambda record: (record.at, record.row), reverse=True)
         records = list(islice(matching, start, start + limit))

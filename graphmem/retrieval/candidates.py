@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 from sqlalchemy import Connection
 
-from graphmem.boundary.filters import fields_of
+from graphmem.boundary.filters import Matcher
 from graphmem.model import CandidateRow, EmbeddingSpec
 from graphmem.models.protocols import Matrix
 from graphmem.retrieval.character_matching import CharacterMatches
@@ -25,6 +25,7 @@ class Candidates:
 
     def __init__(self, query: SearchQuery, ledger: Ledger, spec: EmbeddingSpec, vector: Matrix | None) -> None:
         self._query = query
+        self._matcher = Matcher(query.filter)
         self._ledger = ledger
         self._spec = spec
         self._vector = vector
@@ -74,7 +75,7 @@ class Candidates:
             visible &= query.accepted(connection, list(visible))
         if query.filter is not None:
             records = memories.records(connection, list(visible))
-            visible = {uid for uid, record in records.items() if query.filter.matches(fields_of(record))}
+            visible = {uid for uid, record in records.items() if self._matcher.matches(record)}
         self._checked.update(ids)
         self._refused.update(uid for uid in ids if uid not in visible)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta, timezone
 from typing import Any
 
@@ -9,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphmem.boundary.filters import OPERATORS, SPECIAL_FIELDS, Filter, fields_of, parse, text_hash
+from graphmem.boundary import filters as filtering
+from graphmem.boundary.filters import OPERATORS, SPECIAL_FIELDS, Filter, Matcher, fields_of, parse, text_hash
 from graphmem.errors import ValidationError
 from graphmem.model import Kind, MemoryRecord, Scope
 
@@ -283,6 +285,56 @@ def test_fields_of() -> None:
         {"memory_type": {"ne": "semantic"}, "hash": text_hash("tea")},
     ):
         assert parse_filter(filters).matches(fields)
+
+
+class FoldingStr(str):
+    """A text that counts how often it is case-folded."""
+
+    __slots__ = ()
+    folded = 0
+
+    def casefold(self) -> str:
+        FoldingStr.folded += 1
+        return super().casefold()
+
+
+def test_a_value_is_case_folded_once_for_all_conditions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FoldingStr, "folded", 0)
+    many = parse_filter({"OR": [{"x": {"icontains": f"no {number}"}} for number in range(200)]})
+    assert not many.matches({"x": FoldingStr("NOTHING")})
+    assert FoldingStr.folded == 1
+
+
+DEEP: dict[str, Any] = {"a": {"a": {"a": list(range(10))}}}
+
+
+@pytest.mark.parametrize(
+    ("filters", "metadata", "fits"),
+    [
+        ({"x": {"icontains": "b"}}, {"x": "a" * 3000}, True),
+        ({"x": {"icontains": "b"}}, {"x": "a" * 30_000}, False),
+        ({"OR": [{"x": {"contains": str(n)}} for n in range(12)]}, {"x": "a" * 3000}, False),
+        ({"OR": [{"x": n} for n in range(150)]}, {"x": -1}, False),
+        ({"OR": [{"x": n} for n in range(50)]}, {"x": -1}, True),
+        ({"x": [2]}, {"x": list(range(100))}, False),
+        ({"OR": [{"a": [1]}]}, DEEP, True),
+        ({"OR": [{"a": [1]}, {"a.a": [2]}, {"a.a.a": [3]}]}, DEEP, False),
+    ],
+)
+def test_the_cost_of_a_filter_is_limited(
+    filters: Any, metadata: dict[str, Any], *, fits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(filtering, "MAX_COMPARED_CHARS", 10_000)
+    record = replace(RECORD, metadata=metadata)
+    if fits:
+        matcher = Matcher(parse_filter(filters))
+        assert not matcher.matches(record)
+        with pytest.raises(ValidationError):  # the memories of a call count together
+            for _ in range(10):
+                matcher.matches(record)
+    else:
+        with pytest.raises(ValidationError, match="^filters: needs more than 10,000 comparisons"):
+            Matcher(parse_filter(filters)).matches(record)
 
 
 # --- laws ----------------------------------------------------------------------------------------------------------
