@@ -17,6 +17,7 @@ from threading import Lock
 from time import monotonic
 from typing import Any, NamedTuple
 
+from graphmem.answer_size import AnswerTooLarge, answer_limit
 from graphmem.boundary import validation
 from graphmem.commands.types import UNSET, Unset
 from graphmem.concurrency import DrainablePool, Pool, as_exception, await_task
@@ -50,6 +51,9 @@ EARLIER_TURNS = 60
 # Hits beyond those wanted, in place of texts that the conversation has and of repeated ones. Many cost a third of a
 # second, and are searched only if few are not enough.
 FEW_SPARE_HITS, MANY_SPARE_HITS = 20, 250
+# Bytes of the memories of one search, of which a block has 20,000 characters at most.
+MAX_FOUND_BYTES = 64 * 1024 * 1024
+_TOO_LARGE = f"top_k: what was found takes more than {MAX_FOUND_BYTES:,} bytes; ask for fewer hits"
 
 
 @dataclass(frozen=True, slots=True)
@@ -391,7 +395,7 @@ class ChatWorker:
     def _find(self, recall: _Recall, query: str) -> SearchOutcome:
         """Searches, also for hits in place of those that the block may not have."""
         wanted = AUTO_MAX if recall.limit is None else recall.limit
-        found = list[Hit]()
+        found, outcome = list[Hit](), None
 
         def select(hits: tuple[Hit, ...]) -> tuple[Hit, ...]:
             found[:] = hits
@@ -410,10 +414,17 @@ class ChatWorker:
                 match_sentences_over=context.MIN_CHARS,
                 select=select,
             )
-            outcome = search(search_query, self._engine.search_deps)
+            try:
+                with answer_limit(MAX_FOUND_BYTES, _TOO_LARGE):
+                    outcome = search(search_query, self._engine.search_deps)
+            except AnswerTooLarge:
+                if outcome is None:
+                    raise
+                break  # the hits that are there have to do
             is_enough = sum(map(recall.takes, found)) >= wanted or len(found) < limit
             if is_enough or recall.seconds_left() < SEARCH_SECONDS:
                 break
+        assert outcome is not None  # noqa: S101  (the first search returns or raises)
         return outcome
 
     # --- ending ---------------------------------------------------------------------------------------------------

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass
 
+from graphmem.answer_size import count_texts, counted
 from graphmem.model import Entity, EntityType, MemoryRecord, Relation, View
 from graphmem.stores.ledger import Ledger, entity_queries, graph_reads, memories
 
@@ -29,13 +31,18 @@ def list_entities(
 
 
 def find_entity(ledger: Ledger, view: View, key: str, limit: int) -> EntityMemories | None:
-    """Returns an entity by any of its keys, with up to `limit` memories; None if no memory in the view mentions it."""
+    """Returns an entity by any of its keys, with up to `limit` memories; None if no memory in the view mentions it.
+
+    Raises AnswerTooLarge.
+    """
     with ledger.read() as connection:
         entity = entity_queries.entity_in(connection, view, key)
         if entity is None:
             return None
         ids = entity_queries.memories_mentioning(connection, view, entity.keys, limit)
-        found = memories.records(connection, ids).values()
+        with closing(memories.each_record(connection, ids)) as rows:
+            found = list(counted(rows))
         records = {record.id: record for record in memories.as_they_were(connection, view, found)}
         relations = graph_reads.relations_about(connection, view, entity.keys)
+        count_texts(*(fact for relation in relations for fact in relation.facts))
     return EntityMemories(entity, [records[uid] for uid in ids], relations)

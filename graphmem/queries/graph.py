@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import closing
 from datetime import datetime
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from graphmem.answer_size import count_texts
 from graphmem.model import Entity, Link, MemoryRecord, MentionKind, Relation, View
 from graphmem.stores.ledger import Ledger, entity_names, entity_queries, graph_neighbourhood, graph_reads, memories
 from graphmem.text import normalise_key
@@ -21,17 +25,17 @@ def build_graph(ledger: Ledger, view: View, around: str | None, hops: int, limit
 
     Nodes are memory ids and "entity:" + entity keys; edges MENTIONS, NEXT, RELATES_TO, SAME_AS. The graph's attributes
     are the ledger's UUID and the key of the scope's partition. `around` (an entity's name or a memory's id) keeps the
-    nodes at most `hops` edges away from it, in either direction; without such a node the graph is empty.
+    nodes at most `hops` edges away from it, in either direction; without such a node the graph is empty. Raises
+    AnswerTooLarge.
     """
     import networkx as nx  # noqa: PLC0415  (takes a quarter of a second, which only this function needs)
 
     graph: nx.MultiDiGraph[str] = nx.MultiDiGraph(ledger=ledger.uuid, partition=view.scope.partition)
     with ledger.read() as connection:
-        records = [
-            record
-            for record, _ in zip(memories.list_records(connection, view, with_sources=True), range(limit), strict=False)
-        ]
-        ids = [record.id for record in records]
+        # Their metadata, which can have a hundred times the bytes of all else, is not kept.
+        with closing(memories.list_records(connection, view, with_sources=True)) as records:
+            nodes = {record.id: _memory_attributes(record) for record in islice(records, limit)}
+        ids = list(nodes)
         mentions = graph_reads.mentions_in(connection, view, ids)
         pairs = [
             pair
@@ -45,7 +49,7 @@ def build_graph(ledger: Ledger, view: View, around: str | None, hops: int, limit
             if around is None or around in ids
             else entity_queries.entity_in(connection, view, normalise_key(around))
         )
-    _add_memories(graph, records, mentions, pairs)
+    _add_memories(graph, nodes, mentions, pairs)
     _add_relations(graph, relations)
     _add_links(graph, links)
     if around is None:
@@ -61,12 +65,12 @@ def build_graph(ledger: Ledger, view: View, around: str | None, hops: int, limit
 
 def _add_memories(
     graph: nx.MultiDiGraph[str],
-    records: list[MemoryRecord],
+    nodes: Mapping[str, Mapping[str, Any]],
     mentions: list[tuple[str, Entity, MentionKind]],
     pairs: list[tuple[str, str]],
 ) -> None:
-    for record in records:
-        graph.add_node(record.id, **_memory_attributes(record))
+    for uid, attributes in nodes.items():
+        graph.add_node(uid, **attributes)
     for uid, entity, kind in mentions:
         node = f"entity:{entity.key}"
         graph.add_node(node, node="entity", key=entity.key, name=entity.name, type=entity.type.value)
@@ -81,6 +85,7 @@ def _add_relations(graph: nx.MultiDiGraph[str], relations: list[Relation]) -> No
         source, target = f"entity:{relation.source}", f"entity:{relation.target}"
         if source not in graph or target not in graph:  # stated by memories beyond the limit
             continue
+        count_texts(*relation.facts)
         graph.add_edge(
             source,
             target,
@@ -103,6 +108,7 @@ def _add_links(graph: nx.MultiDiGraph[str], links: list[Link]) -> None:
 
 
 def _memory_attributes(record: MemoryRecord) -> dict[str, Any]:
+    count_texts(record.text)
     return {
         "node": "memory",
         "memory": record.text,

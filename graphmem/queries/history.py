@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
 
+from sqlalchemy import Connection
+
+from graphmem.answer_size import count_texts, counted
 from graphmem.model import Entity, Event, Kind, MemoryRecord, Relation, Scope, View
 from graphmem.stores.ledger import Ledger, events, graph_reads, memories, tombstones
 
@@ -41,7 +45,7 @@ def events_of_memory(ledger: Ledger, memory_id: str, scope: Scope | None) -> Seq
             is_visible = tombstone is not None and (scope is None or scope.sees(tombstone.scope))
         else:
             is_visible = scope is None or record.is_in(scope)
-        return events.history(connection, memory_id) if is_visible else []
+        return _history(connection, memory_id) if is_visible else []
 
 
 def trace_origin(ledger: Ledger, record: MemoryRecord, scope: Scope | None, now: datetime) -> MemoryOrigin:
@@ -58,11 +62,21 @@ def trace_origin(ledger: Ledger, record: MemoryRecord, scope: Scope | None, now:
         drawn_from = memories.records_linked_from(connection, record.row, "drawn_from")
         sources = [record] if record.kind is Kind.EPISODE and not drawn_from else drawn_from
         return MemoryOrigin(
-            sources=visible(sources),
+            sources=list(counted(visible(sources))),
             lost_sources=not sources,
             entities=[entity for _, entity, _ in graph_reads.mentions_in(connection, view, [record.id])],
             relations=graph_reads.relations_stated_by(connection, view, [record.id]),
             replaced=visible(memories.records_linked_from(connection, record.row, "replaces")),
             successors=visible(memories.records_linking_to(connection, record.row, "replaces")),
-            events=events.history(connection, record.id),
+            events=_history(connection, record.id),
         )
+
+
+def _history(connection: Connection, memory_id: str) -> list[Event]:
+    """Returns a memory's events, oldest first, without the states before them. Raises AnswerTooLarge."""
+    history = []
+    with closing(events.each_event(connection, memory_id)) as found:
+        for event in found:
+            count_texts(event.old_text, event.new_text, event.reason)
+            history.append(event)
+    return history

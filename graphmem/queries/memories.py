@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
-from itertools import islice
 
+from graphmem.answer_size import counted, memory_bytes
 from graphmem.boundary.filters import Filter, Matcher
 from graphmem.model import ListFilter, MemoryRecord, Relation, Scope, View
 from graphmem.stores.ledger import Ledger, graph_reads, memories
@@ -44,16 +46,29 @@ def list_memories(
 ) -> MemoryPage:
     """Returns `limit` memories from position `start` of those inside a view that match the filter.
 
-    The newest observation comes first. Source messages are left out unless `with_sources`.
+    The newest observation comes first. Source messages are left out unless `with_sources`. Raises ValidationError for
+    a filter that costs too much, AnswerTooLarge.
     """
     with ledger.read() as connection:
-        listed = memories.list_records(connection, view, with_sources=with_sources)
-        matching = list(filter(Matcher(metadata_filter).matches, listed))
-        if view.as_of is not None:  # facts that were updated since had other times then
-            matching.sort(key=lambda record: (record.at, record.row), reverse=True)
-        records = list(islice(matching, start, start + limit))
+        if metadata_filter is None and view.as_of is None:
+            everything = ListFilter()
+            page = memories.list_page(
+                connection, view, everything, after=None, limit=limit, with_sources=with_sources, offset=start
+            )
+            with closing(page):
+                records = list(counted(page))
+            total = memories.count_records(connection, view, everything, with_sources=with_sources)
+        else:
+            records, total = [], 0
+            with closing(memories.list_records(connection, view, with_sources=with_sources)) as listed:
+                matching: Iterable[MemoryRecord] = filter(Matcher(metadata_filter).matches, listed)
+                if view.as_of is not None:  # facts that were updated since had other times then
+                    matching = sorted(matching, key=lambda record: (record.at, record.row), reverse=True)
+                for total, record in enumerate(matching, 1):
+                    if start < total <= start + limit:
+                        records.extend(counted([record]))
         relations = graph_reads.relations_stated_by(connection, view, [record.id for record in records])
-    return MemoryPage(records, relations[:RELATION_LIMIT], len(matching))
+    return MemoryPage(records, relations[:RELATION_LIMIT], total)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,16 +87,28 @@ def memories_after(
     after: tuple[datetime, str] | None,
     *,
     limit: int,
+    max_bytes: int,
     with_sources: bool,
 ) -> MemorySlice:
     """Returns up to `limit` memories of a view that match a filter, newest observation first, after a place.
 
-    `after` is the time and the id of the memory at that place (None: from the beginning), so that changes between two
-    calls move nothing from one part of the list to another. A view whose scope is empty holds the whole ledger.
+    They take about `max_bytes` in an answer at most (`answer_size.memory_bytes`), or are one alone. `after` is the time
+    and the id of the memory at that place (None: from the beginning), so that changes between two calls move nothing
+    from one part of the list to another. A view whose scope is empty holds the whole ledger.
     """
     with ledger.read() as connection:
-        records = memories.list_page(
+        page = memories.list_page(
             connection, view, list_filter, after=after, limit=limit + 1, with_sources=with_sources
         )
+        taken: list[MemoryRecord] = []
+        is_last, room = True, max_bytes
+        with closing(page):
+            for record in page:
+                room -= memory_bytes(record)
+                if len(taken) == limit or (taken and room < 0):
+                    is_last = False
+                    break
+                taken.append(record)
+        records = memories.as_they_were(connection, view, taken)
         total = memories.count_records(connection, view, list_filter, with_sources=with_sources)
-    return MemorySlice(records[:limit], total, len(records) <= limit)
+    return MemorySlice(records, total, is_last)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 
 import numpy as np
 from sqlalchemy import Connection
@@ -74,8 +75,8 @@ class Candidates:
         if query.accepted is not None:
             visible &= query.accepted(connection, list(visible))
         if query.filter is not None:
-            records = memories.records(connection, list(visible))
-            visible = {uid for uid, record in records.items() if self._matcher.matches(record)}
+            with closing(memories.each_record(connection, visible)) as records:
+                visible = {record.id for record in records if self._matcher.matches(record)}
         self._checked.update(ids)
         self._refused.update(uid for uid in ids if uid not in visible)
 

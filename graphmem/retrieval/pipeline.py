@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import islice
 from time import perf_counter
 
 import numpy as np
 
+from graphmem.answer_size import count_texts, counted
 from graphmem.concurrency import single_blas_thread
 from graphmem.model import ALL_KINDS, ASSISTANT, MentionKind, Relation, Seeds, Subgraph, micros
 from graphmem.models.protocols import embedding_spec_of
@@ -207,8 +209,9 @@ class _Search:
         if "vectors" not in self._retrievers.degraded:
             return []
         with self._deps.ledger.read() as connection:
-            newest = islice(memories.list_records(connection, self._query.view, with_sources=True), CANDIDATE_LIMIT)
-            return self._candidates.visible_ids([record.id for record in newest])
+            with closing(memories.list_records(connection, self._query.view, with_sources=True)) as records:
+                newest = [record.id for record in islice(records, CANDIDATE_LIMIT)]
+            return self._candidates.visible_ids(newest)
 
     def _nearest_partitions(self, scores: Mapping[str, float], partitions: Sequence[str]) -> list[str]:
         """Returns the partitions of an arm's memories, best first, then the others, the last written first."""
@@ -427,7 +430,8 @@ class _Search:
         with self._deps.ledger.read() as connection:
             explained = ids if self._query.explain else []
             on_paths = explainer.ids_on_paths(explained, "memory")
-            found = memories.records(connection, [*ids, *on_paths, *source_ids]).values()
+            with closing(memories.each_record(connection, dict.fromkeys([*ids, *on_paths, *source_ids]))) as rows:
+                found = list(counted(rows))
             records = {record.id: record for record in memories.as_they_were(connection, self._query.view, found)}
             partitions = [partition.key for partition in self._partitions]
             entity_keys = explainer.ids_on_paths(explained, "entity")
@@ -444,6 +448,10 @@ class _Search:
             for memory in best
             if memory.id in records
         )
+        # Texts that stand in several places: those on paths, and those that relations quote.
+        for hit in hits:
+            count_texts(*(step.get("memory") for step in (hit.explanation.path if hit.explanation else ())))
+        count_texts(*(fact for relation in relations for fact in relation.facts))
         return hits, tuple(relations)
 
     def _with_relevance(

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from sqlalchemy import Connection
 
+from graphmem.concurrency import WorkStopped
 from graphmem.errors import ModelError, StoreError
 from graphmem.model import GraphBounds, Mention, MentionKind, Seeds, Subgraph, View
 from graphmem.models.protocols import Matrix, TokenEmbedder
@@ -56,6 +57,8 @@ class Retrievers:
         """Returns the call's result; if a store or model fails, adds `name` to `degraded` and returns `otherwise`."""
         try:
             return call()
+        except WorkStopped:  # nobody waits for the result
+            raise
         except (StoreError, ModelError):
             self.degraded.add(name)
             return otherwise

@@ -34,6 +34,9 @@ MAX_PAGE = 1000
 MAX_GRAPH_MEMORIES = 10_000
 MAX_ENTITIES = 1000
 MAX_OWNERS = 100_000
+# Bytes of the memories of an answer, as JSON: a page of a list ends there, other answers are refused. A memory can have
+# 1.3 MB, so that 1,000 of them take more than the process has.
+MAX_PAGE_BYTES = 16 * 1024 * 1024
 # Latest requests that are kept for an admin.
 MAX_REQUESTS = 200
 # Characters of a block of memories, and of the prompt that rewrites a question.

@@ -1,18 +1,27 @@
-"""Lists memories a page at a time, for REST and for MCP."""
+"""Lists memories a page at a time, and limits other answers that have memories, for REST and for MCP."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from graphmem import responses
+from graphmem.answer_size import answer_limit
 from graphmem.boundary import validation
 from graphmem.memory import Memory
 from graphmem.model import Kind, ListFilter, Scope, View
 from graphmem.queries.memories import memories_after
+from graphmem.service import limits
 from graphmem.types import MemoryDict
+
+
+def within_answer(argument: str, remedy: str) -> AbstractContextManager[None]:
+    """Makes calls in this context raise ValidationError once an answer takes more than `limits.MAX_PAGE_BYTES`."""
+    refusal = f"{argument}: what was found takes more than {limits.MAX_PAGE_BYTES:,} bytes; {remedy}"
+    return answer_limit(limits.MAX_PAGE_BYTES, refusal)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +48,8 @@ def list_memories(
 ) -> Listing:
     """Returns up to `limit` memories of a scope, newest first, after the memory with this time and id.
 
+    They take about `limits.MAX_PAGE_BYTES` in an answer at most, or are one alone.
+
     The list is that of `Memory.get_all`, and of the whole ledger where `ids` names nothing. `mentions_type`, `since`
     and `until` are the conditions of a `ListFilter`. Raises ValidationError.
     """
@@ -58,5 +69,13 @@ def list_memories(
         since=None if since is None else validation.moment(since, "since", zone),
         until=None if until is None else validation.moment(until, "until", zone),
     )
-    found = memories_after(engine.ledger, view, list_filter, after, limit=limit, with_sources=kinds is not None)
+    found = memories_after(
+        engine.ledger,
+        view,
+        list_filter,
+        after,
+        limit=limit,
+        max_bytes=limits.MAX_PAGE_BYTES,
+        with_sources=kinds is not None,
+    )
     return Listing([responses.memory(record) for record in found.records], found.total, found.is_last)

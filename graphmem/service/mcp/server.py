@@ -22,6 +22,7 @@ from graphmem.integrations.base import required, sync_memory
 from graphmem.logs import log_text
 from graphmem.memory import Memory
 from graphmem.model import Scope
+from graphmem.service.listing import within_answer
 from graphmem.service.mcp import resources
 from graphmem.service.mcp.base import Tool, text_without_value
 from graphmem.service.mcp.tools import DOTTED_NAMES, PROFILES
@@ -213,7 +214,9 @@ class _Requests:
         if tool is None:
             return _failure(f"There is no such tool; the tools are {', '.join(self._tools)}.")
         try:
-            result = await tool.parse(params.arguments or {}).run(self._memory, self._scope_of(request))
+            call, scope = tool.parse(params.arguments or {}), self._scope_of(request)
+            with within_answer("this call", "ask for fewer memories (limit, top_k), or search for something narrower"):
+                result = await call.run(self._memory, scope)
             result = result.in_zone(self._memory.sync.limits.timezone)
         except NotFoundError:  # its text names methods of the Python API
             return _failure(self._as_offered(tool.not_found))

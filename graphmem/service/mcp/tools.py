@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
+from graphmem.answer_size import AnswerTooLarge
 from graphmem.async_memory import AsyncMemory
 from graphmem.errors import NotFoundError, ValidationError
 from graphmem.ingest.facts.extraction import estimate_tokens
@@ -22,7 +23,7 @@ from graphmem.integrations.base import MAX_TOOL_HITS, result_dict
 from graphmem.model import Scope
 from graphmem.retrieval.context import speaker_of
 from graphmem.service.cursors import cursor_after, cursor_at, offset_at, place_after
-from graphmem.service.listing import list_memories
+from graphmem.service.listing import list_memories, within_answer
 from graphmem.service.mcp import results
 from graphmem.service.mcp.base import Tool
 from graphmem.service.mcp.graph_parts import entity_shape, graph_around
@@ -34,6 +35,8 @@ CHARS_PER_TOKEN = 4
 NEWEST_SUMMARIES, NEWEST_MEMORIES, TOPICS = 3, 20, 10
 # How many entities or hits a search in the graph starts from.
 GRAPH_STARTS = 5
+# The newest memories of which the graph is read: the most with texts that an answer may have.
+GRAPH_MEMORIES = (10_000, 1000, 100, 10)
 # Fields of the steps of a path.
 PATH_FIELDS = frozenset({"type", "id", "memory", "key", "name", "predicate"})
 _DIGITS = re.compile(r"-?\d{1,9}", re.ASCII)
@@ -407,8 +410,19 @@ class GetEntity(Tool):
 
 
 async def _graph_around(memory: AsyncMemory, scope: Scope, starts: list[str], hops: int, limit: int) -> dict[str, Any]:
-    graph = await memory.graph(**scope.parts)
+    graph = await _newest_graph(memory, scope)
     return fitting(await asyncio.to_thread(graph_around, graph, starts, hops, limit))
+
+
+async def _newest_graph(memory: AsyncMemory, scope: Scope) -> Any:
+    """Returns the graph of the newest memories, of as many as an answer may have."""
+    for limit in GRAPH_MEMORIES:
+        try:
+            with within_answer("this call", "use search_memories"):
+                return await memory.graph(**scope.parts, limit=limit)
+        except AnswerTooLarge as error:
+            refusal = error
+    raise refusal
 
 
 # --- ChatGPT --------------------------------------------------------------------------------------------------------

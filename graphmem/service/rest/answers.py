@@ -136,7 +136,10 @@ class AddAnswer(BaseModel):
 
 
 class ListAnswer(BaseModel):
-    """A page of memories, newest first. `total` counts all pages; `next_cursor` is null on the last one."""
+    """A page of memories, newest first. `total` counts all pages; `next_cursor` is null on the last one.
+
+    A page ends at about 16 MiB, also with fewer memories than asked for.
+    """
 
     results: list[MemoryAnswer]
     total: int

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable, Iterator
 from time import monotonic
 from typing import Annotated, Any
 
@@ -11,6 +12,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
 from graphmem import responses
+from graphmem.answer_size import memory_bytes
 from graphmem.boundary import validation
 from graphmem.chat_worker import Recalled, RecallRequest, RecallStep
 from graphmem.commands.types import UNSET
@@ -19,6 +21,7 @@ from graphmem.errors import GraphmemError, StoreError, ValidationError
 from graphmem.logs import log_text
 from graphmem.model import Scope
 from graphmem.retrieval.fallback import QueryKind, RewriteFailure
+from graphmem.retrieval.types import Hit
 from graphmem.service import limits, problems
 from graphmem.service.auth import Caller
 from graphmem.service.chat_settings import ChatSettings, MaxChars, Prompt, Rounds, TopK, settings_in_force
@@ -123,6 +126,8 @@ class Step(BaseModel):
 class RecallAnswer(BaseModel):
     """A block for a prompt, "" without memories; the queries of the recall; and the memories found, best first.
 
+    `results` ends at about 16 MiB.
+
     `rewrite_failed` is there if the question was to be rewritten and was not: the language model took too long
     ("timeout"), failed or refused ("failed"), or gave no other question ("no_query").
 
@@ -160,7 +165,7 @@ async def recall(body: RecallBody, caller: CallerParam, service: ServiceParam) -
     answer = RecallAnswer(
         block=recalled.block,
         steps=[_step(step) for step in recalled.steps],
-        results=[dict(responses.hit(hit)) for hit in recalled.hits],
+        results=[dict(responses.hit(hit)) for hit in _fitting(recalled.hits)],
         took_ms=round((monotonic() - begin) * 1000, 1),
     )
     if recalled.rewrite_failure is not None:
@@ -168,6 +173,16 @@ async def recall(body: RecallBody, caller: CallerParam, service: ServiceParam) -
     if recalled.failure is not None:
         answer.failed = _kind(recalled.failure)
     return answer
+
+
+def _fitting(hits: Iterable[Hit]) -> Iterator[Hit]:
+    """Yields the first hits, as many as take at most `limits.MAX_PAGE_BYTES`."""
+    room = limits.MAX_PAGE_BYTES
+    for hit in hits:
+        room -= sum(map(memory_bytes, (hit.record, *hit.sources)))
+        if room < 0:
+            return
+        yield hit
 
 
 def _step(step: RecallStep) -> Step:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from threading import Event
 from typing import Annotated, Any, ParamSpec, TypeVar
 
 from fastapi import Depends, Request, Security
@@ -11,7 +14,7 @@ from fastapi.security import APIKeyHeader, HTTPBearer
 
 from graphmem.async_memory import AsyncMemory
 from graphmem.chat_worker import ChatWorker
-from graphmem.concurrency import Pool
+from graphmem.concurrency import Pool, WorkStopped, stoppable
 from graphmem.service import limits
 from graphmem.service.auth import Caller
 from graphmem.service.calls import CallPool, ShareTaken
@@ -100,6 +103,26 @@ def _watcher(request: Request, _: Annotated[Any, _API_KEY], __: Annotated[Any, _
 def _admin(caller: Annotated[Caller, Depends(_caller)]) -> Caller:
     caller.require("admin")
     return caller
+
+
+@asynccontextmanager
+async def until_client_leaves(request: Request) -> AsyncIterator[None]:
+    """Lets `concurrency.raise_if_stopped` end calls in this context, which only read, once their client has left."""
+    has_left = Event()
+
+    async def watch() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        has_left.set()
+
+    watching = asyncio.create_task(watch())
+    try:
+        with stoppable(has_left.is_set):
+            yield
+    except WorkStopped:  # nobody reads the answer; the log needs no warning of it
+        raise Problem(503, "The client has left.") from None
+    finally:
+        watching.cancel()
 
 
 async def refuse_unread(request: Request) -> None:

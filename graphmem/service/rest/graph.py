@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, Field
 
 from graphmem.errors import NotFoundError
 from graphmem.memory import Memory
 from graphmem.model import EntityType
 from graphmem.service import limits, problems
+from graphmem.service.listing import within_answer
 from graphmem.service.rest import answers
-from graphmem.service.rest.dependencies import CallerParam, ServiceParam
+from graphmem.service.rest.dependencies import CallerParam, ServiceParam, until_client_leaves
 from graphmem.service.rest.json_route import JsonRoute
 from graphmem.service.schemas import Body, Ids, IdsBody, given
 
@@ -104,7 +105,9 @@ class GraphAnswer(BaseModel):
 
 
 @router.get("/graph", response_model=GraphAnswer)
-async def get_graph(query: Annotated[GraphQuery, Query()], caller: CallerParam, service: ServiceParam) -> Response:
+async def get_graph(
+    query: Annotated[GraphQuery, Query()], caller: CallerParam, service: ServiceParam, request: Request
+) -> Response:
     """Returns the newest memories of a scope with their entities and relations, as node-link JSON.
 
     `around` keeps the nodes at most `hops` edges away from an entity or a memory; the graph is empty without that node.
@@ -112,7 +115,9 @@ async def get_graph(query: Annotated[GraphQuery, Query()], caller: CallerParam, 
     ids = caller.scope(query.named())
     options = {"around": query.around, "hops": query.hops, "limit": query.limit, "as_of": query.as_of}
     # The text is made in the thread of the call, not in that of the event loop: a graph may have many nodes.
-    text = await service.run(_graph_text, service.memory.sync, ids, options)
+    async with until_client_leaves(request):
+        with within_answer("limit", "ask for fewer memories"):
+            text = await service.run(_graph_text, service.memory.sync, ids, options)
     return Response(text, media_type="application/json")
 
 
@@ -229,7 +234,9 @@ async def get_graph_entity(
     key: str, query: Annotated[EntityQuery, Query()], caller: CallerParam, service: ServiceParam
 ) -> EntityAnswer:
     """Returns an entity, by any of its names, with its memories and relations."""
-    details = await service.memory.entity(key, **caller.scope(query.named()), limit=query.limit, as_of=query.as_of)
+    scope = caller.scope(query.named())
+    with within_answer("limit", "ask for fewer memories"):
+        details = await service.memory.entity(key, **scope, limit=query.limit, as_of=query.as_of)
     if details is None:
         raise NotFoundError
     return EntityAnswer.model_validate(details)

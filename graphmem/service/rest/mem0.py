@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Header, Query, Response
+from fastapi import APIRouter, Header, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from graphmem import responses
@@ -23,7 +23,7 @@ from graphmem.service.auth import Caller
 from graphmem.service.cursors import cursor_after, place_after
 from graphmem.service.problems import Problem
 from graphmem.service.rest import answers
-from graphmem.service.rest.dependencies import CallerParam, Service, ServiceParam
+from graphmem.service.rest.dependencies import CallerParam, Service, ServiceParam, until_client_leaves
 from graphmem.service.rest.json_route import JsonRoute
 from graphmem.service.schemas import Body, Ids, IdsBody, Items, Mem0Fields, given
 
@@ -311,7 +311,8 @@ async def memory_history(
     """Returns the changes of a memory, oldest first; of an erased one without the words."""
     query.name_ignored(response)
     ids = caller.scope(query.named(), required=False)
-    return await service.run(_history, service.memory.sync, memory_id, ids)
+    with listing.within_answer("memory_id", "GET /export sends the whole history of all memories of a user"):
+        return await service.run(_history, service.memory.sync, memory_id, ids)
 
 
 def _history(memory: Memory, memory_id: str, ids: dict[str, str]) -> list[answers.HistoryItem]:
@@ -325,28 +326,27 @@ def _history(memory: Memory, memory_id: str, ids: dict[str, str]) -> list[answer
 
 @router.post("/search", response_model_exclude_unset=True)
 async def search_memories(
-    body: SearchBody, caller: CallerParam, service: ServiceParam, response: Response
+    body: SearchBody, caller: CallerParam, service: ServiceParam, request: Request, response: Response
 ) -> answers.SearchAnswer:
-    """Returns the memories that answer a question best, also over several hops."""
+    """Returns the memories that answer a question best, also over several hops.
+
+    Hits that take more than 16 MiB are refused: ask for fewer.
+    """
     body.name_ignored(response)
     ids, conditions = scope_and_conditions(body, body.filters, caller)
-    found = result_dict(
-        await service.memory.search(
-            body.query,
-            **ids,
-            filters=conditions,
-            **given(
-                top_k=body.top_k,
-                limit=body.limit,
-                threshold=body.threshold,
-                kinds=body.kinds,
-                as_of=body.as_of,
-                reference_date=body.reference_date,
-                explain=body.explain,
-                show_expired=body.show_expired,
-            ),
-        )
+    options = given(
+        top_k=body.top_k,
+        limit=body.limit,
+        threshold=body.threshold,
+        kinds=body.kinds,
+        as_of=body.as_of,
+        reference_date=body.reference_date,
+        explain=body.explain,
+        show_expired=body.show_expired,
     )
+    async with until_client_leaves(request):
+        with listing.within_answer("top_k", "ask for fewer hits"):
+            found = result_dict(await service.memory.search(body.query, **ids, filters=conditions, **options))
     if body.explain:
         found["results"] = [{**hit, "score_details": _score_details(hit, body.threshold)} for hit in found["results"]]
     return answers.SearchAnswer.model_validate(found)

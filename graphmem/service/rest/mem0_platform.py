@@ -10,9 +10,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from graphmem.integrations.base import result_dict
 from graphmem.memory import DEFAULT_LIST_LIMIT
 from graphmem.service import limits, problems
+from graphmem.service.listing import within_answer
 from graphmem.service.problems import Problem
 from graphmem.service.rest import answers, mem0, mem0_admin
-from graphmem.service.rest.dependencies import AdminParam, CallerParam, ServiceParam
+from graphmem.service.rest.dependencies import AdminParam, CallerParam, ServiceParam, until_client_leaves
 from graphmem.service.rest.json_route import JsonRoute
 from graphmem.service.schemas import IdsBody, Mem0Fields
 
@@ -95,15 +96,19 @@ async def get_all(
     request: Request,
     response: Response,
 ) -> PlatformPage:
-    """Lists memories by numbered pages. Pages by cursors, which changes do not shift, are at `GET /memories`."""
+    """Lists memories by numbered pages. Pages by cursors, which changes do not shift, are at `GET /memories`.
+
+    A page that takes more than 16 MiB is refused: ask for smaller ones.
+    """
     body.name_ignored(response)
     ids, conditions = mem0.scope_and_conditions(body, body.filters, caller)
     start = (query.page - 1) * query.page_size
-    found = result_dict(
-        await service.memory.get_all(
-            **ids, filters=conditions, limit=query.page_size, offset=start, show_expired=bool(body.show_expired)
-        )
-    )
+    async with until_client_leaves(request):
+        with within_answer("page_size", "ask for smaller pages, or list them by GET /memories"):
+            listed = await service.memory.get_all(
+                **ids, filters=conditions, limit=query.page_size, offset=start, show_expired=bool(body.show_expired)
+            )
+    found = result_dict(listed)
 
     def address(page: int) -> str:
         return str(request.url.include_query_params(page=page, page_size=query.page_size))

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
 from graphmem.service import problems
+from graphmem.service.listing import within_answer
 from graphmem.service.rest import answers
 from graphmem.service.rest.dependencies import CallerParam, ServiceParam
 from graphmem.service.rest.json_route import JsonRoute
@@ -58,7 +59,9 @@ async def explain_memory(
     memory_id: str, query: Annotated[Ids, Query()], caller: CallerParam, service: ServiceParam
 ) -> OriginAnswer:
     """Returns where a memory comes from: its source messages, what it mentions and replaces, and its changes."""
-    origin = await service.memory.explain(memory_id, **caller.scope(query.named(), required=False))
+    scope = caller.scope(query.named(), required=False)
+    with within_answer("memory_id", "GET /export sends the whole history of all memories of a user"):
+        origin = await service.memory.explain(memory_id, **scope)
     return OriginAnswer.model_validate(origin)
 
 

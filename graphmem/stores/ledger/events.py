@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import uuid4
@@ -15,6 +15,8 @@ from graphmem.stores.ledger.decoding import decoding
 from graphmem.stores.ledger.schema import events as events_table
 from graphmem.stores.ledger.schema import messages
 
+# Rows that are fetched at a time where the reader may stop at any: a memory or an event can have megabytes.
+FEW = {"yield_per": 16}
 # Built once, not at every call.
 _USED_IDS = select(events_table.c.uid).where(in_array(events_table.c.uid, "uids"))
 _HISTORY = select(events_table).where(in_array(events_table.c.memory, "memory_ids")).order_by(events_table.c.id)
@@ -66,6 +68,15 @@ def history(connection: Connection, uid: str) -> list[Event]:
     return history_of_all(connection, [uid])
 
 
+def each_event(connection: Connection, uid: str) -> Generator[Event]:
+    """Yields the events of a memory, oldest first and without the states before them, while their rows are fetched."""
+    statement = select(*(column for column in events_table.c if column is not events_table.c.previous_state))
+    statement = statement.where(events_table.c.memory == uid).order_by(events_table.c.id)
+    with connection.execute(statement, execution_options=FEW) as rows:
+        for row in rows.mappings():
+            yield _decode_event({**row, "previous_state": None})
+
+
 def find_event(connection: Connection, uid: str) -> Event | None:
     """Returns the event with this id, or None."""
     memory = connection.scalar(select(events_table.c.memory).where(events_table.c.uid == uid))
@@ -78,7 +89,7 @@ def history_of_all(connection: Connection, uids: Sequence[str]) -> list[Event]:
 
 
 @decoding
-def _decode_event(row: RowMapping) -> Event:
+def _decode_event(row: RowMapping | Mapping[str, Any]) -> Event:
     return Event(
         id=row["uid"],
         memory_id=row["memory"],

@@ -6,7 +6,7 @@ key by which the tables refer to each other. A `partition` argument is a row id 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
@@ -26,6 +26,7 @@ from sqlalchemy import (
     select,
 )
 
+from graphmem.concurrency import raise_if_stopped
 from graphmem.errors import StoreError
 from graphmem.model import (
     EPOCH,
@@ -172,6 +173,23 @@ def records(connection: Connection, uids: Iterable[str]) -> dict[str, MemoryReco
     return {record.id: record for record in map(decode_record, rows)}
 
 
+def each_record(connection: Connection, uids: Iterable[str]) -> Generator[MemoryRecord]:
+    """Yields the memories with these ids, in no order, while their rows are fetched; unknown ids are left out."""
+    yield from _fetched(connection, _RECORDS_BY_ID, {"uids": list(uids)})
+
+
+def _fetched(connection: Connection, statement: Select[Any], values: dict[str, Any]) -> Generator[MemoryRecord]:
+    """Yields the records of a statement while its rows are fetched, so that few are in memory at a time.
+
+    Close it within the transaction: on PostgreSQL the server has a cursor for it. Raises WorkStopped
+    (`concurrency.stoppable`).
+    """
+    with connection.execute(statement, values, execution_options=events.FEW) as rows:
+        for row in rows.mappings():
+            raise_if_stopped()
+            yield decode_record(row)
+
+
 def records_by_row(connection: Connection, row_ids: Iterable[int]) -> dict[int, MemoryRecord]:
     """Returns the memories with these row ids, by row id; unknown row ids are left out."""
     rows = connection.execute(_RECORDS_BY_ROW, {"row_ids": list(row_ids)}).mappings()
@@ -209,7 +227,7 @@ def _as_it_was(record: MemoryRecord, history: Sequence[Event], at: datetime) -> 
     return record
 
 
-def list_records(connection: Connection, view: View, *, with_sources: bool) -> Iterator[MemoryRecord]:
+def list_records(connection: Connection, view: View, *, with_sources: bool) -> Generator[MemoryRecord]:
     """Yields the memories inside a view, newest observation (`at`) first.
 
     Source messages are left out unless `with_sources`.
@@ -218,8 +236,8 @@ def list_records(connection: Connection, view: View, *, with_sources: bool) -> I
     if view.partition is not None and partition is None:
         return
     statement = _listing(visibility.shape(view), with_sources=with_sources)
-    for row in connection.execute(statement, visibility.values(view, partition)).mappings():
-        yield from as_they_were(connection, view, [decode_record(row)])
+    for record in _fetched(connection, statement, visibility.values(view, partition)):
+        yield from as_they_were(connection, view, [record])
 
 
 @lru_cache(maxsize=128)
@@ -236,11 +254,12 @@ def list_page(
     after: tuple[datetime, str] | None,
     limit: int,
     with_sources: bool,
-) -> list[MemoryRecord]:
-    """Returns up to `limit` memories inside the view that match the filter, in the order of `list_records`.
+    offset: int = 0,
+) -> Generator[MemoryRecord]:
+    """Yields up to `limit` memories inside the view that match the filter, in the order of `list_records`.
 
-    `after` is the time and the id of the last memory before the page. If that memory was deleted, the page begins with
-    the first memory of that moment.
+    They are as they are now (`as_they_were`). `after` is the time and the id of the last memory before the page. If
+    that memory was deleted, the page begins with the first memory of that moment. `offset` skips so many.
     """
     values = view_values(connection, view)
     if after is not None:
@@ -254,13 +273,12 @@ def list_page(
             values |= {"after_at": place.at, "after_row": place.id}
     statement = _page(visibility.shape(view), is_first=after is None, with_sources=with_sources)
     statement = statement.where(*_filter_conditions(list_filter))
-    rows = connection.execute(statement, {**values, "limit": limit}).mappings()
-    return as_they_were(connection, view, map(decode_record, rows))
+    yield from _fetched(connection, statement, {**values, "limit": limit, "offset": offset})
 
 
 @lru_cache(maxsize=128)
 def _page(shape: visibility.ViewShape, *, is_first: bool, with_sources: bool) -> Select[Any]:
-    statement = _listing(shape, with_sources=with_sources).limit(bindparam("limit"))
+    statement = _listing(shape, with_sources=with_sources).limit(bindparam("limit")).offset(bindparam("offset"))
     if is_first:
         return statement
     at: ColumnElement[int] = memories.c.at
