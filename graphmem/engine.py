@@ -39,7 +39,8 @@ from graphmem.stores.projection_worker import ProjectionWorker
 from graphmem.wiring import Backends, open_backends, storage_paths
 
 logger = logging.getLogger("graphmem")
-POOL_SIZE = 8
+# Threads are started as they are needed. Each call that enriches takes two or three; the models let them take turns.
+POOL_SIZE, WORK_POOL_SIZE = 8, 64
 PROJECTION_NAMES = ("vectors", "graph")
 # Seconds that `flush` waits for a store to take one batch: a server that has just started is slow to plan its first
 # statements.
@@ -78,8 +79,10 @@ class Engine:
         self.storage_paths = [] if in_memory else storage_paths(settings)
         self.ledger = self._backends.ledger
         self._session_gap = timedelta(minutes=settings.session_gap)
-        # Against deadlock, no task of a pool waits for a task of the same pool.
-        self._pool = Pool(POOL_SIZE, thread_name_prefix="graphmem")
+        # Against deadlock, no task of a pool waits for a task of the same pool. Searches have a pool of their own, in
+        # which no task takes long: enrichment and deliveries can take all threads of theirs for minutes.
+        self._search_pool = Pool(POOL_SIZE, thread_name_prefix="graphmem-search")
+        self._pool = Pool(WORK_POOL_SIZE, thread_name_prefix="graphmem")
         # Long texts have a thread of their own, so that short ones need not wait for them.
         self._background = BackgroundTask(self._run_background_work, "graphmem-background")
         self._long_texts = BackgroundTask(self._enrich_long_texts, "graphmem-long-texts")
@@ -126,7 +129,7 @@ class Engine:
             backends.embedder,
             self._scripts,
             backends.extractor,
-            self._pool,
+            self._search_pool,
             self.observers,
         )
 
@@ -340,14 +343,13 @@ class Engine:
     def _run_background_work(self) -> None:
         with self._delivering_afterwards():
             self._delete_expired_items()
-            pending = self._enricher.pending_rows()
-            if pending.long:
+            if self._enricher.has_long_texts():
                 self._long_texts.schedule()
-            self._enricher.enrich_short(pending.short)
+            self._enricher.enrich_short()
 
     def _enrich_long_texts(self) -> None:
         with self._delivering_afterwards():
-            self._enricher.enrich_long(self._enricher.pending_rows().long)
+            self._enricher.enrich_long()
 
     @contextmanager
     def _delivering_afterwards(self) -> Iterator[None]:
@@ -521,6 +523,7 @@ class Engine:
         self._long_texts.close()
         for worker in self.projection_workers:
             worker.close(self.settings.delivery_wait)
+        self._search_pool.shutdown(wait=True)
         self._pool.shutdown(wait=True)
         self._finalizer()
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections import deque
+from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import Future, wait
 from contextvars import copy_context
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from threading import Event
-from typing import NamedTuple
 
 from graphmem.commands.types import ChangeSet, Outcome, StoreEnrichment
 from graphmem.commands.unit_of_work import commit
@@ -21,19 +21,46 @@ from graphmem.models.protocols import Embedded, Embedder, TokenEmbedder, embeddi
 from graphmem.observers import Observers
 from graphmem.stores.ledger import Ledger, embeddings, entity_names, memories, outbox
 from graphmem.stores.ledger.embedder import check_embedder
+from graphmem.stores.ledger.outbox import AwaitingRow
 from graphmem.text import content_hash, normalise_key
 
-# Texts per commit. Models batch texts of similar length, so 256 is a fifth faster than 64; a crash repeats one batch.
-BATCH = 256
+# Texts per commit, and their characters but for a single text. Models batch texts of similar length, so 256 is a fifth
+# faster than 64; a crash repeats one batch, and whoever's turn is next waits for one.
+BATCH, BATCH_CHARS = 256, 32_000
+# Texts per commit while several partitions wait for their turn.
+SHARED_BATCH = 32
 # Characters of the longest text that is no long text: a few seconds of work, which closing waits for.
 MAX_SHORT_CHARS = 50_000
 
 
-class PendingRows(NamedTuple):
-    """The rows of memories that wait for enrichment; `long` those with texts over `MAX_SHORT_CHARS`."""
+class _Queue:
+    """Memories that wait for enrichment, by partition: the one whose turn it is comes first."""
 
-    short: list[int]
-    long: list[int]
+    def __init__(self, waiting: Iterable[AwaitingRow]) -> None:
+        self._waiting: dict[int, deque[AwaitingRow]] = {}
+        # The highest row that was ever in the queue.
+        self.last = 0
+        self.add(waiting)
+
+    def add(self, waiting: Iterable[AwaitingRow]) -> None:
+        for each in waiting:
+            self._waiting.setdefault(each.partition, deque()).append(each)
+            self.last = max(self.last, each.row)
+
+    def take_batch(self) -> list[int]:
+        """Returns the next rows of the partition whose turn it is, in order.
+
+        Its further ones wait for the turns of all others.
+        """
+        most = BATCH if len(self._waiting) == 1 else SHARED_BATCH
+        partition = next(iter(self._waiting))
+        rows, batch, chars = self._waiting.pop(partition), list[int](), 0
+        while rows and len(batch) < most and (not batch or chars + rows[0].chars <= BATCH_CHARS):
+            chars += rows[0].chars
+            batch.append(rows.popleft().row)
+        if rows:
+            self._waiting[partition] = rows
+        return batch
 
 
 class Enricher:
@@ -66,51 +93,62 @@ class Enricher:
         Raises EmbedderChanged, as `compute` does, and WorkStopped: after `stop` if a text is long, and when the program
         ends.
         """
-        pending = self.pending_rows(rows)
-        self.enrich_short(pending.short)
-        self.enrich_long(pending.long)
+        self.enrich_short(rows)
+        self.enrich_long(rows)
 
-    def enrich_short(self, rows: Sequence[int]) -> None:
-        """Enriches memories with short texts, `BATCH` at a time. Raises as `process_pending` does."""
+    def enrich_short(self, rows: Sequence[int] | None = None) -> None:
+        """Enriches memories with short texts, as `process_pending` does; partitions take turns.
+
+        Without `rows`, texts that are added before the end take their turns as well, so that none waits for all texts
+        of another user. Those left over when the first ones are done are for the next call.
+        """
         # Without a pool the results could not be committed.
         with stoppable(lambda: self._stopped_short.is_set() or not self._pool.takes_tasks):
-            self._enrich(rows, BATCH)
+            self._enrich(rows, are_long=False)
 
-    def enrich_long(self, rows: Sequence[int]) -> None:
-        """Enriches memories with long texts, one at a time. Raises as `process_pending` does."""
+    def enrich_long(self, rows: Sequence[int] | None = None) -> None:
+        """Enriches memories with long texts, one at a time, as `enrich_short` does those with short ones."""
         with stoppable(lambda: self._stopped.is_set() or not self._pool.takes_tasks):
-            self._enrich(rows, 1)
+            self._enrich(rows, are_long=True)
 
-    def _enrich(self, rows: Sequence[int], batch: int) -> None:
+    def has_long_texts(self) -> bool:
+        """Returns whether a memory with a long text waits for enrichment."""
+        return any(each.chars > MAX_SHORT_CHARS for each in self._awaiting(None))
+
+    def _enrich(self, rows: Sequence[int] | None, *, are_long: bool) -> None:
+        def awaiting(after: int = 0) -> list[AwaitingRow]:
+            return [each for each in self._awaiting(rows, after) if (each.chars > MAX_SHORT_CHARS) is are_long]
+
+        first = awaiting()
+        queue, last, unfinished = _Queue(first), max((each.row for each in first), default=0), len(first)
         commits: list[Future[list[Outcome]]] = []
         try:
-            for start in range(0, len(rows), batch):
+            while unfinished:
                 raise_if_stopped()
-                change_set = ChangeSet(self._compute_tasks(rows[start : start + batch]), datetime.now(UTC))
+                batch = queue.take_batch()
+                unfinished -= sum(row <= last for row in batch)
+                change_set = ChangeSet(self._compute_tasks(batch), datetime.now(UTC))
                 wait(commits)
                 # Committed while the models compute the next batch.
                 commits.append(self._pool.submit(commit, self._ledger, change_set, timedelta(0)))
+                if rows is None and unfinished:
+                    queue.add(awaiting(queue.last))
         finally:
             for future in commits:
                 future.result()
 
-    def pending_rows(self, rows: Sequence[int] | None = None) -> PendingRows:
-        """Returns the rows, among `rows` or all, of the memories that have a task."""
+    def _awaiting(self, rows: Sequence[int] | None, after: int = 0) -> list[AwaitingRow]:
+        """Returns the memories, among `rows` or all above `after`, that have a task."""
         with self._ledger.read() as connection:
             if rows is None:
-                pending = outbox.rows_awaiting_enrichment(connection, 1_000_000)
-            else:
-                pending = [
-                    row_and_chars
-                    for start in range(0, len(rows), memories.BATCH)
-                    for row_and_chars in outbox.rows_awaiting_enrichment(
-                        connection, memories.BATCH, rows[start : start + memories.BATCH]
-                    )
-                ]
-        return PendingRows(
-            [row for row, chars in pending if chars <= MAX_SHORT_CHARS],
-            [row for row, chars in pending if chars > MAX_SHORT_CHARS],
-        )
+                return outbox.rows_awaiting_enrichment(connection, 1_000_000, after=after)
+            return [
+                each
+                for start in range(0, len(rows), memories.BATCH)
+                for each in outbox.rows_awaiting_enrichment(
+                    connection, memories.BATCH, rows[start : start + memories.BATCH]
+                )
+            ]
 
     def _compute_tasks(self, rows: Sequence[int]) -> tuple[StoreEnrichment, ...]:
         with self._ledger.read() as connection:

@@ -7,7 +7,8 @@ import re
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from functools import cache
 from hashlib import sha256, shake_256
 from importlib.util import find_spec
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
-from graphmem.concurrency import raise_if_stopped, single_blas_thread
+from graphmem.concurrency import OrderedLock, raise_if_stopped, single_blas_thread
 from graphmem.errors import EmbeddingError
 from graphmem.models.protocols import Embedded, EmbeddedQuestion
 
@@ -73,12 +74,14 @@ class MiniLM:
             return []
         model = _model()
         windows_by_text = [list(_windows(model.word_pieces(text))) for text in texts]
-        rows = iter(model.run([window for windows in windows_by_text for window in windows], _mean))
+        rows = iter(model.run_in_turns([window for windows in windows_by_text for window in windows], _mean))
         return [np.stack([next(rows) for _ in windows]) for windows in windows_by_text]
 
     def embed_query(self, text: str) -> Matrix:
         """Returns one unit vector (384,): for a long question, its windows' mean direction. Raises EmbeddingError."""
-        return _normalize(self.embed([text])[0].sum(axis=0))
+        model = _model()
+        rows = model.run(list(_windows(model.word_pieces(text))), _mean)
+        return _normalize(np.stack(rows).sum(axis=0))
 
 
 class TokenMiniLM(MiniLM):
@@ -100,7 +103,9 @@ class TokenMiniLM(MiniLM):
             return []
         model = _model()
         windows_by_text = [list(_windows(model.word_pieces(text))) for text in texts]
-        outputs = iter(model.run([window for windows in windows_by_text for window in windows], _mean_and_tokens))
+        outputs = iter(
+            model.run_in_turns([window for windows in windows_by_text for window in windows], _mean_and_tokens)
+        )
         outputs_by_text = [[next(outputs) for _ in windows] for windows in windows_by_text]
         return [
             Embedded(np.stack([vector for vector, _ in pairs]), tuple(_to_int8(tokens) for _, tokens in pairs))
@@ -129,6 +134,7 @@ class _Model:
     tokenizer: Tokenizer
     cls_id: int
     sep_id: int
+    turns: OrderedLock = field(default_factory=OrderedLock)
 
     def word_pieces(self, text: str) -> list[int]:
         return self.tokenize(text)[0]
@@ -141,16 +147,33 @@ class _Model:
         encoding = self.tokenizer.encode(clean, add_special_tokens=False)
         return list(encoding.ids), [start for start, _ in encoding.offsets]
 
+    def run_in_turns(self, windows: Sequence[Sequence[int]], pool: Callable[[Matrix], Iterable[T]]) -> list[T]:
+        """Returns the same as `run`, for texts: several threads take turns at the batches, beside which questions run.
+
+        So a question shares the cores with one batch, however many threads embed texts, and no text waits for all of
+        another thread.
+        """
+        return self._run(windows, pool, self.turns.turn)
+
     def run(self, windows: Sequence[Sequence[int]], pool: Callable[[Matrix], Iterable[T]]) -> list[T]:
         """Returns one result for each window, in order.
 
         `pool` turns the model's output for windows of one length (windows x pieces with [CLS] and [SEP] x 384) into
         one result for each of these windows. Raises EmbeddingError.
         """
+        return self._run(windows, pool, nullcontext)
+
+    def _run(
+        self,
+        windows: Sequence[Sequence[int]],
+        pool: Callable[[Matrix], Iterable[T]],
+        turn: Callable[[], AbstractContextManager[None]],
+    ) -> list[T]:
         results: dict[int, T] = {}
         for batch in _batches(windows):
             raise_if_stopped()
-            results.update(zip(batch, pool(self._infer([windows[index] for index in batch])), strict=True))
+            with turn():
+                results.update(zip(batch, pool(self._infer([windows[index] for index in batch])), strict=True))
         return [results[index] for index in range(len(windows))]
 
     def _infer(self, windows: Sequence[Sequence[int]]) -> Matrix:

@@ -396,10 +396,17 @@ class Projection:
             else:
                 self.repair(self.verify())
 
-    def has_pending(self) -> bool:
-        """Returns True if a shared projection has undelivered changes (a private one catches up before each read)."""
+    def has_pending(self, partitions: Sequence[str] | None = None) -> bool:
+        """Returns True if a shared projection has undelivered changes (a private one catches up before each read).
+
+        With `partitions` only their changes count, but while the projection's content is unknown, all do.
+        """
         with self._ledger.read() as connection:
-            return self.count_pending(connection) != 0
+            pending = self.count_pending(connection)
+            if pending <= 0 or partitions is None:  # below 0, the ledger came from a backup
+                return pending != 0
+            cursor = outbox.cursor(connection, self._cursor_name)
+            return cursor is None or change_feed.has_changes(connection, cursor, partitions)
 
     def count_pending(self, connection: Connection) -> int:
         """Returns the sequence numbers above the cursor of a shared projection; 0 for a private one."""

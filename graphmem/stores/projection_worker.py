@@ -135,18 +135,19 @@ class ProjectionWorker:
             covers_all = not (is_overdue and is_delivered)
         return is_delivered
 
-    def catch_up(self, partitions: Sequence[str], timeout: float) -> bool:
+    def catch_up(self, partitions: Sequence[str] | None, timeout: float) -> bool:
         """Brings the projection up to date with all commits before a read; a shared one within `timeout` seconds.
 
-        For a shared one inside this process, `timeout` is at least `EMBEDDED_CATCH_UP_SECONDS`. Returns True if the
-        projection is up to date.
+        A read of these partitions (None: of all) does not wait for changes of others, of which there may be thousands.
+        For a shared one inside this process, `timeout` is at least `EMBEDDED_CATCH_UP_SECONDS`. Returns True if the projection is up
+        to date for these partitions.
         """
         if not self.projection.shared:
-            self.projection.catch_up(partitions)
+            self.projection.catch_up(partitions or [])
             return True
         if self._check is None:
             timeout = max(timeout, EMBEDDED_CATCH_UP_SECONDS)
-        return not self.projection.has_pending() or self.wait_for(self.schedule(partitions), timeout)
+        return not self.projection.has_pending(partitions) or self.wait_for(self.schedule(partitions or []), timeout)
 
     def read(self, query: Callable[[], T]) -> T:
         """Calls `query`, which reads from the store. Raises StoreUnavailable at once while the store is unavailable."""
@@ -166,7 +167,7 @@ class ProjectionWorker:
         """
         if self._check is not None:
             return True
-        if self.is_overdue or not self.catch_up([], EMBEDDED_CATCH_UP_SECONDS):
+        if self.is_overdue or not self.catch_up(None, EMBEDDED_CATCH_UP_SECONDS):
             return False
         self.projection.check_for_loss()
         return True

@@ -63,6 +63,62 @@ def test_a_short_text_does_not_wait_for_a_long_one(make_memory: Make, monkeypatc
     assert memory.verify()["ledger"]["tasks"] == 0
 
 
+def test_texts_of_several_users_take_turns_in_small_batches(make_memory: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever adds a chat of thousands of messages holds up nobody else's message; those of one user keep their order."""
+    monkeypatch.setattr(enrichment, "BATCH", 4)
+    monkeypatch.setattr(enrichment, "SHARED_BATCH", 2)
+    monkeypatch.setattr(enrichment, "BATCH_CHARS", 60)
+    started, go_on, batches = threading.Event(), threading.Event(), list[list[str]]()
+
+    def embed(embedded: list[str]) -> Any:
+        batches.append([text.removeprefix("Ana: ") for text in embedded])
+        started.set()
+        assert go_on.wait(TIMEOUT)
+        return hash_texts(embedded)
+
+    memory = make_memory(**with_embedder(embed))
+    memory.add([f"tea {n}" for n in range(10)], user_id="ana", wait=False)
+    assert started.wait(TIMEOUT)
+    memory.add(["cocoa", "a cup of milk" + 50 * " ." + " 2", "juice"], user_id="ben", wait=False)
+    go_on.set()
+    assert memory.flush() == {"pending": []}
+    users = [["tea" in text for text in batch] for batch in batches]
+    assert users == [[True] * 4, [True] * 2, [False], [True] * 2, [False], [True] * 2, [False]]
+    assert [text for batch in batches for text in batch if "tea" in text] == [f"tea {n}" for n in range(10)]
+    assert memory.verify()["ok"]
+    assert memory.verify()["ledger"]["tasks"] == 0
+
+
+def test_a_search_does_not_wait_for_calls_that_enrich(make_memory: Make) -> None:
+    """However many texts are being embedded, a search has threads of its own."""
+    embedded, go_on = threading.Semaphore(0), threading.Event()
+
+    def embed(texts: list[str]) -> Any:
+        if any("held" in text for text in texts):
+            embedded.release()
+            assert go_on.wait(TIMEOUT)
+        return hash_texts(texts)
+
+    memory = make_memory(**with_embedder(embed))
+    memory.add("tea", user_id="ben")
+    with ThreadPoolExecutor(10) as callers:
+        adds = [callers.submit(memory.add, f"held {n}", user_id="ana") for n in range(10)]
+        try:
+            for _ in range(8):
+                assert embedded.acquire(timeout=TIMEOUT)
+            found = callers_search(memory)
+        finally:
+            go_on.set()
+        assert all(add.result(TIMEOUT)["results"] for add in adds)
+    assert found == ["tea"]
+
+
+def callers_search(memory: Memory) -> list[str]:
+    """The texts that a search finds, within the time limit of a test."""
+    with ThreadPoolExecutor(1) as caller:
+        return texts(caller.submit(memory.search, "tea", user_id="ben").result(TIMEOUT))
+
+
 def fail_to_embed(texts: list[str]) -> Any:
     raise RuntimeError("no model today")
 

@@ -239,6 +239,19 @@ def test_erasures_reach_a_private_projection(clerk: Any, index: Picky) -> None:
     assert list_versions(index) == {}
 
 
+def test_changes_of_other_partitions_are_not_pending_for_a_read(clerk: Any, shared: Projection) -> None:
+    alice, bob = "user:alice", "user:bob"
+    record = clerk.say("Anna paints")
+    assert shared.has_pending([bob])  # nothing is known of its content yet
+    shared.catch_up([])
+    clerk.say("Bob sings", scope=Scope("bob"))
+    pending = [shared.has_pending(read) for read in ([alice], [bob], [alice, bob], [], None)]
+    assert pending == [False, True, True, False, True]
+    shared.catch_up([])
+    clerk.commit(DeleteMemory(record.id))
+    assert [shared.has_pending(read) for read in ([alice], [bob], None)] == [True, False, True]
+
+
 def test_two_projections_keep_cursors_of_their_own(clerk: Any, shared: Projection, index: Picky) -> None:
     graph = NetworkxIndex()
     other = Projection("graph", clerk.ledger, GraphSink(graph), shared=True)

@@ -239,3 +239,14 @@ def test_embedding_can_be_stopped_between_two_batches() -> None:
     with stoppable(must_stop), pytest.raises(WorkStopped):
         TOKENS.embed_tokens(["Anna met Clara in Lisbon. " * 200])
     assert len(asked) == 2
+
+
+def test_a_question_does_not_wait_for_texts() -> None:
+    """Threads take turns at batches of texts; a question is embedded beside them."""
+    with ThreadPoolExecutor(2) as pool:
+        with minilm._model().turns.turn():
+            texts = [pool.submit(model.embed, ["Anna met Clara"]) for model in (MODEL, TOKENS)]
+            assert MODEL.embed_query("Who met Clara?").shape == (384,)
+            assert TOKENS.embed_question("Who met Clara?").vector.shape == (384,)
+            assert not any(text.done() for text in texts)
+        assert all(len(text.result(TIMEOUT)) == 1 for text in texts)

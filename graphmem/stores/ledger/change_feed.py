@@ -9,7 +9,7 @@ from itertools import accumulate
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Column, ColumnElement, Connection, RowMapping, Select, Table, func, select
+from sqlalchemy import Column, ColumnElement, Connection, RowMapping, Select, Table, func, or_, select
 
 from graphmem.digests import Digests
 from graphmem.model import Entity, EntityType, MemoryRecord, MentionKind, Relation, from_micros, optional_from_micros
@@ -18,6 +18,7 @@ from graphmem.stores.ledger.array_parameters import in_array
 from graphmem.stores.ledger.decoding import decoding
 from graphmem.stores.ledger.schema import aliases, entities, partitions, relations, supports
 from graphmem.stores.ledger.schema import memories as memories_table
+from graphmem.stores.ledger.schema import tombstones as tombstones_table
 from graphmem.stores.ledger.tombstones import Tombstone, tombstones_after
 from graphmem.stores.protocols import EntityState, MemoryState, Point, RelationState, Support
 from graphmem.text import bm25_weights, entity_id, term_counts
@@ -78,6 +79,19 @@ def since(
         entities=tuple(entity for entity, seq in changed_entities if seq <= upto),
         tombstones=tuple(_decrypted(tombstone, digests) for tombstone in tombstones if tombstone.seq <= upto),
     )
+
+
+def has_changes(connection: Connection, after: int, partitions_read: Sequence[str]) -> bool:
+    """Returns whether a row or tombstone of these partitions has a sequence number above `after`."""
+    rows = select(partitions.c.id).where(partitions.c.key.in_(partitions_read)).scalar_subquery()
+    changed = [
+        select(table.c.seq).where(table.c.seq > after, table.c.partition.in_(rows)).exists()
+        for table in (memories_table, relations, entities)
+    ]
+    erased = select(tombstones_table.c.seq).where(
+        tombstones_table.c.seq > after, tombstones_table.c.partition.in_(partitions_read)
+    )
+    return bool(connection.scalar(select(or_(*changed, erased.exists()))))
 
 
 def _decrypted(tombstone: Tombstone, digests: Digests) -> Tombstone:

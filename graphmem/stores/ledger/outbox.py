@@ -63,22 +63,31 @@ def enqueue_enrichment(connection: Connection, row: int, version: int) -> None:
     )
 
 
-def rows_awaiting_enrichment(
-    connection: Connection, limit: int, rows: Sequence[int] | None = None
-) -> list[tuple[int, int]]:
-    """Returns up to `limit` rows of memories that wait for enrichment, fewest attempts first: (row, characters).
+class AwaitingRow(NamedTuple):
+    """The row of a memory that waits for enrichment, the characters of its text, and its partition's row."""
 
-    With `rows` only those among them.
+    row: int
+    chars: int
+    partition: int
+
+
+def rows_awaiting_enrichment(
+    connection: Connection, limit: int, rows: Sequence[int] | None = None, after: int = 0
+) -> list[AwaitingRow]:
+    """Returns up to `limit` memories that wait for enrichment, fewest attempts first.
+
+    With `rows` only those among them; only rows above `after`.
     """
     statement = (
-        select(tasks.c.memory, func.length(memories.c.text))
+        select(tasks.c.memory, func.length(memories.c.text), memories.c.partition)
         .join(memories)
+        .where(tasks.c.memory > after)
         .order_by(tasks.c.attempts, tasks.c.memory)
         .limit(limit)
     )
     if rows is not None:
         statement = statement.where(tasks.c.memory.in_(rows))
-    return [(row, chars) for row, chars in connection.execute(statement)]
+    return [AwaitingRow(*row) for row in connection.execute(statement)]
 
 
 def ids_awaiting_enrichment(connection: Connection, uids: Iterable[str]) -> list[str]:
