@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from graphmem.answer_size import AnswerTooLarge, answer_limit
 from graphmem.boundary import validation
 from graphmem.commands.types import UNSET, Unset
-from graphmem.concurrency import DrainablePool, Pool, as_exception, await_task
+from graphmem.concurrency import DrainablePool, Pool, as_exception, await_task, take_next
 from graphmem.errors import GraphmemError, ValidationError
 from graphmem.ingest.chat_deduplication import ids_in_part, last_rounds, with_id
 from graphmem.ingest.counted_model import CountedModel
@@ -160,8 +160,8 @@ class _Queued(NamedTuple):
 class ChatWorker:
     """Stores messages of chats and recalls memories for them, in threads of its own; `time_limit` is in seconds.
 
-    `recall_threads`: recalls that run at the same time. Whatever fails or is slow is logged, without texts and ids.
-    Safe to use from several threads.
+    `recall_threads`: recalls that run at the same time; those of several partitions take turns. Whatever fails or is
+    slow is logged, without texts and ids. Safe to use from several threads.
     """
 
     def __init__(self, memory: Memory, time_limit: float, recall_threads: int = RECALL_THREADS) -> None:
@@ -200,7 +200,9 @@ class ChatWorker:
         with self._lock:
             if sum(map(len, self._waiting.values())) >= MAX_QUEUED:
                 busiest = max(self._waiting, key=lambda one: len(self._waiting[one]))
-                self._take_next(busiest).stored.set_result(False)  # the task submitted for it stores the next ones
+                take_next(self._waiting, busiest).stored.set_result(
+                    False
+                )  # the task submitted for it stores the next ones
                 logger.warning("messages of a chat are not stored: too many wait for a slow memory")
             else:
                 self._writer.submit(self._run_next)
@@ -209,7 +211,7 @@ class ChatWorker:
 
     def _run_next(self) -> None:
         with self._lock:
-            queued = self._take_next(next(iter(self._waiting)))
+            queued = take_next(self._waiting, next(iter(self._waiting)))
         is_stored = False
         try:
             is_stored = queued.work()
@@ -218,14 +220,6 @@ class ChatWorker:
         finally:
             self.done += 1
             queued.stored.set_result(is_stored)
-
-    def _take_next(self, owner: str) -> _Queued:
-        """Returns the oldest work of an owner, whose further ones wait for the turns of all others."""
-        works = self._waiting.pop(owner)
-        queued = works.popleft()
-        if works:
-            self._waiting[owner] = works
-        return queued
 
     def store(self, scope: Scope, messages: Sequence[Mapping[str, Any]]) -> Future[bool]:
         """Stores messages as `submit` does. Messages without a "timestamp" get the present time."""
@@ -331,7 +325,7 @@ class ChatWorker:
     def _start(self, request: RecallRequest, time_limit: float | None = None) -> tuple[_Recall, Future[None]]:
         self._engine.check_open()
         recall = self._checked(request, monotonic() + (self.time_limit if time_limit is None else time_limit))
-        return recall, self._readers.submit(self._run_search_steps, recall)
+        return recall, self._readers.submit_in_turn(recall.scope.partition, self._run_search_steps, recall)
 
     def _result(self, recall: _Recall, job: Future[None]) -> Recalled:
         """Returns the result of the steps that are finished; a running step ends by itself."""

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cache
+from functools import cache, partial
 from itertools import count
 from threading import Condition, Lock, Thread, current_thread, main_thread
 from typing import Any, ParamSpec, TypeVar
@@ -22,10 +23,21 @@ from graphmem.errors import CLOSED, NO_THREAD, StoreUnavailable
 
 P = ParamSpec("P")
 R = TypeVar("R")
+K = TypeVar("K")
+T = TypeVar("T")
 
 _limiters_lock = Lock()
 _limiters: list[Any] = []
 _must_stop: ContextVar[Callable[[], bool] | None] = ContextVar("_must_stop", default=None)
+
+
+def take_next(waiting: dict[K, deque[T]], owner: K) -> T:
+    """Removes and returns the oldest of what waits for an owner; his others wait for the turns of all other owners."""
+    own = waiting.pop(owner)
+    oldest = own.popleft()
+    if own:
+        waiting[owner] = own
+    return oldest
 
 
 class Pool(ThreadPoolExecutor):
@@ -54,12 +66,14 @@ class Pool(ThreadPoolExecutor):
 
 
 class DrainablePool(Pool):
-    """A pool whose tasks can be waited for, also after `shutdown`."""
+    """A pool whose tasks can be waited for, also after `shutdown`, and whose owners of tasks can take turns."""
 
     def __init__(self, max_workers: int, thread_name_prefix: str) -> None:
         super().__init__(max_workers, thread_name_prefix)
         self._tasks_lock = Lock()
         self._tasks: set[Future[Any]] = set()
+        # Tasks that wait for a thread, by owner: the one whose turn it is comes first.
+        self._waiting: dict[str, deque[tuple[Future[Any], Callable[[], Any]]]] = {}
 
     def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
         task = super().submit(fn, *args, **kwargs)
@@ -67,6 +81,33 @@ class DrainablePool(Pool):
             self._tasks.add(task)
         task.add_done_callback(self._forget)
         return task
+
+    def submit_in_turn(self, owner: str, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
+        """Submits a task that begins in its owner's turn: it does not wait for all tasks of another owner.
+
+        The tasks of one owner begin in the order of the calls.
+        """
+        task: Future[R] = Future()
+        with self._tasks_lock:
+            super().submit(self._run_next)
+            self._waiting.setdefault(owner, deque()).append((task, partial(fn, *args, **kwargs)))
+            self._tasks.add(task)
+        task.add_done_callback(self._forget)
+        return task
+
+    def _run_next(self) -> None:
+        with self._tasks_lock:
+            if not self._waiting:  # no thread could be started for this run, but the executor has queued it
+                return
+            task, call = take_next(self._waiting, next(iter(self._waiting)))
+        if not task.set_running_or_notify_cancel():
+            return
+        try:
+            result = call()
+        except BaseException as error:  # noqa: BLE001  (whoever waits for the task gets it)
+            task.set_exception(error)
+        else:
+            task.set_result(result)
 
     def _forget(self, task: Future[Any]) -> None:
         with self._tasks_lock:

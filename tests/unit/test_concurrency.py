@@ -1,13 +1,23 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 
 import numpy as np
 import pytest
 from support.waiting import TIMEOUT, wait_until
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from graphmem.concurrency import OrderedLock, Pool, WorkStopped, raise_if_stopped, single_blas_thread, stoppable
+from graphmem.concurrency import (
+    DrainablePool,
+    OrderedLock,
+    Pool,
+    WorkStopped,
+    raise_if_stopped,
+    single_blas_thread,
+    stoppable,
+)
+from graphmem.errors import StoreUnavailable
 
 
 def blas() -> set[int]:
@@ -116,3 +126,27 @@ def test_a_pool_that_was_shut_down_takes_no_tasks() -> None:
     with Pool(1) as pool:
         assert pool.takes_tasks
     assert not pool.takes_tasks
+
+
+def test_owners_of_tasks_take_turns() -> None:
+    pool, begun, go_on, order = DrainablePool(1, "test"), Event(), Event(), list[str]()
+
+    def wait_until_allowed() -> bool:
+        begun.set()
+        return go_on.wait(TIMEOUT)
+
+    first = pool.submit_in_turn("ana", wait_until_allowed)
+    assert begun.wait(TIMEOUT)
+    ana = [pool.submit_in_turn("ana", order.append, f"ana {n}") for n in range(4)]
+    failing = pool.submit_in_turn("cleo", int, "no number")
+    pool.submit_in_turn("ben", order.append, "ben")
+    pool.abandon(ana[1])
+    go_on.set()
+    assert pool.drain(TIMEOUT)
+    assert order == ["ana 0", "ben", "ana 2", "ana 3"]
+    assert first.result(TIMEOUT)
+    assert isinstance(failing.exception(TIMEOUT), ValueError)
+    pool.shutdown()
+    with pytest.raises(StoreUnavailable):
+        pool.submit_in_turn("ana", order.append, "late")
+    assert pool.drain(TIMEOUT)
