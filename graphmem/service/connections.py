@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+from itertools import chain, islice
 from time import monotonic
 from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -77,22 +79,67 @@ def log_loop_error(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> Non
         )
 
 
+class _Turns:
+    """Lets connections begin requests, in their order, `limits.REQUESTS_PER_PASS` in each pass of the event loop.
+
+    Thousands that begin in one pass would let everything else wait for all of them, at each step. A pipelined request,
+    which came before the answer to the one in front of it, comes after all others.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        # Keys of dictionaries: a connection that ends leaves at once.
+        self._sent, self._pipelined = dict[Connection, None](), dict[Connection, None]()
+        self._is_scheduled = False
+
+    def __contains__(self, connection: Connection) -> bool:
+        return connection in self._sent or connection in self._pipelined
+
+    def add(self, connection: Connection, *, is_pipelined: bool) -> None:
+        (self._pipelined if is_pipelined else self._sent)[connection] = None
+        self._schedule()
+
+    def remove(self, connection: Connection) -> None:
+        self._sent.pop(connection, None)
+        self._pipelined.pop(connection, None)
+
+    def _schedule(self) -> None:
+        if not self._is_scheduled and (self._sent or self._pipelined):
+            self._is_scheduled = True
+            self._loop.call_soon(self._take)
+
+    def _take(self) -> None:
+        self._is_scheduled = False
+        try:
+            for connection in list(islice(chain(self._sent, self._pipelined), limits.REQUESTS_PER_PASS)):
+                self.remove(connection)
+                connection.take_turn()
+        finally:
+            self._schedule()
+
+
 class Connection(H11Protocol):
     """A connection that ends if its client takes too long.
 
     The head of a request may take `limits.HEAD_SECONDS`. The client may take nothing of an answer for
     `limits.STALL_SECONDS`; where the answers that wait for all clients have more than `limits.MAX_UNSENT_BYTES`, the
     connection with most of them ends. Where there are too many connections, a new one takes the place of the one that
-    has waited longest for a request or the rest of its head; where all have requests that are being answered, it gets
-    503.
+    has waited longest for a request, the rest of its head, or its turn; where all have requests that are being
+    answered, it gets 503. Connections take turns to begin requests.
     """
 
     _all: ClassVar[set[Connection]] = set()
     # Those without a request that is being answered, the one that has waited longest first.
     _waiting: ClassVar[dict[Connection, None]] = {}
+    _turns_of_loops: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, _Turns]] = WeakKeyDictionary()
 
     _head_timer: asyncio.TimerHandle | None = None
     _write_timer: asyncio.TimerHandle | None = None
+    _is_between_answers = False
+
+    @property
+    def _turns(self) -> _Turns:
+        return self._turns_of_loops.setdefault(self.loop, _Turns(self.loop))
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         super().connection_made(transport)
@@ -119,8 +166,24 @@ class Connection(H11Protocol):
         self._watch_head()
 
     def on_response_complete(self) -> None:
+        self._is_between_answers = True
         super().on_response_complete()
+        self._is_between_answers = False
         self._watch_head()
+
+    def handle_events(self) -> None:
+        """Waits for a turn where the next request may begin; the rest of one that has begun is read at once."""
+        if self.conn.their_state is not h11.IDLE:
+            super().handle_events()
+        elif self not in self._turns and self.conn.trailing_data[0]:
+            self._unset_keepalive_if_required()
+            self._turns.add(self, is_pipelined=self._is_between_answers)
+
+    def take_turn(self) -> None:
+        """Begins the next request, if its head is complete."""
+        if not self.transport.is_closing():
+            super().handle_events()
+            self._watch_head()
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -158,6 +221,7 @@ class Connection(H11Protocol):
     def forget(self) -> None:
         """Leaves this connection out of the count."""
         self._stop_waiting()
+        self._turns.remove(self)
         self._all.discard(self)
 
 
