@@ -139,8 +139,8 @@ class ProjectionWorker:
         """Brings the projection up to date with all commits before a read; a shared one within `timeout` seconds.
 
         A read of these partitions (None: of all) does not wait for changes of others, of which there may be thousands.
-        For a shared one inside this process, `timeout` is at least `EMBEDDED_CATCH_UP_SECONDS`. Returns True if the projection is up
-        to date for these partitions.
+        For a shared one inside this process, `timeout` is at least `EMBEDDED_CATCH_UP_SECONDS`. Returns True if the
+        projection is up to date for these partitions.
         """
         if not self.projection.shared:
             self.projection.catch_up(partitions or [])

@@ -64,7 +64,7 @@ def test_a_short_text_does_not_wait_for_a_long_one(make_memory: Make, monkeypatc
 
 
 def test_texts_of_several_users_take_turns_in_small_batches(make_memory: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever adds a chat of thousands of messages holds up nobody else's message; those of one user keep their order."""
+    """A chat of thousands of messages holds up nobody else's message; those of one user keep their order."""
     monkeypatch.setattr(enrichment, "BATCH", 4)
     monkeypatch.setattr(enrichment, "SHARED_BATCH", 2)
     monkeypatch.setattr(enrichment, "BATCH_CHARS", 60)
