@@ -200,9 +200,8 @@ class ChatWorker:
         with self._lock:
             if sum(map(len, self._waiting.values())) >= MAX_QUEUED:
                 busiest = max(self._waiting, key=lambda one: len(self._waiting[one]))
-                take_next(self._waiting, busiest).stored.set_result(
-                    False
-                )  # the task submitted for it stores the next ones
+                # The task submitted for it stores the next ones.
+                take_next(self._waiting, busiest).stored.set_result(False)
                 logger.warning("messages of a chat are not stored: too many wait for a slow memory")
             else:
                 self._writer.submit(self._run_next)
