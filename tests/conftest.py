@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 from support import mem0_fixture  # noqa: F401  (before anything imports mem0, which would write into the home folder)
+from support.certificates import share_certificates
 from support.databases import POSTGRES, SQLITE, postgres
 from support.fakes import DIMS, Clerk, fake_models, hash_texts
 from support.log_guard import Censor, Listener, listening
@@ -26,6 +28,11 @@ from graphmem.testing import HashEmbedder, WordExtractor
 # Settings of whoever runs the tests must not reach them. GRAPHMEM_SERVERS, the test servers' folder, is no setting.
 for name in [name for name in os.environ if name.startswith("GRAPHMEM_") and name != "GRAPHMEM_SERVERS"]:
     del os.environ[name]
+
+# Hundreds of processes import the package. Where the environment forbids bytecode files, as images of containers do, each
+# would compile all of it anew, and rewrite the asserts of every test file.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # Times without a UTC offset are local to the machine, which must make no difference.
 os.environ["TZ"] = "UTC"
@@ -55,6 +62,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         on_servers = item.get_closest_marker("server") is not None and folder not in ON_SERVERS
         if (folder in THOROUGH_FOLDERS or on_servers) and item.get_closest_marker("quick") is None:
             item.add_marker("thorough")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _certificates_are_read_once() -> None:
+    share_certificates()
 
 
 @pytest.fixture(scope="session", autouse=True)

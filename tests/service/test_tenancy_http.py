@@ -73,6 +73,7 @@ class Services:
     upstream: ModelEndpoint
     senders: list[Sender]
     events: list[str]
+    document: dict[str, Any]
     before: str
 
     def snapshot(self) -> str:
@@ -83,11 +84,6 @@ class Services:
             + repr(view_settings(memory, VICTIM, ChatSettings()))
             + str(memory.stats(user_id=VICTIM)["usage"])
         )
-
-    @property
-    def document(self) -> dict[str, Any]:
-        document: dict[str, Any] = self.clients[0].get("/openapi.json").json()
-        return document
 
 
 def client(memory: Memory, upstream: ModelEndpoint) -> AbstractContextManager[TestClient]:
@@ -121,7 +117,8 @@ def services() -> Iterator[Services]:
             Sender("app", keys("app"), [STRANGER_SCOPE, {**STRANGER_SCOPE, "agent_id": AGENT}]),
         ]
         worlds = replace(worlds, ids=ids)
-        services = Services(worlds, clients, upstream, senders, events, "")  # type: ignore[arg-type]
+        document = clients[0].get("/openapi.json").json()
+        services = Services(worlds, clients, upstream, senders, events, document, "")  # type: ignore[arg-type]
         yield replace(services, before=services.snapshot())
 
 
