@@ -8,8 +8,6 @@ import logging
 import re
 import signal
 import sqlite3
-import subprocess
-import sys
 from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import closing
@@ -20,8 +18,10 @@ import httpx2
 import pytest
 from mcp import Client, MCPError
 from support.mcp_clients import ANA, command, connected, find_key, http_client, raw_server, server_of, serving
+from typer.testing import CliRunner
 
 from graphmem import Memory, Settings
+from graphmem.cli.app import app
 from graphmem.errors import ConfigError, StoreUnavailable, ValidationError
 from graphmem.service.mcp import results, tools
 from graphmem.service.mcp.base import Tool
@@ -604,9 +604,8 @@ async def test_http_refuses_strangers(memory: Memory) -> None:
 
 
 def test_the_command_needs_a_user(tmp_path: Path) -> None:
-    line = [sys.executable, "-m", "graphmem", "mcp", "--home", str(tmp_path)]
-    result = subprocess.run(line, input="", capture_output=True, text=True, check=False)
-    assert (result.returncode, result.stdout) == (1, "")
+    result = CliRunner().invoke(app, ["mcp", "--home", str(tmp_path)])
+    assert (result.exit_code, result.stdout) == (1, "")
     assert "--user is missing" in result.stderr
 
 

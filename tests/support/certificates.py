@@ -1,7 +1,7 @@
 """Reads the certificates of authorities once per test process.
 
-Each client of HTTP reads all of the machine's, some 30 ms of processor time, and most tests of the service, of the proxy
-and of language models open one.
+Each client of HTTP reads all of the machine's, some 30 ms of processor time, and most tests of the service, of the
+proxy and of language models open one.
 """
 
 from __future__ import annotations
