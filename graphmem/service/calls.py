@@ -86,9 +86,8 @@ class CallPool(Pool):
     def _start(self, call: _Call) -> None:
         try:
             super().submit(self._run, call)
-        except (
-            StoreUnavailable
-        ):  # the pool is closed, or no thread can be started: the call is in the queue all the same
+        except StoreUnavailable:
+            # The pool is closed, or no thread can be started; then the call is in the queue all the same.
             if self._claim(call):
                 self._finish(call)
                 raise

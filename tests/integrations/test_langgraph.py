@@ -221,7 +221,7 @@ def test_a_value_nested_too_deeply_is_refused_and_its_namespace_stays_readable(s
 
 
 def test_answers_that_wait_in_the_services_proxy_are_no_items_of_the_store(memory: Memory) -> None:
-    waiting = (items.PROXY_ANSWERS, "session", "answer")
+    waiting = (items.PROXY_ANSWERS, "talk", "t1")
     own = ItemStore(memory)
     own.write([own.put_command(Scope("ana"), waiting, "question", [{"role": "assistant", "content": "Tea it is."}])])
     store = GraphmemStore(memory, user_id="ana", agent_id=None)

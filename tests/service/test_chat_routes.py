@@ -334,9 +334,11 @@ def test_an_error_inside_is_a_failure_by_its_kind(memory: Memory, monkeypatch: p
 
 
 def test_a_saved_chat_is_accepted_while_the_memory_hangs(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
-    release, add, in_force = threading.Event(), Memory.add, chat_settings.settings_in_force
+    adding, release = threading.Event(), threading.Event()
+    add, in_force = Memory.add, chat_settings.settings_in_force
 
     def add_slowly(*args: Any, **more: Any) -> Any:
+        adding.set()
         assert release.wait(TIMEOUT), "the test did not release the call"
         return add(*args, **more)
 
@@ -347,6 +349,7 @@ def test_a_saved_chat_is_accepted_while_the_memory_hangs(memory: Memory, monkeyp
     monkeypatch.setattr(Memory, "add", add_slowly)
     with client_of(memory) as client:
         assert save(client, make_turns("I like tea")) == {"accepted": True}
+        assert adding.wait(TIMEOUT)  # the thread that stores has read the settings
         monkeypatch.setattr(chats, "settings_in_force", read_slowly)
         monkeypatch.setattr(limits, "SAVED_SECONDS", 0.01)
         assert save(client, make_turns("I like cake")) == {"accepted": True}
