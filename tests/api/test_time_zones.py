@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import logging
 import time
 from collections.abc import Callable, Iterator
@@ -183,8 +184,8 @@ def prompts_of(timestamp: Any, **config: Any) -> list[str]:
         llm = {"config": {"openai_base_url": endpoint.url, "api_key": "any", "model": "any"}}
         with Memory(":memory:", settings=Settings.from_dict(fake_models(llm=llm, **config))) as memory:
             memory.add("I ate dumplings.", user_id="u1", timestamp=timestamp)
-        request = str(endpoint.requests[0].body["messages"][-1]["content"])
-    return [part.split('"')[0] for part in request.split('"at": "')[1:]]
+        request = json.loads(endpoint.requests[0].body["messages"][-1]["content"])
+    return [row for row in request["messages"] if isinstance(row, str)]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from time import sleep
 from typing import Any
 
 import pytest
-from support.fake_llm import CHANGED, DELETE, NEAR_DIMS, NONE, UPDATE, Scripted, all_near, fact
+from support.fake_llm import CHANGED, DELETE, NEAR_DIMS, NONE, UPDATE, Scripted, all_near, fact, shown_messages
 from support.fakes import fake_models
 from support.waiting import TIMEOUT, wait_until
 
@@ -418,8 +418,8 @@ def test_infer_needs_a_language_model() -> None:
 def test_the_request_shows_summary_and_earlier_messages(memory: Memory, model: Scripted) -> None:
     add_texts(memory, "I have a sister.", "Her name is Bea.")
     request = [one for one in model.requests if "about" in one][-1]
-    assert [one["text"] for one in request["earlier"]] == ["I have a sister."]
-    assert [(one["n"], one["text"], one["at"]) for one in request["messages"]] == [
+    assert [one["text"] for one in shown_messages(request, "earlier")] == ["I have a sister."]
+    assert [(one["n"], one["text"], one["at"]) for one in shown_messages(request)] == [
         (0, "Her name is Bea.", "Wed 2024-05-01 12:01 UTC")
     ]
 
@@ -794,7 +794,7 @@ def test_messages_beyond_one_summarys_batch_are_in_the_next(
         memory.add(text, **ANN, timestamp=THEN - timedelta(minutes=minute))
         memory.flush()
     batches = [
-        [message["text"] for message in one["messages"]]
+        [message["text"] for message in shown_messages(one)]
         for one in model.requests
         if "about" not in one and "facts" not in one
     ]

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from support.fake_llm import NEAR_DIMS, all_near
+from support.fake_llm import NEAR_DIMS, all_near, shown_messages
 from support.fakes import fake_models
 
 from graphmem import Memory, Settings
@@ -30,7 +30,7 @@ def answer(body: Mapping[str, Any]) -> str:
     """mem0's answers: `{"facts": [texts]}`, then every memory with an event, new ones under the next numbers."""
     request = json.loads(body["messages"][-1]["content"])
     if "facts" not in request:
-        return json.dumps({"facts": [text for one in request["messages"] for text in FACTS.get(one["text"], [])]})
+        return json.dumps({"facts": [text for one in shown_messages(request) for text in FACTS.get(one["text"], [])]})
     entries = [{"id": str(one["id"]), "text": one["text"], "event": "NONE"} for one in request["memories"]]
     for fact in (one["text"] for one in request["facts"]):
         old, event = CHANGES.get(fact, (None, "ADD"))

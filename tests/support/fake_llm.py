@@ -27,6 +27,20 @@ def fact(text: str, *relations: tuple[str, str, str], **more: Any) -> dict[str, 
     return {"text": text, "type": "semantic", "confidence": 0.9, "entities": [], "relations": stated, **more}
 
 
+def shown_messages(request: Mapping[str, Any], name: str = "messages") -> list[dict[str, Any]]:
+    """The messages of a request: `n` (None in `earlier`), `speaker`, `role`, `text` and the last time shown (`at`)."""
+    at, messages = "", []
+    for row in request[name]:
+        if isinstance(row, str):
+            # The day and the UTC offset hold until the next.
+            at = row if not at or " " in row else at.replace(at.split()[2], row)
+        else:
+            *number, speaker, text = row
+            message = {"speaker": speaker, "role": request["speakers"][speaker], "text": text, "at": at}
+            messages.append({**message, "n": number[0] if number else None})
+    return messages
+
+
 class Scripted:
     """The `default` of a ModelEndpoint: {words of a message: facts}, {(fact, memory): decision}, else an ADD."""
 
@@ -50,11 +64,11 @@ class Scripted:
             return self._decide(request)
         if "about" in request:
             return self._extract(request)
-        return json.dumps({"summary": "Of " + ", ".join(one["text"] for one in request["messages"])})
+        return json.dumps({"summary": "Of " + ", ".join(one["text"] for one in shown_messages(request))})
 
     def _extract(self, request: Mapping[str, Any]) -> str:
         facts = []
-        for message in request["messages"]:
+        for message in shown_messages(request):
             for one in self.facts_by_text.get(message["text"], ()):
                 # A text is a fact of which the model gives no list of relations.
                 entry = {"text": one, "confidence": 0.9} if isinstance(one, str) else one
@@ -70,9 +84,9 @@ class Scripted:
             for memory in request["memories"]:
                 decision = self.decisions.get((new["text"], memory["text"]))
                 if decision is not None:
-                    decisions.append({"fact": new["fact"], "id": memory["id"], "text": memory["text"], **decision})
+                    decisions.append({"fact": new["fact"], "id": memory["id"], "text": None, **decision})
             if not decisions or any(one.get("and_add") for one in decisions):
-                decisions.append({"fact": new["fact"], "event": "ADD", "id": None, "text": new["text"]})
+                decisions.append({"fact": new["fact"], "event": "ADD", "id": None, "text": None})
             entries += decisions
         return json.dumps({"memory": entries}, ensure_ascii=False)
 

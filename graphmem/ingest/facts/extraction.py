@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 from graphmem.boundary import validation
@@ -38,6 +38,8 @@ MAX_FACT_CHARS, MAX_NAME_CHARS, MAX_PREDICATE_CHARS = 2_000, 256, 80
 MAX_FACTS, MAX_RELATIONS, MAX_ENTITIES = 100, 20, 40
 # Characters of an earlier message, which is shown for context only.
 MAX_EARLIER_CHARS = 400
+# A message's time is shown if it is so far from the last one shown, or of another day or UTC offset.
+CLOCK_STEP = timedelta(minutes=10)
 # Confidence of a fact without one in the answer.
 DEFAULT_CONFIDENCE = 0.7
 # Keys for the text of a fact in answers: ours, then those of prompts written for mem0.
@@ -101,6 +103,8 @@ class Fact:
     """One extracted fact. `sources` are the numbers of the messages that state it, `confidence` is 0 to 1.
 
     `statements` are None if the answer has no list of relations for it, and () if the list has none that is usable.
+    `is_cited`: the answer names its messages. If these are of several speakers, the fact is about the last one: the
+    others mostly asked or agreed, so their messages are sources as well. A fact that cites none may be anybody's.
     """
 
     text: str
@@ -109,6 +113,11 @@ class Fact:
     sources: tuple[int, ...]
     mentions: tuple[Mention, ...] = ()
     statements: tuple[Statement, ...] | None = None
+    is_cited: bool = True
+
+    def of_speaker(self, messages: Sequence[MemoryRecord]) -> list[MemoryRecord]:
+        """Returns those of the job's messages whose speaker the fact is about: the last one it cites, else all."""
+        return [messages[n] for n in (self.sources[-1:] if self.is_cited else self.sources)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,23 +214,54 @@ def build_request(
 
     `subject` is as from `subject_of`; `summary` and the `earlier` messages are shown for context.
     """
-    data = {
-        "about": subject,
-        "summary": summary,
-        "earlier": [message_view(record, record.text[:MAX_EARLIER_CHARS]) for record in earlier],
-        "messages": [{"n": part.number, **message_view(part.record, part.text)} for part in parts],
-    }
+    data = {"about": subject, "summary": summary, **messages_view(parts, earlier)}
     return structured_output.build_prompt(OPERATION, data, EXTRACTION_SCHEMA, instructions)
 
 
-def message_view(record: MemoryRecord, text: str) -> dict[str, str]:
-    """Returns the JSON object that stands for a message in a request: role, name, time by its clock, and `text`.
+def messages_view(
+    parts: Sequence[MessagePart], earlier: Sequence[MemoryRecord] | None = None
+) -> dict[str, dict[str, str] | list[Any]]:
+    """Returns the fields of a request that show messages: `speakers`, `earlier` (unless None) and `messages`.
 
-    `text` is the message's, or the part of it that belongs to the request.
+    A message is a row [number, speaker, text], in `earlier` without a number. A text between the rows is the time, by
+    the speaker's clock, of those after it. What most messages have in common is thus shown once: in a chat of
+    turns of 75 characters the rest takes a quarter of these, where an object for each message took as many.
+    `speakers` has the role of each speaker; its keys are names, without a name the role, and differ for any two.
     """
-    name = {} if record.speaker is None else {"name": record.speaker}
-    zone = "UTC" if record.utc_offset is None else record.said_at.isoformat()[-6:]
-    return {"role": record.role or "user", **name, "at": f"{record.said_at:%a %Y-%m-%d %H:%M} {zone}", "text": text}
+    speakers: dict[str, tuple[str, str | None]] = {}
+    rows: dict[str, list[Any]] = {}
+    if earlier is not None:
+        shown = (((), record, record.text[:MAX_EARLIER_CHARS]) for record in earlier)
+        rows["earlier"] = list(_message_rows(shown, speakers))
+    rows["messages"] = list(_message_rows((((part.number,), part.record, part.text) for part in parts), speakers))
+    return {"speakers": {key: role for key, (role, _) in speakers.items()}, **rows}
+
+
+def _message_rows(
+    messages: Iterable[tuple[tuple[int, ...], MemoryRecord, str]], speakers: dict[str, tuple[str, str | None]]
+) -> Iterator[str | list[int | str]]:
+    """Yields times and rows of messages (number, record, shown text); adds new speakers (role, name) by their keys."""
+    day, shown_at = "", datetime.min.replace(tzinfo=UTC)
+    for number, record, text in messages:
+        at = record.said_at
+        zone = "UTC" if record.utc_offset is None else at.isoformat()[-6:]
+        if day != (day := f"{at:%a %Y-%m-%d} {zone}"):
+            yield f"{at:%a %Y-%m-%d %H:%M} {zone}"
+            shown_at = at
+        elif abs(at - shown_at) >= CLOCK_STEP:
+            yield f"{at:%H:%M}"
+            shown_at = at
+        yield [*number, _speaker_key(record, speakers), text]
+
+
+def _speaker_key(record: MemoryRecord, speakers: dict[str, tuple[str, str | None]]) -> str:
+    """Returns the key of a message's speaker, and adds it: a user who is named "assistant" is not the assistant."""
+    speaker = record.role or "user", record.speaker
+    key = name = record.speaker or speaker[0]
+    further = 2
+    while speakers.setdefault(key, speaker) != speaker:
+        key, further = f"{name} {further}", further + 1
+    return key
 
 
 # --- answer ---------------------------------------------------------------------------------------------------------
@@ -270,10 +310,10 @@ def _contains_text(value: Any) -> bool:
 
 
 def deduplicate(facts: Iterable[Fact], records: Sequence[MemoryRecord]) -> list[Fact]:
-    """Removes repeated facts: those with the same normalised text and a common speaker."""
+    """Removes repeated facts: those with the same normalised text of the same speaker."""
     by_text: dict[str, list[tuple[frozenset[tuple[str | None, str | None]], Fact]]] = {}
     for fact in facts:
-        speakers = frozenset((records[n].role, records[n].speaker) for n in fact.sources)
+        speakers = frozenset((record.role, record.speaker) for record in fact.of_speaker(records))
         same_text = by_text.setdefault(normalise_key(fact.text) or fact.text, [])
         if all(speakers.isdisjoint(other_speakers) for other_speakers, _ in same_text):
             same_text.append((speakers, fact))
@@ -310,10 +350,11 @@ class _AnswerParser:
         if text is None:
             self._drop("no fact")
             return None
-        sources = self._sources(values.get("messages"))
+        sources, is_cited = self._sources(values.get("messages"))
         if not sources:
             return None
-        entities = _FactEntities(self._records[sources[-1]])
+        fact = Fact(text, _memory_type(values.get("type")), DEFAULT_CONFIDENCE, sources, is_cited=is_cited)
+        entities = _FactEntities(fact.of_speaker(self._records))
         for entity in self._limited(_mappings(values.get("entities")), MAX_ENTITIES, "entities"):
             if self._may_be_name(entity.get("name")):
                 entities.add(entity.get("name"), entity.get("type"))
@@ -322,12 +363,13 @@ class _AnswerParser:
         parsed = [self._statement(relation, entities, text, confidence) for relation in relations]
         statements = tuple(dict.fromkeys(statement for statement in parsed if statement is not None))
         given = statements if isinstance(values.get("relations"), list) else None
-        return Fact(text, _memory_type(values.get("type")), confidence, sources, entities.mentions, given)
+        return replace(fact, confidence=confidence, mentions=entities.mentions, statements=given)
 
-    def _sources(self, value: Any) -> tuple[int, ...]:
-        """Returns the sources of a fact: the allowed messages among those it names; all allowed ones if it names none.
+    def _sources(self, value: Any) -> tuple[tuple[int, ...], bool]:
+        """Returns the sources of a fact, and whether it names messages.
 
-        Empty, and counted as dropped, if it names only messages that were not in the request or are not allowed.
+        The sources are the allowed messages among those it names; all allowed ones if it names none. They are empty,
+        and counted as dropped, if it names only messages that were not in the request or are not allowed.
         """
         named = [n for item in value if (n := whole_number(item)) is not None] if isinstance(value, list) else []
         usable = self._message_numbers.intersection(named)
@@ -335,11 +377,11 @@ class _AnswerParser:
             self._drop("unknown message", unknown)
         if named and not usable:
             self._drop("from no message shown")
-            return ()
+            return (), True
         sources = tuple(n for n in self._allowed if n in usable or not named)
         if not sources:
             self._drop("from nobody's message")
-        return sources
+        return sources, bool(named)
 
     def _statement(
         self, relation: Mapping[str, Any], entities: _FactEntities, fact: str, confidence: float
@@ -366,11 +408,15 @@ class _AnswerParser:
 
 
 class _FactEntities:
-    """Collects the entities of one fact, by key. The speaker's key is made of the name, or without one of the role."""
+    """Collects the entities of one fact, by key. The speaker's key is made of the name, or without one of the role.
 
-    def __init__(self, source: MemoryRecord) -> None:
+    `messages` are those by whose speaker the fact is; of several, nobody's name is known.
+    """
+
+    def __init__(self, messages: Sequence[MemoryRecord]) -> None:
         self._mentions: dict[str, Mention] = {}
-        self._speaker_role, self._speaker_name = source.role or "user", source.speaker
+        self._speaker_role = common_value(messages, "role") or "user"
+        self._speaker_name = common_value(messages, "speaker")
 
     @property
     def mentions(self) -> tuple[Mention, ...]:
@@ -393,6 +439,12 @@ class _FactEntities:
         if mention is None or (mention.type is EntityType.OTHER and type_ is not EntityType.OTHER):
             self._mentions[key] = Mention(key, display_form(name), type_, MentionKind.NAME)
         return key
+
+
+def common_value(records: Sequence[MemoryRecord], name: str) -> Any:
+    """Returns the value of a field if all records have the same, else None."""
+    values = {getattr(record, name) for record in records}
+    return values.pop() if len(values) == 1 else None
 
 
 def _may_be_source(subject: str, role: str | None) -> bool:

@@ -27,7 +27,7 @@ from graphmem.ingest.enrichment import Enricher
 from graphmem.ingest.facts import decision, extraction
 from graphmem.ingest.facts.change_builder import ChangeBuilder, add_to_extraction
 from graphmem.ingest.facts.decision import Action, DecisionType, FactDraft, KnownMemory
-from graphmem.ingest.facts.extraction import Fact
+from graphmem.ingest.facts.extraction import Fact, common_value
 from graphmem.model import EmbeddingSpec, Kind, MemoryRecord, Scope, View
 from graphmem.models.protocols import LanguageModel, Matrix, Prompt, Usage
 from graphmem.observers import Observers
@@ -295,8 +295,8 @@ class _PipelineRun:
 
     def _record_of(self, fact: Fact) -> MemoryRecord:
         """Returns the memory that a fact would become, with metadata, expiration and type of its latest message."""
-        sources = [self._messages[n] for n in fact.sources]
-        last = max(sources, key=lambda record: record.at)
+        said_by = fact.of_speaker(self._messages)
+        last = max((self._messages[n] for n in fact.sources), key=lambda record: record.at)
         now = datetime.now(UTC)
         metadata = {name: value for name, value in last.metadata.items() if name != "attachments"}
         return MemoryRecord(
@@ -304,8 +304,8 @@ class _PipelineRun:
             at=last.at, utc_offset=last.utc_offset, valid_from=last.at, created_at=now, updated_at=now,
             session=last.session,
             expires_at=last.expires_at, memory_type=last.memory_type or fact.memory_type, metadata=metadata,
-            speaker=_common_value(sources, "speaker"), actor_id=_common_value(sources, "actor_id"),
-            role=_common_value(sources, "role"), confidence=fact.confidence,
+            speaker=common_value(said_by, "speaker"), actor_id=common_value(said_by, "actor_id"),
+            role=common_value(said_by, "role"), confidence=fact.confidence,
         )  # fmt: skip
 
     # --- decision -----------------------------------------------------------------------------------------------
@@ -377,12 +377,6 @@ class _PipelineRun:
 def _compared_scope(job: Job) -> Scope:
     """Returns the scope whose facts are compared with new ones: all runs of a user, else the job's own scope."""
     return job.scope if job.scope.user_id is None else replace(job.scope, run_id=None)
-
-
-def _common_value(records: Sequence[MemoryRecord], name: str) -> Any:
-    """Returns the value of a field if all records have the same, else None."""
-    values = {getattr(record, name) for record in records}
-    return values.pop() if len(values) == 1 else None
 
 
 def _request_groups(facts: Sequence[int], near_ids: Sequence[Sequence[str]]) -> list[list[int]]:

@@ -39,7 +39,7 @@ def build_prompt(
 
 def as_json(data: Mapping[str, Any]) -> str:
     """Returns the data of a request as JSON, in which no text of a user can end the data early."""
-    return json.dumps(data, ensure_ascii=False)
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":"))
 
 
 def answer_entries(value: Any, *names: str) -> list[Any] | None:

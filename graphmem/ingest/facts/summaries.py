@@ -18,7 +18,7 @@ from graphmem.boundary import validation
 from graphmem.commands.facts import JobAlreadyDone
 from graphmem.commands.types import AddFact, Command, CompleteJob, UpdateMemory
 from graphmem.errors import LLMUnusable
-from graphmem.ingest.facts.extraction import MessagePart, message_view, split_messages
+from graphmem.ingest.facts.extraction import MessagePart, messages_view, split_messages
 from graphmem.ingest.facts.pipeline import FactPipeline, JobResult
 from graphmem.ingest.facts.structured_output import as_json, checked_or, object_schema, single_line
 from graphmem.model import Kind, MemoryRecord
@@ -44,7 +44,7 @@ MAX_PROCEDURE_CHARS = 8_000
 
 def summary_request(summary: str, parts: Sequence[MessagePart]) -> Prompt:
     """Builds the request for a new summary from the previous one and the messages since then."""
-    data = {"summary": summary, "messages": [message_view(part.record, part.text) for part in parts]}
+    data = {"summary": summary, **messages_view(parts)}
     return Prompt(OPERATION, load("summary"), as_json(data), SUMMARY_SCHEMA)
 
 
@@ -109,7 +109,7 @@ def _summary_record(job: Job, text: str, messages: Sequence[MemoryRecord], memor
 
 def procedure_request(previous: str, parts: Sequence[MessagePart], instructions: str | None) -> Prompt:
     """Builds the request that extends the `previous` record of an agent's work. `instructions` replace ours."""
-    data = {"record": previous, "messages": [message_view(part.record, part.text) for part in parts]}
+    data = {"record": previous, **messages_view(parts)}
     system = f"{instructions or load(PROCEDURE)}\n\n{load(f'{PROCEDURE}_contract')}"
     return Prompt(PROCEDURE, system, as_json(data), SUMMARY_SCHEMA)
 
