@@ -17,7 +17,7 @@ from graphmem.errors import ModelError
 from graphmem.extraction.protocols import Extractor
 from graphmem.ingest.messages import is_bare_id
 from graphmem.model import EntityType, Extraction, Kind, MemoryRecord, Utterance
-from graphmem.models.protocols import Embedded, Embedder, TokenEmbedder, embedding_spec_of
+from graphmem.models.protocols import Embedded, Embedder, Matrix, TokenEmbedder, embedding_spec_of
 from graphmem.observers import Observers
 from graphmem.stores.ledger import Ledger, embeddings, entity_names, memories, outbox
 from graphmem.stores.ledger.embedder import check_embedder
@@ -180,6 +180,13 @@ class Enricher:
             StoreEnrichment(record.id, record.version, self.spec, h, embedded.get(h), extraction)
             for record, h, extraction in zip(records, hashes, extracting.result(), strict=True)
         )
+
+    def embed_first_windows(self, texts: Sequence[str]) -> list[Matrix]:
+        """Returns the vector of the first window of each text; nothing is stored. Raises ModelError."""
+        if not texts:
+            return []
+        embedded = self._pool.submit(copy_context().run, self._embed, texts).result()
+        return [one.vectors[0] for one in embedded]
 
     def _embed(self, texts: Sequence[str]) -> list[Embedded]:
         if not texts:

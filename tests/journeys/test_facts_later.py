@@ -109,17 +109,17 @@ def test_a_job_claimed_by_another_process_is_pending(monkeypatch: pytest.MonkeyP
 
 
 def test_the_same_fact_stored_before_the_search_for_near_facts_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    nearest_facts, add_all = (
-        FactPipeline.nearest_facts,
+    near_memories, add_all = (
+        FactPipeline.near_memories,
         json.dumps({"memory": [{"fact": 0, "event": "ADD", "id": None, "text": "Sings"}]}),
     )
     with ModelEndpoint([SINGS, SINGS], default=add_all) as endpoint, open_memory(endpoint) as memory:
 
         def add_meanwhile(*arguments: Any) -> Any:
-            monkeypatch.setattr(FactPipeline, "nearest_facts", nearest_facts)
+            monkeypatch.setattr(FactPipeline, "near_memories", near_memories)
             memory.add("Singing is what I do.", **ANN)
-            return nearest_facts(*arguments)
+            return near_memories(*arguments)
 
-        monkeypatch.setattr(FactPipeline, "nearest_facts", add_meanwhile)
+        monkeypatch.setattr(FactPipeline, "near_memories", add_meanwhile)
         assert [one["event"] for one in memory.add("I sing.", **ANN)["results"]] == ["NONE"]
         assert list_facts(memory) == ["Sings"]

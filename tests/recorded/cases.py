@@ -47,6 +47,11 @@ class CaseRun:
         moment = NOON + timedelta(days=days)
         return [one["memory"] for one in self.memory.get_all(user_id="u1", kinds="fact", as_of=moment)["results"]]
 
+    def owners(self, pattern: str) -> set[str | None]:
+        """The speakers of the facts that match a pattern."""
+        facts = self.memory.get_all(user_id="u1", kinds="fact")["results"]
+        return {one["actor_id"] for one in facts if re.search(pattern, one["memory"], re.IGNORECASE)}
+
     def relations(self) -> list[tuple[str, str, str]]:
         relations = self.memory.get_all(user_id="u1")["relations"]
         return [(one["source"], one["relationship"], one["target"]) for one in relations]
@@ -330,6 +335,44 @@ CASES = [
             "Ben": lambda run: any(
                 "Minka" in one["memory"] and one["actor_id"] == "Ben" for one in run.results[0]["results"]
             ),
+        },
+    ),
+    Case(
+        "two speakers with one taste",
+        [
+            Add([user("I love chess.", name="Ana"), user("I grow tomatoes on the balcony.", name="Ben")]),
+            Add([user("I love chess, too!", name="Ben"), user("And I grow tomatoes, as well.", name="Ana")], days=1),
+        ],
+        {
+            "chess is both's": lambda run: run.owners("chess") == {"Ana", "Ben"},
+            "so are tomatoes": lambda run: run.owners("tomato") == {"Ana", "Ben"},
+            "four facts": lambda run: len(run.facts()) == 4,
+        },
+    ),
+    Case(
+        "a question of one speaker, the answer of another",
+        [
+            Add(
+                [
+                    user("Do you still work at the aquarium, Ana?", name="Ben"),
+                    user("Yes, since 2019. I look after the octopuses.", name="Ana"),
+                    user("How I envy you! I sell insurance.", name="Ben"),
+                ]
+            )
+        ],
+        {
+            "Ana's": lambda run: run.owners("aquarium") == {"Ana"},
+            "Ben's": lambda run: run.owners("insurance") == {"Ben"},
+            "the name is the subject": lambda run: run.has("^Ana ", "aquarium") and run.has("^Ben ", "insurance"),
+        },
+    ),
+    Case(
+        "what still holds",
+        adds("I live in Oslo with my sister Ida.", "We've moved to Bergen, into a house by the sea."),
+        {
+            "Bergen": lambda run: run.has("Bergen"),
+            "not Oslo": lambda run: not run.has("^Lives in Oslo"),
+            "Ida": lambda run: run.has("Ida"),
         },
     ),
     Case(

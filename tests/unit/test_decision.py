@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from graphmem.ingest.facts import decision
+from graphmem.ingest.facts import decision, pipeline
 from graphmem.ingest.facts.decision import DecisionResult, FactDraft, KnownMemory
 from graphmem.ingest.facts.extraction import Fact
-from graphmem.model import Kind, MemoryRecord, Scope
+from graphmem.model import Kind, MemoryRecord, Scope, Statement
 
 NOON = datetime(2024, 5, 15, 12, tzinfo=UTC)
 Entry = dict[str, Any]
 
 
-def record(text: str, days: int = 0) -> MemoryRecord:
+def record(text: str, days: int = 0, **more: Any) -> MemoryRecord:
     at, scope = NOON + timedelta(days=days), Scope("u1")
-    return MemoryRecord("id", scope.partition, scope, Kind.FACT, text, at, at, at, at, "s", role="user")
+    return MemoryRecord("id", scope.partition, scope, Kind.FACT, text, at, at, at, at, "s", **{"role": "user", **more})
 
 
 def parse_answer(memories: list[str], facts: list[str], answer: Any) -> DecisionResult:
@@ -28,9 +28,12 @@ def parse_answer(memories: list[str], facts: list[str], answer: Any) -> Decision
 
 def parse_actions(memories: list[str], facts: list[str], entries: list[Entry]) -> list[tuple[str, int | None, str]]:
     """(event, number of the memory, text of the memory afterwards) for each action."""
+    return as_tuples(parse_answer(memories, facts, {"memory": entries}))
+
+
+def as_tuples(result: DecisionResult) -> list[tuple[str, int | None, str]]:
     return [
-        (one.type.value, one.memory, one.text if one.type.value in {"ADD", "UPDATE"} else "")
-        for one in parse_answer(memories, facts, {"memory": entries}).actions
+        (one.type.value, one.memory, one.text if one.type.value in {"ADD", "UPDATE"} else "") for one in result.actions
     ]
 
 
@@ -245,3 +248,116 @@ def test_an_entry_whose_id_and_old_text_name_two_memories_changes_neither(event:
     result = parse_answer(["Likes tea", "Lives in Oslo"], ["Likes green tea"], {"memory": [entry]})
     assert [(one.type.value, one.text) for one in result.actions] == [("ADD", "Likes green tea")]
     assert result.dropped == {"id of another memory": 1}
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"event": "NONE", "text": None},
+        {"event": "UPDATE", "text": "Lives in Bergen, formerly in Oslo"},
+        {"event": "DELETE", "text": None},
+    ],
+    ids=lambda entry: entry["event"],
+)
+@pytest.mark.parametrize(
+    ("of_memory", "of_fact", "are_two"),
+    [
+        ({"speaker": "Ana"}, {"speaker": "Ben"}, True),
+        ({"role": "user"}, {"role": "assistant"}, True),
+        ({"speaker": "Ana"}, {"speaker": "Ana"}, False),
+        ({"speaker": "Ana"}, {}, False),
+        ({}, {"speaker": "Ben"}, False),
+    ],
+)
+def test_the_words_of_one_speaker_change_nothing_that_another_said(
+    entry: Entry, of_memory: Entry, of_fact: Entry, *, are_two: bool
+) -> None:
+    """Both leave the subject out, so that neither words nor relations tell the two apart."""
+    memory, fact = KnownMemory(record("Lives in Oslo", **of_memory)), record("Moved to Bergen", 1, **of_fact)
+    drafts = [FactDraft(Fact(fact.text, None, 1.0, (0,)), fact)]
+    result = decision.parse_answer({"memory": [{"fact": 0, "id": 0, **entry}]}, drafts, [memory])
+    added = ("ADD", None, "Moved to Bergen")
+    if are_two:
+        assert (as_tuples(result), result.dropped) == ([added], {"of others": 1})
+    else:
+        assert as_tuples(result)[0][:2] == (entry["event"], 0)
+        assert result.dropped == {}
+
+
+def test_what_another_tells_of_a_speaker_retires_no_word_of_that_speaker() -> None:
+    """Not even where relations say that both are about Ana: hers is firsthand, and his stands beside it."""
+    said = [record("Lives in Oslo", speaker="Ana"), record("Ana has moved to Bergen", 1, speaker="Ben")]
+    oslo, bergen = (Statement("ana", "lives in", place, "") for place in ("oslo", "bergen"))
+    drafts = [FactDraft(Fact(said[1].text, None, 1.0, (0,), statements=(bergen,)), said[1])]
+    memories = [KnownMemory(said[0], (oslo,))]
+    result = decision.parse_answer({"memory": [{"fact": 0, "event": "DELETE", "id": 0}]}, drafts, memories)
+    assert (as_tuples(result), result.dropped) == ([("ADD", None, said[1].text)], {"of others": 1})
+
+
+def test_an_answer_without_texts_but_for_an_update_is_enough() -> None:
+    memories = ["Likes tea", "Lives in Oslo", "Has a dog", "Loves cheese pizza"]
+    facts = ["Likes tea a lot", "Moved to Bergen", "Has a dog named Rex", NO_CHEESE, "Sings"]
+    entries = [
+        {"fact": 0, "event": "NONE", "id": 0, "text": None},
+        {"fact": 1, "event": "DELETE", "id": 1, "text": None},
+        {"fact": 1, "event": "ADD", "id": None, "text": None},
+        {"fact": 2, "event": "UPDATE", "id": 2, "text": "Has a dog named Rex"},
+        {"fact": 3, "event": "DELETE", "id": 3, "text": None},
+        {"fact": 4, "event": "ADD", "id": None, "text": None},
+    ]
+    result = parse_answer(memories, facts, {"memory": entries})
+    assert (as_tuples(result), result.dropped) == (
+        [
+            ("NONE", 0, ""),
+            ("DELETE", 1, ""),
+            ("ADD", None, "Moved to Bergen"),
+            ("UPDATE", 2, "Has a dog named Rex"),
+            ("DELETE", 3, ""),
+            ("ADD", None, "Sings"),
+        ],
+        {},
+    )
+    # An UPDATE without a text says nothing of what is to be remembered: the fact is kept beside the memory.
+    result = parse_answer(
+        ["Has a dog"], ["The dog is named Rex"], {"memory": [{**entries[3], "fact": 0, "id": 0, "text": None}]}
+    )
+    assert (as_tuples(result), result.dropped) == ([("ADD", None, "The dog is named Rex")], {"no text": 1})
+
+
+def test_the_schema_of_an_answer_allows_null_in_place_of_a_text() -> None:
+    entry = decision.DECISION_SCHEMA["properties"]["memory"]["items"]
+    assert entry["properties"]["text"]["type"] == ["string", "null"]
+    assert set(entry["required"]) == {"fact", "event", "id", "text"}
+
+
+def test_an_add_takes_in_what_still_holds_of_a_deleted_memory() -> None:
+    entries = [
+        {"fact": 0, "event": "DELETE", "id": 0, "text": None},
+        {"fact": 0, "event": "ADD", "id": None, "text": "Moved to Bergen with Tom"},
+    ]
+    assert parse_actions(["Lives in Oslo with Tom"], ["Moved to Bergen"], entries) == [
+        ("DELETE", 0, ""),
+        ("ADD", None, "Moved to Bergen with Tom"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "speaker", "expected"),
+    [
+        ("Ana plays chess", "Ana", "plays chess"),
+        ("Plays chess", "Ana", "Plays chess"),
+        ("Anabel plays chess", "Ana", "Anabel plays chess"),
+        ("Ana", "Ana", "Ana"),
+        ("Ana plays chess", None, "Ana plays chess"),
+    ],
+)
+def test_a_fact_is_compared_without_the_name_of_its_speaker(text: str, speaker: str | None, expected: str) -> None:
+    assert FactDraft(Fact(text, None, 1.0, (0,)), record(text, speaker=speaker)).nameless_text == expected
+
+
+@pytest.mark.parametrize(("facts", "shared", "expected"), [(9, False, [6, 3]), (12, True, [12]), (14, True, [12, 2])])
+def test_a_request_compares_at_most_twelve_facts_and_sixty_memories(
+    facts: int, expected: list[int], *, shared: bool
+) -> None:
+    near_ids = [[f"{0 if shared else fact}-{n}" for n in range(pipeline.NEAREST_LIMIT)] for fact in range(facts)]
+    assert [len(group) for group in pipeline._request_groups(range(facts), near_ids)] == expected

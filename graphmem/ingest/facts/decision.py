@@ -34,7 +34,7 @@ OPERATION = "decide"
 # An entry without the number of a fact, as in mem0's shape, belongs to the fact of the most similar text, if the
 # similarity (rapidfuzz, 0..100) is at least this.
 MIN_SIMILARITY = 55
-# The most entries of an answer that are read: more than each shown memory for each fact (`pipeline` shows 40 and 12).
+# The most entries of an answer that are read: more than each shown memory for each fact (`pipeline` shows 60 and 12).
 MAX_DECISIONS = 1_000
 _SYNONYMS = {"NOOP": "NONE", "NO CHANGE": "NONE", "NOCHANGE": "NONE", "UNCHANGED": "NONE", "REMOVE": "DELETE"}
 
@@ -54,7 +54,7 @@ DECISION_SCHEMA = object_schema(
             fact={"type": "integer"},
             event={"type": "string", "enum": [str(type_) for type_ in DecisionType]},
             id={"type": ["integer", "null"]},
-            text={"type": "string"},
+            text={"type": ["string", "null"]},
         )
     )
 )
@@ -85,6 +85,13 @@ class FactDraft:
     def as_stated(self) -> StatedFact:
         """The fact's text and relations, as `contradicts` compares them."""
         return StatedFact(self.fact.text, self.fact.statements or ())
+
+    @property
+    def nameless_text(self) -> str:
+        """The fact's text without the speaker's name as its subject, which every text of the speaker may have."""
+        text, name = self.record.text, self.record.speaker or ""
+        words = text.removeprefix(name)
+        return words.lstrip() if name and words[:1].isspace() and words != text else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,11 +163,17 @@ def parse_answer(value: Any, drafts: Sequence[FactDraft], memories: Sequence[Kno
 
 
 def have_different_speakers(first: MemoryRecord, second: MemoryRecord) -> bool:
-    """Returns True if one memory is the user's words and the other the assistant's: each speaks of themselves.
+    """Returns True if the memories are the words of two: of user and assistant, or of two with names.
 
-    Compares roles, not names: if neither has a name, the role is the only difference, and the request does not show it.
+    Each speaks of themselves: "Loves chess" of Ana and of Ben are two facts, and neither's words change or retire what
+    the other said. What Ben tells of Ana is a fact of his beside hers: of the two, hers is firsthand, and where both
+    leave the subject out ("Lives in Paris", "Moved to Rome"), no check of relations or words can tell that they are of
+    two. A name that is unknown differs from none.
     """
-    return first.role != second.role and None not in {first.role, second.role}
+    return any(
+        value != other and None not in {value, other}
+        for value, other in ((first.role, second.role), (first.speaker, second.speaker))
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -397,10 +410,8 @@ class _ActionBuilder:
     def _compared(
         self, decision: Decision, compare: Callable[[StatedFact, StatedFact], str | None]
     ) -> tuple[MemoryRecord, MemoryRecord, str | None]:
-        """Returns a decision's memory, its fact, and the reason that `compare` gives; None for different speakers."""
+        """Returns a decision's memory, its fact, and the reason that `compare` gives."""
         old, new = self._memories[decision.memory or 0], self._drafts[decision.fact]
-        if old.record.speaker != new.record.speaker and None not in {old.record.speaker, new.record.speaker}:
-            return old.record, new.record, None
         return old.record, new.record, compare(old.as_stated, new.as_stated)
 
 

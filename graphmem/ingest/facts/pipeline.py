@@ -8,7 +8,7 @@ the same fact.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -41,11 +41,17 @@ logger = logging.getLogger("graphmem")
 # Earlier messages of the session shown for context: mem0's paper (arXiv 2504.19413, section 2.1) has ten; together with
 # a summary, six suffice to resolve pronouns.
 CONTEXT_MESSAGES = 6
-# Each new fact is compared with at most so many nearest ones (as in mem0), of at least this cosine. Measured with
-# MiniLM: a fact and one that it updates or contradicts have 0.3 to 0.9, unrelated facts mostly less.
-NEAREST_LIMIT, MIN_SIMILARITY = 5, 0.3
-# One request compares at most so many facts with so many memories: of more, a model may overlook some.
-FACTS_PER_REQUEST, MEMORIES_PER_REQUEST = 12, 40
+# Each new fact is compared with at most so many nearest ones, of at least this cosine. Measured with MiniLM on 50 pairs
+# of a memory and a fact that repeats, changes or ends it, among the 80 to 170 facts of each of eight speakers of
+# LOCOMO: 94 % of the memories are among the nearest five, 97 % among ten. 88 % have this cosine (0.3: 80 %), and so do
+# 42 % of any two facts of a speaker (0.3: 30 %) and 6 % of facts about unrelated things (0.3: 2 %). With the speaker's
+# name before both texts, 99 % of a speaker's facts would have it; of speakers without a name the figures are alike.
+NEAREST_LIMIT, MIN_SIMILARITY = 10, 0.25
+# The index cannot filter by speaker: so many are read, enough for the ten of each of six speakers.
+NEAREST_READ = 60
+# One request compares at most so many facts with so many memories: of more, a model may overlook some. The facts of a
+# session of LOCOMO, nine in the mean, have 46 near memories: 73 % of the sessions take one request (with 40: 35 %).
+FACTS_PER_REQUEST, MEMORIES_PER_REQUEST = 12, 60
 # Attempts to decide and commit: each fails if near facts were stored meanwhile. After the last the job is left.
 MAX_ATTEMPTS = 4
 # Number of locks, shared by all partitions.
@@ -154,43 +160,60 @@ class FactPipeline:
         """The embeddings stored for each text."""
         return self._enricher.spec
 
-    def first_vectors(self, enrichments: Sequence[StoreEnrichment]) -> list[Matrix]:
-        """Returns the vector of the first window of each text, from the ledger if the enrichment does not have it."""
+    def comparison_vectors(self, drafts: Sequence[FactDraft], enrichments: Sequence[StoreEnrichment]) -> list[Matrix]:
+        """Returns the vector by which each fact is compared with memories: of its text without the speaker's name.
+
+        Memories are embedded after their speaker's name. With the name before the fact as well, all memories of a
+        speaker are near to it. Without a speaker, a fact has the vector of its enrichment or of the ledger.
+        """
         stored_hashes = [enrichment.text_hash for enrichment in enrichments if enrichment.embedded is None]
         with self._ledger.read() as connection:
             stored = embeddings.first_vectors(connection, self.spec.model, stored_hashes) if stored_hashes else {}
-        return [
+        vectors = [
             stored[enrichment.text_hash] if enrichment.embedded is None else enrichment.embedded.vectors[0]
             for enrichment in enrichments
         ]
+        texts = {n: draft.nameless_text for n, draft in enumerate(drafts) if draft.record.speaker}
+        for n, vector in zip(texts, self._enricher.embed_first_windows(list(texts.values())), strict=True):
+            vectors[n] = vector
+        return vectors
 
-    def nearest_facts(self, job: Job, vectors: Sequence[Matrix]) -> tuple[int, list[list[str]]]:
-        """Returns the last sequence number and, for each vector, the ids of the nearest facts, nearest first.
+    def near_memories(
+        self, job: Job, drafts: Sequence[FactDraft], vectors: Sequence[Matrix]
+    ) -> tuple[int, list[list[str]], dict[str, KnownMemory]]:
+        """Returns the last sequence number, the ids of the facts near to each new one, and these facts by id.
 
-        Facts stored after that sequence number may be missing. Raises StoreUnavailable if the index does not catch up:
-        a decision without the near facts would store duplicates.
+        The ids are those of valid facts in the job's scope by the same speaker, nearest first; a fact whose speaker is
+        unknown is compared with everybody's. Facts stored after the sequence number may be missing. Raises
+        StoreUnavailable if the index does not catch up: a decision without the near facts would store duplicates.
         """
         with self._ledger.read() as connection:
             last_seq = outbox.last_seq(connection)
         if not self._index_worker.catch_up([job.partition], CATCH_UP_SECONDS):
             raise StoreUnavailable("the vector index is behind; new facts are compared once it has caught up")
-        view = View(_compared_scope(job), datetime.now(UTC), job.partition, frozenset({Kind.FACT}))
-        hits = self._index_worker.read(lambda: [self._index.dense(view, vector, NEAREST_LIMIT) for vector in vectors])
+        now, scope = datetime.now(UTC), _compared_scope(job)
+        view = View(scope, now, job.partition, frozenset({Kind.FACT}))
+        hits = self._index_worker.read(lambda: [self._index.dense(view, vector, NEAREST_READ) for vector in vectors])
         near = [[uid for uid, similarity in hits_of_one if similarity >= MIN_SIMILARITY] for hits_of_one in hits]
-        return last_seq, near
-
-    def known_memories(self, job: Job, uids: Iterable[str]) -> dict[str, KnownMemory]:
-        """Returns the valid memories of these ids in the job's scope, by id, with their relations; oldest first."""
-        view = View(_compared_scope(job), datetime.now(UTC), job.partition)
         with self._ledger.read() as connection:
-            records = memories.visible_records(connection, view, uids)
-            statements = graph_reads.statements_of(connection, list(records))
+            uids = dict.fromkeys(uid for uids_of_one in near for uid in uids_of_one)
+            records = memories.visible_records(connection, View(scope, now, job.partition), uids)
+            near = [
+                [
+                    uid
+                    for uid in uids_of_one
+                    if uid in records and not decision.have_different_speakers(records[uid], draft.record)
+                ][:NEAREST_LIMIT]
+                for draft, uids_of_one in zip(drafts, near, strict=True)
+            ]
+            used = {uid: records[uid] for uids_of_one in near for uid in uids_of_one}
+            statements = graph_reads.statements_of(connection, list(used))
         # In the order of their rows: the same memories make the same request.
-        by_id = {record.id: KnownMemory(record) for record in sorted(records.values(), key=lambda record: record.row)}
+        by_id = {record.id: KnownMemory(record) for record in sorted(used.values(), key=lambda record: record.row)}
         for uid, statement, *ends in statements:
             memory = by_id[uid]
             by_id[uid] = replace(memory, statements=(*memory.statements, statement), mentions=(*memory.mentions, *ends))
-        return by_id
+        return last_seq, near, by_id
 
     def exact_duplicates(self, job: Job, drafts: Sequence[FactDraft]) -> dict[int, MemoryRecord]:
         """Returns valid facts with exactly the text and speaker of a new one, by the number of the new one.
@@ -244,7 +267,7 @@ class _PipelineRun:
             add_to_extraction(enrichment, draft.fact.mentions, draft.fact.statements)
             for draft, enrichment in zip(drafts, computed, strict=True)
         ]
-        vectors = self._pipeline.first_vectors(enrichments)
+        vectors = self._pipeline.comparison_vectors(drafts, enrichments)
         lock = self._pipeline.partition_lock(self._job.partition)
         dropped_in_extraction = dict(self._dropped)
         for repetition in range(MAX_ATTEMPTS):
@@ -318,15 +341,13 @@ class _PipelineRun:
             return self._pipeline.commit([complete])[1:]
         # The sequence number is read before everything else: the commit then notices all facts stored after it.
         with span("find near memories"):
-            last_seq, near_ids = self._pipeline.nearest_facts(self._job, vectors)
+            last_seq, near_ids, near_memories = self._pipeline.near_memories(self._job, drafts, vectors)
         duplicates = self._pipeline.exact_duplicates(self._job, drafts)
-        all_ids = dict.fromkeys(uid for uids in near_ids for uid in uids)
-        near_memories = self._pipeline.known_memories(self._job, all_ids)
         actions: dict[int, list[Action]] = {}
         for n in range(len(drafts)):
             if n in duplicates:
                 actions[n] = []
-            elif not any(uid in near_memories for uid in near_ids[n]):
+            elif not near_ids[n]:
                 actions[n] = [Action(DecisionType.ADD, n)]
         undecided = [n for n in range(len(drafts)) if n not in actions]
         with span("decide") as traced:
