@@ -47,9 +47,9 @@ PROJECTION_NAMES = ("vectors", "graph")
 FLUSH_TIMEOUT = 30.0
 # The most expired items that one transaction deletes.
 EXPIRED_BATCH = 200
-# Another process may claim a job of the language model after 6 x `timeout` + 30 s: time for the calls of one job, each
-# with its retries.
-CLAIM_TIMEOUTS, CLAIM_MARGIN = 6, 30.0
+# Another process may claim a job of the language model after 9 x `timeout` + 30 s: time for the calls of one job
+# (summary, facts, decision), each with its retries.
+CLAIM_TIMEOUTS, CLAIM_MARGIN = 9, 30.0
 # A forked child inherits open files, locks and connections, but no thread that serves them. It never closes them: that
 # would release the parent's lock.
 _open_engines: WeakSet[Engine] = WeakSet()
@@ -138,6 +138,11 @@ class Engine:
         """The language model, None if none is configured."""
         return self._llm
 
+    @property
+    def makes_summaries(self) -> bool:
+        """Whether the language model, if there is one, summarises sessions."""
+        return self.settings.summary_messages > 0
+
     def _make_job_worker(self) -> JobWorker | None:
         if self.llm is None or self.settings.llm is None:
             return None
@@ -146,6 +151,7 @@ class Engine:
             settings.custom_fact_extraction_prompt or settings.custom_instructions,
             settings.custom_update_memory_prompt,
             settings.summary_messages,
+            self._session_gap,
         )
         pipeline = FactPipeline(
             self.ledger, self.llm, self._enricher, backends.vector_index, backends.vector_worker, config, self.observers

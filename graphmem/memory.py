@@ -200,7 +200,9 @@ class Memory:
         with traced_operation("upsert_memory" if uses_llm else "create_memory") as span:
             if uses_llm:
                 is_procedure = memory_type == validation.PROCEDURAL_MEMORY
-                extraction = EnqueueExtraction(scope, prompt, procedure=is_procedure)
+                extraction = EnqueueExtraction(
+                    scope, prompt, procedure=is_procedure, summarise=self._engine.makes_summaries and not is_procedure
+                )
                 result = self._add_with_extraction(commands, extraction, wait=wait)
             else:
                 result = self._add_verbatim(commands, scope, wait=wait)

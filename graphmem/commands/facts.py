@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -37,10 +37,26 @@ def enqueue_extraction(command: EnqueueExtraction, uow: UnitOfWork) -> Outcome:
     messages = uow.new_source_messages
     if not messages:
         return Outcome(OutcomeType.NONE, "", reason="nothing new")
-    request = {} if command.prompt is None else {"prompt": command.prompt}
+    request: dict[str, Any] = {} if command.prompt is None else {jobs.INSTRUCTIONS: command.prompt}
+    if command.summarise and (summary_job := _enqueue_summary_before(messages[0], uow)) is not None:
+        request[jobs.SUMMARY_JOB] = summary_job.row
     kind = JobKind.PROCEDURE if command.procedure else JobKind.FACTS
     job = Job(kind, command.scope, messages[-1].session, tuple(message.id for message in messages), request)
     return Outcome(OutcomeType.ENQUEUE_JOB, str(jobs.enqueue(uow.connection, job).row), kind=Kind.FACT)
+
+
+def _enqueue_summary_before(first: MemoryRecord, uow: UnitOfWork) -> Job | None:
+    """Records a job for the summary of the sitting before a message, and returns it.
+
+    Returns None if the message does not begin a new sitting, and if all messages before it are summarised.
+    """
+    # That a sitting is over shows when the next one begins. Nothing needs its summary before, so that none is made of
+    # the last sitting.
+    for last in sessions.messages_before(uow.connection, first, 1):
+        job = Job(JobKind.SUMMARY, last.scope, last.session, request={jobs.BEFORE: first.row})
+        if sessions.begins_sitting(first, last, uow.session_gap) and _are_unsummarised(1, job, uow):
+            return jobs.enqueue(uow.connection, job)
+    return None
 
 
 def complete_job(command: CompleteJob, uow: UnitOfWork) -> Outcome:
@@ -53,8 +69,9 @@ def complete_job(command: CompleteJob, uow: UnitOfWork) -> Outcome:
         raise JobAlreadyDone
     if command.vectors is not None and _has_new_neighbours(command, uow):
         raise DecisionConflict
-    if command.summarise_every and _is_summary_due(command, uow):
-        jobs.enqueue(connection, Job(JobKind.SUMMARY, command.job.scope, command.job.session))
+    summary_job = Job(JobKind.SUMMARY, command.job.scope, command.job.session)
+    if command.summarise_every and _are_unsummarised(command.summarise_every, summary_job, uow):
+        jobs.enqueue(connection, summary_job)
     return Outcome(OutcomeType.COMPLETE_JOB, str(command.job.row), kind=Kind.FACT)
 
 
@@ -71,10 +88,10 @@ def _has_new_neighbours(command: CompleteJob, uow: UnitOfWork) -> bool:
     )
 
 
-def _is_summary_due(command: CompleteJob, uow: UnitOfWork) -> bool:
-    scope, session = command.job.scope, command.job.session
-    last_row = sessions.last_summarised_row(uow.connection, sessions.summary_of(uow.connection, scope, session))
-    return sessions.has_episodes(uow.connection, scope, session, command.summarise_every, last_row)
+def _are_unsummarised(number: int, job: Job, uow: UnitOfWork) -> bool:
+    """Returns whether `number` messages or more that a summary job is about are in no summary."""
+    last_row = sessions.last_summarised_row(uow.connection, sessions.summary_of(uow.connection, job.scope, job.session))
+    return sessions.has_episodes(uow.connection, job.scope, job.session, number, last_row, job.request.get(jobs.BEFORE))
 
 
 def enqueue_summaries(summaries: Sequence[MemoryRecord], uow: UnitOfWork) -> None:

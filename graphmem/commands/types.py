@@ -77,12 +77,14 @@ class EnqueueExtraction:
     """Records a job that draws facts from the source messages stored as new by the same change set.
 
     `procedure`: the job records the procedure that the messages describe, instead. `prompt` replaces the instructions
-    of graphmem. To be placed after the `AddMessage` commands.
+    of graphmem. `summarise`: if the messages begin a new sitting, records a job for the summary of the one before as
+    well, to be done before the facts. To be placed after the `AddMessage` commands.
     """
 
     scope: Scope
     prompt: str | None = None
     procedure: bool = False
+    summarise: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from graphmem.async_memory import AsyncMemory
 from graphmem.boundary import validation
 from graphmem.commands.types import (
     AddMessage,
+    Command,
     DeleteItem,
     EnqueueExtraction,
     ItemCommand,
@@ -101,7 +102,9 @@ class ItemStore:
         engine.check_open()
         if any(isinstance(command, PutItem) and command.remember is not None for command in commands):
             engine.check_embedder()
-        extraction = [] if extract_for is None or engine.llm is None else [EnqueueExtraction(extract_for)]
+        extraction: list[Command] = []
+        if extract_for is not None and engine.llm is not None:
+            extraction = [EnqueueExtraction(extract_for, summarise=engine.makes_summaries)]
         if extraction:
             commands = [_as_source(command) for command in commands]
         outcomes = engine.commit([*commands, *extraction])

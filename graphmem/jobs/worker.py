@@ -6,10 +6,10 @@ A job is claimed, so that only one worker has it at a time; it stays recorded un
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextvars import copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import RLock, Timer
 from uuid import uuid4
 
@@ -18,8 +18,9 @@ from graphmem.errors import GraphmemError
 from graphmem.ingest.facts.pipeline import FactPipeline, JobResult
 from graphmem.ingest.facts.summaries import record_procedure, summarise
 from graphmem.logs import cause_of, log_text
+from graphmem.models.protocols import Usage
 from graphmem.stores.ledger import Ledger, jobs
-from graphmem.stores.ledger.jobs import Job, JobKind
+from graphmem.stores.ledger.jobs import SUMMARY_JOB, Job, JobKind
 
 logger = logging.getLogger("graphmem")
 # Parallel jobs; their threads mostly wait for the endpoint.
@@ -171,9 +172,23 @@ class JobWorker:
         if job.kind is JobKind.PROCEDURE:
             return record_procedure(job, self._pipeline, self._ledger)
         if job.kind is JobKind.SUMMARY:
-            summarise(job, self._pipeline, self._ledger)
-            return JobResult()
-        return self._pipeline.run(job)
+            return summarise(job, self._pipeline, self._ledger)
+        usage = self._run_summary(job.request[SUMMARY_JOB]) if SUMMARY_JOB in job.request else {}
+        result = self._pipeline.run(job)
+        return replace(result, usage={**usage, **result.usage})
+
+    def _run_summary(self, row: int) -> Mapping[str, Usage]:
+        """Runs the job of a summary that a request for facts is to show, in this thread, and returns its usage.
+
+        If it fails, it stays recorded, and the facts are drawn without it: they do not depend on it.
+        """
+        result = self._run_claimed(row, in_background=True, by_force=False)
+        with self._lock:
+            other = self._running.get(row)
+        # Another thread has claimed it. One that is still queued has not: waiting for it could be waiting for this one.
+        if other is not None and other.running():
+            other.result()
+        return result.usage if isinstance(result, JobResult) else {}
 
     def _record_failure(self, row: int, attempts: int, error: Exception) -> JobFailure:
         failure = JobFailure.of(error)

@@ -777,7 +777,8 @@ class Settings(_Section):
     )
     summary_messages: Annotated[int, Field(ge=0)] = Field(
         default=20,
-        description="The number of messages of a session after which the language model summarises it again; 0: never.",
+        description="The language model summarises a session once a new sitting begins, and whenever so many of its "
+        "messages are in no summary; 0: never.",
     )
 
     @property

@@ -22,7 +22,7 @@ from graphmem.commands.types import RetireMemory
 from graphmem.errors import ConfigError, NotFoundError, PartialWrite, ValidationError
 from graphmem.ingest.facts import summaries
 from graphmem.service.listing import list_memories
-from graphmem.testing import ModelEndpoint
+from graphmem.testing import ModelEndpoint, behaviours
 
 ANN: dict[str, Any] = {"user_id": "ann7"}
 THEN = datetime(2024, 5, 1, 12, tzinfo=UTC)
@@ -814,7 +814,9 @@ def test_a_session_is_summarised_every_few_messages(open_memory: OpenMemory, mod
     assert summary["memory"] == "Of Hello., I have a sister."
     assert [line["event"] for line in memory.history(summary["id"])] == ["ADD", "UPDATE"]
     memory.add("Her name is Bea.", **ANN, timestamp=THEN + timedelta(minutes=5))
-    assert [one for one in model.requests if "about" in one][-1]["summary"] == "Of Hello., I have a sister."
+    assert [one for one in model.requests if "about" in one][-1][
+        "summary"
+    ] == "Wed 2024-05-01: Of Hello., I have a sister."
     assert "summary" in {one["kind"] for one in memory.search("sister", **ANN)["results"]}
 
 
@@ -847,12 +849,176 @@ def test_a_new_session_begins_with_the_latest_summary_of_the_user(open_memory: O
         memory.add(text, timestamp=THEN + timedelta(days=2), **scope)
         return str([one for one in model.requests if "about" in one][-1]["summary"])
 
-    assert add_and_read_summary("Hello.", **ANN, run_id="r2") == "Of My name is Ann."
+    assert add_and_read_summary("Hello.", **ANN, run_id="r2") == "Wed 2024-05-01: Of My name is Ann."
     memory.flush()
-    assert add_and_read_summary("Hello again.", **ANN, run_id="r2") == "Of Hello."  # the session's own
-    assert add_and_read_summary("Hello.", **ANN, agent_id="max", run_id="r2") == "Of I sing."
+    own = "Fri 2024-05-03: Of Hello."
+    assert add_and_read_summary("Hello again.", **ANN, run_id="r2") == own
+    assert add_and_read_summary("Hello.", **ANN, agent_id="max", run_id="r2") == "Wed 2024-05-01: Of I sing."
     assert add_and_read_summary("Hello.", **ANN, agent_id="mia") == ""
     assert add_and_read_summary("Hello.", run_id="r1") == ""
+
+
+def fact_requests(model: Scripted) -> list[dict[str, Any]]:
+    return [one for one in model.requests if "about" in one]
+
+
+def summarised(model: Scripted) -> list[list[str]]:
+    """The messages of each request for a summary."""
+    requests = [one for one in model.requests if "about" not in one and "facts" not in one]
+    return [[message["text"] for message in one["messages"]] for one in requests]
+
+
+def say(memory: Memory, day: int, *texts: str, **more: Any) -> Any:
+    """Adds messages, one a minute, in one call."""
+    at = THEN + timedelta(days=day)
+    messages = [
+        {"role": "user", "content": text, "timestamp": at + timedelta(minutes=n)} for n, text in enumerate(texts)
+    ]
+    return memory.add(messages, **{**ANN, **more})
+
+
+RUNS = pytest.mark.parametrize(
+    "runs",
+    [(None, None, None), ("r", "r", "r"), ("r1", "r2", "r3"), (None, "r", None)],
+    ids=["none", "one", "own", "some"],
+)
+
+
+@RUNS
+def test_a_sitting_begins_with_a_summary_of_the_one_before_whatever_its_length(
+    memory: Memory, model: Scripted, runs: tuple[str | None, ...]
+) -> None:
+    first = say(memory, 0, "My name is Ann.", "Hello.", run_id=runs[0])
+    second = say(memory, 1, "I sing.", run_id=runs[1])
+    say(memory, 9, "It is late.", "I have a sister.", run_id=runs[2])
+    assert [one["summary"] for one in fact_requests(model)] == [
+        "",
+        "Wed 2024-05-01: Of My name is Ann., Hello.",
+        "Thu 2024-05-02: Of I sing.",
+    ]
+    calls = [
+        {name: one["calls"] for name, one in result["usage"]["by_operation"].items()} for result in (first, second)
+    ]
+    assert calls == [{"facts": 1}, {"summary": 1, "facts": 1, "decide": 1}]
+    memory.flush()
+    # None of the last sitting, whose summary nothing needs yet.
+    assert summarised(model) == [["My name is Ann.", "Hello."], ["I sing."]]
+    summaries = memory.get_all(**ANN, kinds="summary")["results"]
+    assert len(summaries) == (1 if runs[0] == runs[1] == "r" else 2)
+
+
+def test_within_a_sitting_nothing_is_summarised_before_its_time(memory: Memory, model: Scripted) -> None:
+    for minute in range(3):
+        memory.add(f"Message {minute}.", **ANN, run_id="r", timestamp=THEN + timedelta(minutes=29 * minute))
+    memory.flush()
+    assert summarised(model) == []
+
+
+def test_what_is_summarised_already_is_not_when_a_sitting_begins(open_memory: OpenMemory, model: Scripted) -> None:
+    memory = open_memory(":memory:", summary_messages=2)
+    say(memory, 0, "My name is Ann.", "Hello.")  # its summary is due, and in the background
+    say(memory, 1, "I sing.")
+    memory.flush()
+    assert summarised(model) == [["My name is Ann.", "Hello."]]
+    assert fact_requests(model)[-1]["summary"] == "Wed 2024-05-01: Of My name is Ann., Hello."
+
+
+def test_a_message_that_comes_late_begins_with_what_was_said_before_it(memory: Memory, model: Scripted) -> None:
+    say(memory, 9, "I sing.")
+    say(memory, 0, "My name is Ann.")
+    say(memory, 5, "Hello.")
+    assert [one["summary"] for one in fact_requests(model)] == ["", "", "Wed 2024-05-01: Of My name is Ann."]
+    assert [[message["text"] for message in one["earlier"]] for one in fact_requests(model)] == [
+        [],
+        [],
+        ["My name is Ann."],
+    ]
+
+
+@RUNS
+def test_after_a_pause_the_last_two_messages_before_it_are_shown(
+    memory: Memory, model: Scripted, runs: tuple[str | None, ...]
+) -> None:
+    say(memory, 0, "One.", "Two.", "Three.", run_id=runs[0])
+    say(memory, 1, "Yes.", run_id=runs[1])
+    (request,) = fact_requests(model)[1:]
+    assert [(one["text"], one["at"]) for one in request["earlier"]] == [
+        ("Two.", "Wed 2024-05-01 12:01 UTC"),
+        ("Three.", "Wed 2024-05-01 12:02 UTC"),
+    ]
+
+
+def test_within_a_sitting_the_last_six_messages_are_shown(memory: Memory, model: Scripted) -> None:
+    add_texts(memory, *(f"Message {n}." for n in range(8)))
+    assert [one["text"] for one in fact_requests(model)[-1]["earlier"]] == [f"Message {n}." for n in range(1, 7)]
+
+
+def test_other_users_and_agents_share_no_earlier_messages(memory: Memory, model: Scripted) -> None:
+    say(memory, 0, "I sing.", user_id="bob")
+    say(memory, 0, "I sing.", agent_id="max")
+    say(memory, 1, "My name is Ann.")
+    request = fact_requests(model)[-1]
+    assert (request["summary"], request["earlier"], summarised(model)) == ("", [], [])
+
+
+def test_passages_of_documents_are_no_sittings(memory: Memory, model: Scripted) -> None:
+    passage = "# Tea in Oslo\n\n" + "Tea is drunk in Oslo, mostly in winter. " * 20
+    say(memory, 0, "I sing.")
+    say(memory, 1, passage)
+    say(memory, 2, passage.replace("Oslo", "Rome"))
+    say(memory, 3, "Hello.")
+    assert summarised(model) == [["I sing."]]
+    assert [[message["text"] for message in one["earlier"]] for one in fact_requests(model)] == [
+        [],
+        [],
+        [],
+        ["I sing."],
+    ]
+
+
+def test_without_summaries_a_sitting_begins_with_the_last_messages(open_memory: OpenMemory, model: Scripted) -> None:
+    memory = open_memory(":memory:", summary_messages=0)
+    say(memory, 0, "I sing.")
+    say(memory, 1, "Hello.")
+    request = fact_requests(model)[-1]
+    assert (request["summary"], [one["text"] for one in request["earlier"]]) == ("", ["I sing."])
+    assert memory.flush() == {"pending": []}
+    assert summarised(model) == []
+
+
+def test_a_summary_that_fails_keeps_no_facts_back_and_is_made_later(
+    memory: Memory, endpoint: ModelEndpoint, model: Scripted
+) -> None:
+    say(memory, 0, "Hello.")
+    endpoint.then(behaviours.failed(400))
+    result = say(memory, 1, "I sing.")
+    assert [one["memory"] for one in result["results"]] == ["Sings"]
+    assert fact_requests(model)[-1]["summary"] == ""
+    assert [(one["kind"], one["state"]) for one in memory.stats()["job_counts"]] == [("summary", "failed")]
+    assert memory.flush() == {"pending": []}
+    assert [one["memory"] for one in memory.get_all(**ANN, kinds="summary")["results"]] == ["Of Hello."]
+
+
+def test_of_jobs_left_behind_the_summary_is_made_once_and_before_the_facts(
+    memory: Memory, endpoint: ModelEndpoint, model: Scripted
+) -> None:
+    say(memory, 0, "Hello.")
+    endpoint.then(behaviours.failed(400), behaviours.failed(400))
+    assert say(memory, 1, "I sing.")["failed"] == {"facts": "LLMRejected"}
+    assert memory.flush() == {"pending": []}  # which starts both at the same time
+    assert summarised(model) == [["Hello."]]
+    assert fact_requests(model)[-1]["summary"] == "Wed 2024-05-01: Of Hello."
+
+
+def test_a_sitting_whose_summary_is_left_over_is_in_the_next_one_of_its_run(
+    memory: Memory, endpoint: ModelEndpoint, model: Scripted
+) -> None:
+    say(memory, 0, "Hello.", run_id="r")
+    endpoint.then(behaviours.failed(400))
+    say(memory, 1, "I sing.", run_id="r")
+    say(memory, 2, "It is late.", run_id="r")
+    assert summarised(model) == [["Hello.", "I sing."]]
+    assert fact_requests(model)[-1]["summary"] == "Thu 2024-05-02: Of Hello., I sing."
 
 
 def test_a_summary_of_an_erased_message_is_made_again(open_memory: OpenMemory) -> None:

@@ -51,9 +51,8 @@ def make_with_model(make_memory: Make, model: Scripted) -> Iterator[Make]:
         embedder = {"provider": "callable", "config": {"embed": all_near, "embedding_dims": NEAR_DIMS, "model": "near"}}
 
         def make(path: Any = None, **more: Any) -> Memory:
-            return make_memory(
-                path, **fake_models(llm={"provider": "openai", "config": llm}, embedder=embedder), **more
-            )
+            models = fake_models(llm={"provider": "openai", "config": llm}, embedder=embedder)
+            return make_memory(path, **models, summary_messages=0, **more)
 
         yield make
 

@@ -21,7 +21,7 @@ NONSENSE = "I would rather talk about the weather."
 
 def with_model(make_memory: Make, endpoint: ModelEndpoint) -> Memory:
     config = {"openai_base_url": endpoint.url, "api_key": "any", "model": "scripted", "timeout": TIMEOUT}
-    return make_memory(llm={"provider": "openai", "config": config})
+    return make_memory(llm={"provider": "openai", "config": config}, summary_messages=0)
 
 
 def test_reports_are_those_of_the_library(client: TestClient, memory: Memory) -> None:

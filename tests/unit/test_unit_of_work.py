@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,7 @@ from graphmem.stores.ledger import (
     integrity,
     memories,
     outbox,
+    sessions,
     tombstones,
     visibility,
 )
@@ -421,6 +422,18 @@ def test_erasing_a_fact_erases_its_source_messages(clerk: Any) -> None:
     with clerk.ledger.read() as connection:
         assert set(memories.records(connection, [source.id, visible_message.id, fact.id])) == {visible_message.id}
     assert clerk.find_damage() == []
+
+
+def test_expired_messages_are_neither_summarised_nor_shown(clerk: Any) -> None:
+    run, past = Scope("alice", run_id="r"), datetime(2024, 1, 1, tzinfo=UTC)
+    clerk.say("The code is 4711", scope=run, expires_at=past)
+    kept = clerk.say("I moved to Oslo", scope=run, at=1)
+    clerk.say("The code is 4712", scope=run, at=2, expires_at=past)
+    last = clerk.say("Hello", scope=run, at=3)
+    with clerk.ledger.read() as connection:
+        assert sessions.session_episodes(connection, run, "r", 0, 9, last.row) == [kept]
+        assert sessions.messages_before(connection, last, 9) == [kept]
+        assert not sessions.has_episodes(connection, run, "r", 2, 0, last.row)
 
 
 def test_erasing_a_source_erases_the_summaries_but_not_the_facts(clerk: Any) -> None:

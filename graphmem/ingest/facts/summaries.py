@@ -25,7 +25,7 @@ from graphmem.model import Kind, MemoryRecord
 from graphmem.models.protocols import Prompt, Usage
 from graphmem.prompts import load
 from graphmem.stores.ledger import Ledger, memories, sessions
-from graphmem.stores.ledger.jobs import Job
+from graphmem.stores.ledger.jobs import BEFORE, INSTRUCTIONS, Job
 from graphmem.tracing import span
 
 OPERATION = "summary"
@@ -70,20 +70,22 @@ def _shortened(text: str | None, max_chars: int) -> str:
     return text[: ends[-1] if ends else max_chars].strip()
 
 
-def summarise(job: Job, pipeline: FactPipeline, ledger: Ledger) -> None:
+def summarise(job: Job, pipeline: FactPipeline, ledger: Ledger) -> JobResult:
     """Updates the summary of a session with the messages since the last one, and completes the job.
 
-    Messages stored during the request are left for the next summary. Raises LLMError or StoreError; then the job stays
-    recorded.
+    Messages stored after those that the job names, or during the request, are left for the next summary. Raises
+    LLMError or StoreError; then the job stays recorded.
     """
     with ledger.read() as connection:
         previous = sessions.summary_of(connection, job.scope, job.session)
         last_row = sessions.last_summarised_row(connection, previous)
-        messages = sessions.session_episodes(connection, job.scope, job.session, last_row, BATCH)
-    text = "" if previous is None else previous.text
+        before = job.request.get(BEFORE)
+        messages = sessions.session_episodes(connection, job.scope, job.session, last_row, BATCH, before)
+    text, usage = "" if previous is None else previous.text, Usage()
     with span("summarise"):
         for parts in split_messages(messages):
-            text = read_summary(pipeline.ask_model(summary_request(text, parts), job)[0])
+            answer, request_usage = pipeline.ask_model(summary_request(text, parts), job)
+            text, usage = read_summary(answer), usage + request_usage
     commands: list[Command] = [CompleteJob(job, pipeline.spec)]
     sources = tuple(message.id for message in messages)
     if messages and previous is None:
@@ -93,6 +95,7 @@ def summarise(job: Job, pipeline: FactPipeline, ledger: Ledger) -> None:
         commands.append(UpdateMemory(previous.id, text=text, sources=sources, at=last.at, utc_offset=last.utc_offset))
     with suppress(JobAlreadyDone):
         pipeline.commit(commands)
+    return JobResult(usage={OPERATION: usage} if messages else {})
 
 
 def _summary_record(job: Job, text: str, messages: Sequence[MemoryRecord], memory_type: str) -> MemoryRecord:
@@ -135,7 +138,9 @@ def record_procedure(job: Job, pipeline: FactPipeline, ledger: Ledger) -> JobRes
     text, usage, chunks = "", Usage(), split_messages(messages)
     with span("record the procedure"):
         for parts in chunks:
-            answer, request_usage = pipeline.ask_model(procedure_request(text, parts, job.request.get("prompt")), job)
+            answer, request_usage = pipeline.ask_model(
+                procedure_request(text, parts, job.request.get(INSTRUCTIONS)), job
+            )
             text, usage = read_procedure(answer), usage + request_usage
     commands: list[Command] = [CompleteJob(job, pipeline.spec)]
     if messages:

@@ -6,7 +6,7 @@ A job is stored in the transaction of its messages and deleted in that of its re
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -22,6 +22,9 @@ MICROS_PER_SECOND = 1_000_000
 # Seconds in which only the call that enqueued a job may claim it: a worker that looks for claimable jobs would take it
 # from a call that waits for its result.
 FIRST_CLAIM_SECONDS = 10
+# Keys in the request of a job: of facts, the row of the summary job to be done before; of a summary, the row before
+# which its messages were stored; of facts and procedures, the caller's instructions.
+SUMMARY_JOB, BEFORE, INSTRUCTIONS = "summary_job", "before", "prompt"
 
 
 class JobKind(StrEnum):
@@ -54,24 +57,29 @@ class Job:
 
 
 def enqueue(connection: Connection, job: Job) -> Job:
-    """Stores a job and returns it with its row; at most one summary job per session and scope."""
+    """Stores a job and returns it with its row.
+
+    There is at most one summary job per session and scope: a further one replaces the request of the first.
+    """
     partition = ensure_partition(connection, job.partition)
+    request = {"memories": list(job.memories), **job.request}
     if job.kind is JobKind.SUMMARY:
         same_session = (jobs.c.kind == job.kind.value, jobs.c.partition == partition, jobs.c.session == job.session)
         existing = connection.execute(_JOBS.where(*same_session, *exact_scope(jobs, job.scope))).first()
         if existing is not None:
-            return _decode_job(existing)
+            connection.execute(jobs.update().where(jobs.c.id == existing.id).values(request=request))
+            return replace(_decode_job(existing), request=job.request)
+    # A summary that a request for facts shows belongs to the call that waits for these facts.
+    is_awaited = job.kind is not JobKind.SUMMARY or BEFORE in job.request
     values = {
         "kind": job.kind.value,
         "partition": partition,
         **{name: getattr(job.scope, name) for name in SCOPE_NAMES},
         "session": job.session,
-        "request": {"memories": list(job.memories), **job.request},
+        "request": request,
         "attempts": 0,
         "created_at": now_micros(),
-        "claimable_at": now_micros() + FIRST_CLAIM_SECONDS * MICROS_PER_SECOND
-        if job.kind is not JobKind.SUMMARY
-        else 0,
+        "claimable_at": now_micros() + FIRST_CLAIM_SECONDS * MICROS_PER_SECOND if is_awaited else 0,
     }
     row = inserted_row(connection.execute(jobs.insert().values(values)))
     return Job(job.kind, job.scope, job.session, job.memories, job.request, 0, row)
@@ -150,12 +158,12 @@ def next_due(connection: Connection) -> float | None:
 
 
 def claim(connection: Connection, row: int, holder: str, seconds: float, *, by_force: bool = False) -> bool:
-    """Claims a job for `holder` for some seconds. Returns False if another holder has claimed it or it is completed.
+    """Claims a job for `holder` for some seconds. Returns False if it is claimed already or completed.
 
     `by_force` also takes jobs that somebody has claimed, such as a process that died, and jobs that wait after a
     failure.
     """
-    is_free = or_(jobs.c.claimable_at <= now_micros(), jobs.c.holder.is_(None), jobs.c.holder == holder)
+    is_free = or_(jobs.c.claimable_at <= now_micros(), jobs.c.holder.is_(None))
     claimable_at = now_micros() + int(seconds * MICROS_PER_SECOND)
     statement = jobs.update().where(jobs.c.id == row).values(holder=holder, claimable_at=claimable_at)
     return bool(connection.execute(statement if by_force else statement.where(is_free)).rowcount)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Select, bindparam, func, select
+from sqlalchemy import Connection, Select, bindparam, func, or_, select
 
 from graphmem.model import Kind, MemoryRecord, Scope, micros
-from graphmem.stores.ledger.memories import RECORD, decode_record, exact_scope
+from graphmem.stores.ledger.memories import RECORD, SINGLE_SESSION, decode_record, exact_scope
 from graphmem.stores.ledger.schema import links, memories, partitions
 
 # The memory type of a summary that describes a procedure, unlike the running summary of a session.
@@ -16,46 +17,85 @@ PROCEDURAL = "procedural"
 _IS_RUNNING = memories.c.memory_type.is_distinct_from(PROCEDURAL)
 
 
+def _current(kind: Kind, scope: Scope) -> Select[Any]:
+    """Selects the memories of a kind in a scope's partition that have not expired."""
+    m = memories.c
+    is_current = or_(m.expires_at.is_(None), m.expires_at > micros(datetime.now(UTC)))
+    return RECORD.where(partitions.c.key == scope.partition, m.kind == kind.value, is_current)
+
+
 def _of_session(kind: Kind, scope: Scope, session: str) -> Select[Any]:
-    m = memories.c
-    return RECORD.where(
-        partitions.c.key == scope.partition, m.session == session, m.kind == kind.value, *exact_scope(memories, scope)
-    )
+    return _current(kind, scope).where(memories.c.session == session, *exact_scope(memories, scope))
 
 
-def preceding_messages(connection: Connection, record: MemoryRecord, limit: int) -> list[MemoryRecord]:
-    """Returns the last `limit` episodes before a memory, of its session and exactly its scope, oldest first."""
-    m = memories.c
-    earlier = _of_session(Kind.EPISODE, record.scope, record.session).where(
-        m.at <= micros(record.at), m.id < record.row
-    )
-    newest_first = connection.execute(earlier.order_by(m.at.desc(), m.id.desc()).limit(limit)).mappings()
-    return [decode_record(row) for row in newest_first][::-1]
+def _of_owner(kind: Kind, scope: Scope) -> Select[Any]:
+    """Selects the memories of the same user and agent, in any run; of the same run, if the scope names neither."""
+    same_owner = [memories.c[name].is_not_distinct_from(getattr(scope, name)) for name in ("user_id", "agent_id")]
+    return _current(kind, scope).where(*same_owner)
+
+
+def _last(connection: Connection, statement: Select[Any], limit: int) -> list[MemoryRecord]:
+    newest_first = statement.order_by(memories.c.at.desc(), memories.c.id.desc()).limit(limit)
+    return [decode_record(row) for row in connection.execute(newest_first).mappings()][::-1]
+
+
+def messages_before(connection: Connection, record: MemoryRecord, limit: int) -> list[MemoryRecord]:
+    """Returns the last `limit` episodes before a memory, all of one session and scope, oldest first.
+
+    They are of the memory's own session or, if it is the first there, of the session that the same user and agent had
+    last, in any run (of a scope that names a run only, in this run). A passage of a document has none but those of its
+    document, and is never before a message.
+    """
+    before = (memories.c.at <= micros(record.at), memories.c.id < record.row)
+    own = _last(connection, _of_session(Kind.EPISODE, record.scope, record.session).where(*before), limit)
+    if own or record.session.startswith(SINGLE_SESSION):
+        return own
+    of_talks = _of_owner(Kind.EPISODE, record.scope).where(*before, memories.c.session.not_like(f"{SINGLE_SESSION}%"))
+    for last in _last(connection, of_talks, 1):
+        return _last(connection, _of_session(Kind.EPISODE, last.scope, last.session).where(*before), limit)
+    return []
+
+
+def begins_sitting(record: MemoryRecord, last: MemoryRecord, gap: timedelta) -> bool:
+    """Returns whether a message begins a new sitting, if `last` is the message before it.
+
+    It does in another session and, in a run, which may have many sittings, after a pause longer than `gap`.
+    """
+    return record.session != last.session or record.at - last.at > gap
 
 
 def last_episodes(connection: Connection, scope: Scope, limit: int) -> list[MemoryRecord]:
     """Returns the last `limit` episodes that were written under exactly this scope, in order of time."""
-    m = memories.c
     of_scope = RECORD.where(
-        partitions.c.key == scope.partition, m.kind == Kind.EPISODE.value, *exact_scope(memories, scope)
+        partitions.c.key == scope.partition, memories.c.kind == Kind.EPISODE.value, *exact_scope(memories, scope)
     )
-    newest_first = connection.execute(of_scope.order_by(m.at.desc(), m.id.desc()).limit(limit)).mappings()
-    return [decode_record(row) for row in newest_first][::-1]
+    return _last(connection, of_scope, limit)
 
 
-def session_episodes(connection: Connection, scope: Scope, session: str, after: int, limit: int) -> list[MemoryRecord]:
-    """Returns the first `limit` episodes stored after a row, of a session in exactly this scope, in order of time."""
-    m = memories.c
+def session_episodes(
+    connection: Connection, scope: Scope, session: str, after: int, limit: int, before: int | None = None
+) -> list[MemoryRecord]:
+    """Returns the first `limit` episodes stored between two rows, of a session in exactly this scope, in order of time.
+
+    `before` None: there is no later bound.
+    """
     # The first by row: the rest has higher rows, whatever its time.
-    statement = _of_session(Kind.EPISODE, scope, session).where(m.id > after).order_by(m.id).limit(limit)
+    statement = _between(scope, session, after, before).order_by(memories.c.id).limit(limit)
     records = [decode_record(row) for row in connection.execute(statement).mappings()]
     return sorted(records, key=lambda record: (record.at, record.row))
 
 
-def has_episodes(connection: Connection, scope: Scope, session: str, number: int, after: int = 0) -> bool:
-    """Returns whether `number` episodes or more of a session in exactly this scope were stored after a row."""
-    statement = _of_session(Kind.EPISODE, scope, session).where(memories.c.id > after).offset(number - 1).limit(1)
+def has_episodes(
+    connection: Connection, scope: Scope, session: str, number: int, after: int = 0, before: int | None = None
+) -> bool:
+    """Returns whether `number` episodes or more of a session in exactly this scope were stored between two rows."""
+    statement = _between(scope, session, after, before).offset(number - 1).limit(1)
     return connection.scalar(statement.with_only_columns(memories.c.id)) is not None
+
+
+def _between(scope: Scope, session: str, after: int, before: int | None) -> Select[Any]:
+    later = _of_session(Kind.EPISODE, scope, session).where(memories.c.id > after)
+    return later if before is None else later.where(memories.c.id < before)
 
 
 def summary_of(connection: Connection, scope: Scope, session: str) -> MemoryRecord | None:
@@ -65,22 +105,15 @@ def summary_of(connection: Connection, scope: Scope, session: str) -> MemoryReco
     return None if row is None else decode_record(row)
 
 
-def latest_summary(connection: Connection, scope: Scope) -> MemoryRecord | None:
-    """Returns the most recently updated running summary of any session of the same user and agent, in any run, or None.
+def latest_summary(connection: Connection, scope: Scope, until: datetime) -> MemoryRecord | None:
+    """Returns the latest running summary up to a time, of any session of the same user and agent, in any run, or None.
 
-    If the scope names a run only, the sessions are those of that run.
+    If the scope names a run only, the sessions are those of that run. The time of a summary is that of its last source
+    message: one of an older session that was made anew is not the latest.
     """
     m = memories.c
-    same_owner = [m[name].is_not_distinct_from(getattr(scope, name)) for name in ("user_id", "agent_id")]
-    statement = RECORD.where(
-        partitions.c.key == scope.partition,
-        m.kind == Kind.SUMMARY.value,
-        m.valid_to.is_(None),
-        _IS_RUNNING,
-        *same_owner,
-    )
-    row = connection.execute(statement.order_by(m.updated_at.desc(), m.id.desc()).limit(1)).mappings().first()
-    return None if row is None else decode_record(row)
+    statement = _of_owner(Kind.SUMMARY, scope).where(m.valid_to.is_(None), m.at <= micros(until), _IS_RUNNING)
+    return next(iter(_last(connection, statement, 1)), None)
 
 
 def last_summarised_row(connection: Connection, summary: MemoryRecord | None) -> int:
