@@ -60,7 +60,7 @@ def count_tokens() -> dict[str, Any]:
         "apart from that, each": {
             "a further chunk of 3,000 tokens of messages": requests["facts"]["total"],
             "a decision made anew": requests["decide"]["total"],
-            "a summary, every 20 messages": requests["summary"]["total"],
+            "a summary, of each sitting and every 20 messages": requests["summary"]["total"],
             "a weak question rewritten": requests["rewrite"]["total"],
         },
     }
