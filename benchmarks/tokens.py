@@ -16,7 +16,8 @@ from typing import Any
 
 from rs_bpe.bpe import openai
 
-from graphmem.ingest.facts import decision, extraction, summaries
+from graphmem.ingest.facts import decision, extraction, summary_requests
+from graphmem.ingest.facts.extraction import AlsoSummarise
 from graphmem.models.protocols import Prompt
 from graphmem.prompts import load
 
@@ -42,8 +43,9 @@ def count_tokens() -> dict[str, Any]:
 
     requests = {
         "facts": parts(extraction.build_request([], "user")),
+        "facts and summary": parts(extraction.build_request([], "user", also=AlsoSummarise.NEW)),
         "decide": parts(decision.build_request([], [])),
-        "summary": parts(summaries.summary_request("", [])),
+        "summary": parts(summary_requests.summary_request("", [])),
         "rewrite": {"instructions": tokens(load("rewrite")), "schema": 0, "frame": 0, "total": tokens(load("rewrite"))},
     }
     return {
@@ -60,7 +62,9 @@ def count_tokens() -> dict[str, Any]:
         "apart from that, each": {
             "a further chunk of 3,000 tokens of messages": requests["facts"]["total"],
             "a decision made anew": requests["decide"]["total"],
-            "a summary, of each sitting and every 20 messages": requests["summary"]["total"],
+            "a summary beside the facts of ten messages or more": requests["facts and summary"]["total"]
+            - requests["facts"]["total"],
+            "another summary, of each sitting and every 20 messages": requests["summary"]["total"],
             "a weak question rewritten": requests["rewrite"]["total"],
         },
     }

@@ -13,14 +13,26 @@ from time import sleep
 from typing import Any
 
 import pytest
-from support.fake_llm import CHANGED, DELETE, NEAR_DIMS, NONE, UPDATE, Scripted, all_near, fact, shown_messages
+from support.fake_llm import (
+    CHANGED,
+    DELETE,
+    NEAR_DIMS,
+    NONE,
+    UPDATE,
+    Scripted,
+    all_near,
+    fact,
+    shown_facts,
+    shown_messages,
+)
 from support.fakes import fake_models
 from support.waiting import TIMEOUT, wait_until
 
 from graphmem import AsyncMemory, Memory, Settings
 from graphmem.commands.types import RetireMemory
 from graphmem.errors import ConfigError, NotFoundError, PartialWrite, ValidationError
-from graphmem.ingest.facts import summaries
+from graphmem.ingest.facts import summaries, summary_requests
+from graphmem.ingest.facts.pipeline import SUMMARISED_WITH_FACTS
 from graphmem.service.listing import list_memories
 from graphmem.testing import ModelEndpoint, behaviours
 
@@ -528,14 +540,14 @@ def test_a_fact_is_compared_with_the_ten_nearest_of_its_speaker(memory: Memory, 
         memory.add([said_by(name, f"{name} {n}.") for n in range(12)], **TWO_USERS, timestamp=THEN)
     model.facts_by_text |= {"One more.": ["Likes number 99"]}
     memory.add(said_by("Ana", "One more."), **TWO_USERS, timestamp=THEN + timedelta(minutes=1))
-    shown = model.requests[-1]["memories"]
+    shown = shown_facts(model.requests[-1], "memories")
     assert {one["who"] for one in shown} == {"Ana"}
     assert len(shown) == 10
     # A fact of nobody known is compared with everybody's.
     model.facts_by_text |= {"And one.": ["Likes number 100"]}
     memory.add("And one.", **TWO_USERS, timestamp=THEN + timedelta(minutes=2))
     assert len(model.requests[-1]["memories"]) == 10
-    assert {one.get("who") for one in model.requests[-1]["memories"]} & {"Ana", "Ben"}
+    assert {one["who"] for one in shown_facts(model.requests[-1], "memories")} & {"Ana", "Ben"}
 
 
 @pytest.mark.parametrize("with_names", [True, pytest.param(False, marks=pytest.mark.thorough)])
@@ -557,7 +569,7 @@ def test_the_speakers_name_makes_no_two_facts_alike(
         memory.add([said_by("Caroline", text) for text in texts], **TWO_USERS, timestamp=THEN)
         memory.add(said_by("Caroline", "Two cats now."), **TWO_USERS, timestamp=THEN + timedelta(minutes=1))
     requests = [one for one in model.requests if "memories" in one]
-    assert [[memory["text"] for memory in one["memories"]] for one in requests] == [[facts[2]]]
+    assert [[memory["text"] for memory in shown_facts(one, "memories")] for one in requests] == [[facts[2]]]
 
 
 def test_long_input_is_split_into_chunks_without_loss(memory: Memory, model: Scripted) -> None:
@@ -753,9 +765,9 @@ def test_two_at_once_do_not_add_the_same_fact_twice(
     model.facts_by_text = {"I sing.": ["Sings"], "Singing is what I do.": ["Sings"]}
     extract = model._extract
 
-    def extract_together(request: Any) -> str:
+    def extract_together(request: Any, **options: Any) -> str:
         together.wait(TIMEOUT)
-        return extract(request)
+        return extract(request, **options)
 
     model._extract = extract_together  # type: ignore[method-assign]
     texts = ["I sing.", "Singing is what I do."]
@@ -865,7 +877,7 @@ def fact_requests(model: Scripted) -> list[dict[str, Any]]:
 def summarised(model: Scripted) -> list[list[str]]:
     """The messages of each request for a summary."""
     requests = [one for one in model.requests if "about" not in one and "facts" not in one]
-    return [[message["text"] for message in one["messages"]] for one in requests]
+    return [[message["text"] for message in shown_messages(one)] for one in requests]
 
 
 def say(memory: Memory, day: int, *texts: str, **more: Any) -> Any:
@@ -923,12 +935,87 @@ def test_what_is_summarised_already_is_not_when_a_sitting_begins(open_memory: Op
     assert fact_requests(model)[-1]["summary"] == "Wed 2024-05-01: Of My name is Ann., Hello."
 
 
+TALK = tuple(f"Message {n}." for n in range(SUMMARISED_WITH_FACTS))
+
+
+@RUNS
+def test_a_long_call_brings_its_summary_with_its_facts(
+    memory: Memory, model: Scripted, runs: tuple[str | None, ...]
+) -> None:
+    for day, run in enumerate(runs):
+        result = say(memory, day, *TALK, run_id=run)
+        assert result["usage"]["by_operation"].keys() == {"facts"}
+        assert result["results"] == []
+    assert memory.flush() == {"pending": []}
+    assert summarised(model) == []
+    summary = "Of " + ", ".join(TALK)
+    assert [one["summary"] for one in fact_requests(model)] == [
+        "",
+        f"Wed 2024-05-01: {summary}",
+        f"Thu 2024-05-02: {summary}",
+    ]
+    stored = memory.get_all(**ANN, kinds="summary")["results"]
+    assert len(stored) == len({run or day for day, run in enumerate(runs)})
+    assert {one["memory"] for one in stored} == {summary}
+    sources = [len(memory.explain(one["id"])["messages"]) for one in stored]
+    assert sum(sources) == len(runs) * len(TALK)
+
+
+def test_a_new_summary_beside_facts_goes_on_from_its_own_session_only(
+    memory: Memory, endpoint: ModelEndpoint, model: Scripted
+) -> None:
+    """Erasing messages of the session before would not reach what a summary took over from its summary."""
+    for day, run in enumerate(("r1", "r2", "r2")):
+        say(memory, day, *TALK, run_id=run)
+    systems = [one.body["messages"][0]["content"] for one in endpoint.requests]
+    assert ["new messages alone" in one for one in systems] == [True, True, False]
+    assert len(fact_requests(model)) == len(systems)
+
+
+def test_each_part_of_a_long_call_goes_on_from_the_summary_of_the_part_before(memory: Memory, model: Scripted) -> None:
+    texts = [f"Line {n}. " + "word " * 500 for n in range(SUMMARISED_WITH_FACTS)]
+    result = say(memory, 0, *texts)
+    requests = fact_requests(model)
+    assert len(requests) == result["usage"]["chunks"] > 1
+    ends = [", ".join(one["text"] for one in shown_messages(request)) for request in requests]
+    assert [one["summary"] for one in requests[1:]] == [summary_requests.read_summary(f"Of {end}") for end in ends[:-1]]
+    (summary,) = memory.get_all(**ANN, kinds="summary")["results"]
+    assert summary["memory"] == summary_requests.read_summary(f"Of {ends[-1]}")
+
+
+@pytest.mark.parametrize("summary", ["null", "3", '" "'])
+def test_an_answer_without_the_summary_leaves_it_to_the_next_sitting(
+    memory: Memory, endpoint: ModelEndpoint, model: Scripted, summary: str
+) -> None:
+    endpoint.then(f'{{"facts": [], "summary": {summary}}}')
+    assert "failed" not in say(memory, 0, *TALK)
+    assert memory.get_all(**ANN, kinds="summary")["results"] == []
+    say(memory, 1, "Hello.")
+    assert summarised(model) == [list(TALK)]
+
+
+def test_messages_that_no_summary_has_yet_keep_a_long_call_from_being_summarised_alone(
+    memory: Memory, model: Scripted
+) -> None:
+    say(memory, 0, "I sing.", run_id="r")
+    memory.add(list(TALK), **ANN, run_id="r", timestamp=THEN + timedelta(minutes=5))
+    say(memory, 1, "Hello.", run_id="r")
+    assert summarised(model) == [["I sing.", *TALK]]
+
+
+def test_without_summaries_a_long_call_brings_none(open_memory: OpenMemory, endpoint: ModelEndpoint) -> None:
+    memory = open_memory(":memory:", summary_messages=0)
+    say(memory, 0, *TALK)
+    (request,) = endpoint.requests
+    assert request.body["response_format"]["json_schema"]["schema"]["required"] == ["facts"]
+
+
 def test_a_message_that_comes_late_begins_with_what_was_said_before_it(memory: Memory, model: Scripted) -> None:
     say(memory, 9, "I sing.")
     say(memory, 0, "My name is Ann.")
     say(memory, 5, "Hello.")
     assert [one["summary"] for one in fact_requests(model)] == ["", "", "Wed 2024-05-01: Of My name is Ann."]
-    assert [[message["text"] for message in one["earlier"]] for one in fact_requests(model)] == [
+    assert [[message["text"] for message in shown_messages(one, "earlier")] for one in fact_requests(model)] == [
         [],
         [],
         ["My name is Ann."],
@@ -942,15 +1029,16 @@ def test_after_a_pause_the_last_two_messages_before_it_are_shown(
     say(memory, 0, "One.", "Two.", "Three.", run_id=runs[0])
     say(memory, 1, "Yes.", run_id=runs[1])
     (request,) = fact_requests(model)[1:]
-    assert [(one["text"], one["at"]) for one in request["earlier"]] == [
+    assert [(one["text"], one["at"]) for one in shown_messages(request, "earlier")] == [
         ("Two.", "Wed 2024-05-01 12:01 UTC"),
-        ("Three.", "Wed 2024-05-01 12:02 UTC"),
+        ("Three.", "Wed 2024-05-01 12:01 UTC"),  # ten minutes or a day later it would have its own
     ]
 
 
 def test_within_a_sitting_the_last_six_messages_are_shown(memory: Memory, model: Scripted) -> None:
     add_texts(memory, *(f"Message {n}." for n in range(8)))
-    assert [one["text"] for one in fact_requests(model)[-1]["earlier"]] == [f"Message {n}." for n in range(1, 7)]
+    earlier = shown_messages(fact_requests(model)[-1], "earlier")
+    assert [one["text"] for one in earlier] == [f"Message {n}." for n in range(1, 7)]
 
 
 def test_other_users_and_agents_share_no_earlier_messages(memory: Memory, model: Scripted) -> None:
@@ -968,7 +1056,7 @@ def test_passages_of_documents_are_no_sittings(memory: Memory, model: Scripted) 
     say(memory, 2, passage.replace("Oslo", "Rome"))
     say(memory, 3, "Hello.")
     assert summarised(model) == [["I sing."]]
-    assert [[message["text"] for message in one["earlier"]] for one in fact_requests(model)] == [
+    assert [[message["text"] for message in shown_messages(one, "earlier")] for one in fact_requests(model)] == [
         [],
         [],
         [],
@@ -981,7 +1069,7 @@ def test_without_summaries_a_sitting_begins_with_the_last_messages(open_memory: 
     say(memory, 0, "I sing.")
     say(memory, 1, "Hello.")
     request = fact_requests(model)[-1]
-    assert (request["summary"], [one["text"] for one in request["earlier"]]) == ("", ["I sing."])
+    assert (request["summary"], [one["text"] for one in shown_messages(request, "earlier")]) == ("", ["I sing."])
     assert memory.flush() == {"pending": []}
     assert summarised(model) == []
 

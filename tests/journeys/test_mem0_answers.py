@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from support.fake_llm import NEAR_DIMS, all_near, shown_messages
+from support.fake_llm import NEAR_DIMS, all_near, shown_facts, shown_messages
 from support.fakes import fake_models
 
 from graphmem import Memory, Settings
@@ -31,8 +31,8 @@ def answer(body: Mapping[str, Any]) -> str:
     request = json.loads(body["messages"][-1]["content"])
     if "facts" not in request:
         return json.dumps({"facts": [text for one in shown_messages(request) for text in FACTS.get(one["text"], [])]})
-    entries = [{"id": str(one["id"]), "text": one["text"], "event": "NONE"} for one in request["memories"]]
-    for fact in (one["text"] for one in request["facts"]):
+    entries = [{"id": str(one["id"]), "text": one["text"], "event": "NONE"} for one in shown_facts(request, "memories")]
+    for fact in (one["text"] for one in shown_facts(request, "facts")):
         old, event = CHANGES.get(fact, (None, "ADD"))
         entry = next((one for one in entries if one["text"] == old), None)
         if entry is None:

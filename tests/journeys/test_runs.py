@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from support.fake_llm import CHANGED, NEAR_DIMS, NONE, UPDATE, Scripted, all_near, fact
+from support.fake_llm import CHANGED, NEAR_DIMS, NONE, UPDATE, Scripted, all_near, fact, shown_facts
 from support.fakes import fake_models
 from support.ledger_snapshot import exported, same
 from support.waiting import TIMEOUT
@@ -84,7 +84,7 @@ def collect_visibility(memory: Memory, uid: str, **scope: Any) -> set[bool]:
 def test_new_facts_are_compared_with_the_users_facts_of_every_run(memory: Memory, model: Scripted) -> None:
     memory.add(SISTER, **ONE)
     memory.add(TEA, **TWO)
-    assert [one["text"] for one in model.requests[-1]["memories"]] == ["Has a sister Bea who sings"]
+    assert [one["text"] for one in shown_facts(model.requests[-1], "memories")] == ["Has a sister Bea who sings"]
 
 
 @pytest.mark.parametrize(("words", "event"), [(SISTER, "NONE"), (AGAIN, "NONE"), (NAMED, "UPDATE")])

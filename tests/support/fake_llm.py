@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -41,6 +41,12 @@ def shown_messages(request: Mapping[str, Any], name: str = "messages") -> list[d
     return messages
 
 
+def shown_facts(request: Mapping[str, Any], name: Literal["memories", "facts"]) -> list[dict[str, Any]]:
+    """The memories or new facts of a request for decisions: `id` or `fact`, `who`, `at`, `text`."""
+    names = ("id" if name == "memories" else "fact", "who", "at", "text")
+    return [dict(zip(names, row, strict=True)) for row in request[name]]
+
+
 class Scripted:
     """The `default` of a ModelEndpoint: {words of a message: facts}, {(fact, memory): decision}, else an ADD."""
 
@@ -63,25 +69,28 @@ class Scripted:
         if "facts" in request:
             return self._decide(request)
         if "about" in request:
-            return self._extract(request)
-        return json.dumps({"summary": "Of " + ", ".join(one["text"] for one in shown_messages(request))})
+            return self._extract(request, summarises='one more field, "summary"' in body["messages"][0]["content"])
+        return json.dumps(self._summary(request))
 
-    def _extract(self, request: Mapping[str, Any]) -> str:
+    def _summary(self, request: Mapping[str, Any]) -> dict[str, str]:
+        return {"summary": "Of " + ", ".join(one["text"] for one in shown_messages(request))}
+
+    def _extract(self, request: Mapping[str, Any], *, summarises: bool) -> str:
         facts = []
         for message in shown_messages(request):
             for one in self.facts_by_text.get(message["text"], ()):
                 # A text is a fact of which the model gives no list of relations.
                 entry = {"text": one, "confidence": 0.9} if isinstance(one, str) else one
                 facts.append({"messages": [message["n"]], **entry})
-        return json.dumps({"facts": facts}, ensure_ascii=False)
+        return json.dumps({"facts": facts, **(self._summary(request) if summarises else {})}, ensure_ascii=False)
 
     def _decide(self, request: Mapping[str, Any]) -> str:
         if self.before_deciding is not None:
             self.before_deciding()
         entries = []
-        for new in request["facts"]:
+        for new in shown_facts(request, "facts"):
             decisions = []
-            for memory in request["memories"]:
+            for memory in shown_facts(request, "memories"):
                 decision = self.decisions.get((new["text"], memory["text"]))
                 if decision is not None:
                     decisions.append({"fact": new["fact"], "id": memory["id"], "text": None, **decision})

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from graphmem.errors import LLMUnusable
-from graphmem.ingest.facts import summaries
-from graphmem.ingest.facts.extraction import MessagePart
+from graphmem.ingest.facts import summary_requests
 from graphmem.ingest.facts.structured_output import single_line
-from graphmem.model import Kind, MemoryRecord, Scope
 
 
 @pytest.mark.parametrize(
@@ -41,26 +37,12 @@ def test_a_text_that_is_too_long_is_none() -> None:
 @pytest.mark.parametrize("answer", [{}, {"summary": 3}, {"summary": " "}, {"summary": "Ann\x00sings."}, 3, None, []])
 def test_an_answer_without_a_summary_is_refused(answer: Any) -> None:
     with pytest.raises(LLMUnusable):
-        summaries.read_summary(answer)
+        summary_requests.read_summary(answer)
 
 
 def test_a_summary_ends_with_a_sentence() -> None:
     sentence = "Ann sings. "
-    text = summaries.read_summary({"summary": sentence * 200})
-    assert len(text) <= summaries.MAX_SUMMARY_CHARS
+    text = summary_requests.read_summary({"summary": sentence * 200})
+    assert len(text) <= summary_requests.MAX_SUMMARY_CHARS
     assert text.endswith("sings.")
-    assert summaries.read_summary("x" * 2_000) == "x" * summaries.MAX_SUMMARY_CHARS
-
-
-def test_a_request_for_a_summary_has_the_time_of_each_days_first_message() -> None:
-    scope, evening = Scope("u"), datetime(2024, 5, 1, 22, 30, tzinfo=UTC)
-    parts = []
-    for n, minutes in enumerate([0, 10, 40]):
-        at = evening + timedelta(minutes=minutes)
-        zone = 60  # minutes: by this clock the last message is of the next day
-        record = MemoryRecord("id", scope.partition, scope, Kind.EPISODE, "Hi", at, at, at, at, "s", utc_offset=zone)
-        parts.append(MessagePart(n, record, "Hi"))
-    messages = json.loads(summaries.summary_request("", parts).user)["messages"]
-    assert [message.get("at") for message in messages] == [
-        "Wed 2024-05-01 23:30 +01:00", None, "Thu 2024-05-02 00:10 +01:00",
-    ]  # fmt: skip
+    assert summary_requests.read_summary("x" * 2_000) == "x" * summary_requests.MAX_SUMMARY_CHARS

@@ -137,15 +137,15 @@ def build_request(
 ) -> Prompt:
     """Builds the request for decisions about facts; small numbers as ids, because models invent longer ones."""
     data = {
-        "memories": [{"id": n, **_record_view(memory.record)} for n, memory in enumerate(memories)],
-        "facts": [{"fact": n, **_record_view(draft.record)} for n, draft in enumerate(drafts)],
+        "memories": [_row(n, memory.record) for n, memory in enumerate(memories)],
+        "facts": [_row(n, draft.record) for n, draft in enumerate(drafts)],
     }
     return structured_output.build_prompt(OPERATION, data, DECISION_SCHEMA, instructions)
 
 
-def _record_view(record: MemoryRecord) -> dict[str, str]:
-    speaker = {} if record.speaker is None else {"who": record.speaker}
-    return {"text": record.text, **speaker, "at": f"{record.said_at:%Y-%m-%d}"}
+def _row(number: int, record: MemoryRecord) -> list[int | str | None]:
+    # Objects would take 8 tokens more each, as many as a short text.
+    return [number, record.speaker, f"{record.said_at:%Y-%m-%d}", record.text]
 
 
 # --- answer ---------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 from typing import Any, TypeVar
 
 from graphmem.boundary import validation
@@ -80,22 +81,32 @@ _PAST = re.compile(
 
 _STRING = {"type": "string"}
 _DATE = {"type": ["string", "null"]}
-EXTRACTION_SCHEMA = object_schema(
-    facts=array_schema(
-        object_schema(
-            text=_STRING,
-            type={"type": "string", "enum": list(validation.MEMORY_TYPES)},
-            confidence={"type": "number"},
-            messages=array_schema({"type": "integer"}),
-            entities=array_schema(
-                object_schema(name=_STRING, type={"type": "string", "enum": [str(type_) for type_ in EntityType]})
-            ),
-            relations=array_schema(
-                object_schema(subject=_STRING, predicate=_STRING, object=_STRING, valid_at=_DATE, invalid_at=_DATE)
-            ),
-        )
+_FACTS = array_schema(
+    object_schema(
+        text=_STRING,
+        type={"type": "string", "enum": list(validation.MEMORY_TYPES)},
+        confidence={"type": "number"},
+        messages=array_schema({"type": "integer"}),
+        entities=array_schema(
+            object_schema(name=_STRING, type={"type": "string", "enum": [str(type_) for type_ in EntityType]})
+        ),
+        relations=array_schema(
+            object_schema(subject=_STRING, predicate=_STRING, object=_STRING, valid_at=_DATE, invalid_at=_DATE)
+        ),
     )
 )
+EXTRACTION_SCHEMA = object_schema(facts=_FACTS)
+SUMMARISING_SCHEMA = object_schema(facts=_FACTS, summary=_STRING)
+
+
+class AlsoSummarise(StrEnum):
+    """The summary that an answer about facts shall bring as well; the value is the template that asks for it.
+
+    NEW is of the new messages alone, NEXT the shown summary as it stands after them.
+    """
+
+    NEW = "facts_summary_new"
+    NEXT = "facts_summary_next"
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,13 +220,17 @@ def build_request(
     instructions: str | None = None,
     summary: str = "",
     earlier: Sequence[MemoryRecord] = (),
+    also: AlsoSummarise | None = None,
 ) -> Prompt:
     """Builds the request for the facts in messages. `instructions` replace ours, but not the contract of the answer.
 
-    `subject` is as from `subject_of`; `summary` and the `earlier` messages are shown for context.
+    `subject` is as from `subject_of`; `summary` and the `earlier` messages are shown for context. `also`: the answer
+    shall have a summary, too.
     """
     data = {"about": subject, "summary": summary, **messages_view(parts, earlier)}
-    return structured_output.build_prompt(OPERATION, data, EXTRACTION_SCHEMA, instructions)
+    if also is None:
+        return structured_output.build_prompt(OPERATION, data, EXTRACTION_SCHEMA, instructions)
+    return structured_output.build_prompt(OPERATION, data, SUMMARISING_SCHEMA, instructions, (also, "summary"))
 
 
 def messages_view(

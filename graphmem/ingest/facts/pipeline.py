@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 import numpy as np
@@ -27,7 +27,8 @@ from graphmem.ingest.enrichment import Enricher
 from graphmem.ingest.facts import decision, extraction
 from graphmem.ingest.facts.change_builder import ChangeBuilder, add_to_extraction
 from graphmem.ingest.facts.decision import Action, DecisionType, FactDraft, KnownMemory
-from graphmem.ingest.facts.extraction import Fact, common_value
+from graphmem.ingest.facts.extraction import AlsoSummarise, Fact, common_value
+from graphmem.ingest.facts.summary_requests import summary_beside_facts, summary_command
 from graphmem.model import EmbeddingSpec, Kind, MemoryRecord, Scope, View
 from graphmem.models.protocols import LanguageModel, Matrix, Prompt, Usage
 from graphmem.observers import Observers
@@ -42,6 +43,10 @@ logger = logging.getLogger("graphmem")
 # suffice to resolve pronouns. After a pause the summary has what was said before, and two show what "yes" answers: in
 # thirty sessions of 10 to 30 messages with 28 tokens each, six would add 350 tokens to a request, two 115.
 CONTEXT_MESSAGES, CONTEXT_AFTER_PAUSE = 6, 2
+# So many messages of one call are summarised in the same request, as their words are sent only once then: a request of
+# its own when the next sitting begins would take 258 tokens and these words again, this takes 196. Fewer messages are
+# mostly not the whole sitting.
+SUMMARISED_WITH_FACTS = 10
 # Each new fact is compared with at most so many nearest ones, of at least this cosine. Measured with MiniLM on 50 pairs
 # of a memory and a fact that repeats, changes or ends it, among the 80 to 170 facts of each of eight speakers of
 # LOCOMO: 94 % of the memories are among the nearest five, 97 % among ten. 88 % have this cosine (0.3: 80 %), and so do
@@ -91,6 +96,21 @@ class PipelineConfig:
     session_gap: timedelta = timedelta(minutes=30)
 
 
+class SessionContext(NamedTuple):
+    """What was said before a message: a summary, and the last messages, oldest first.
+
+    The summary begins with the day up to which it goes; it is "" if there is none. `has_summary`: it is that of the
+    message's session, not the latest one of the same user and agent, which takes its place. `is_summarised`: it has all
+    that the session has before the message. The messages are those of the session or, before its first message, the
+    last ones of the session before. After a pause there are fewer.
+    """
+
+    summary: str
+    earlier: list[MemoryRecord]
+    has_summary: bool
+    is_summarised: bool
+
+
 class FactPipeline:
     """Draws facts from messages with a language model. Safe to call from several threads."""
 
@@ -130,20 +150,23 @@ class FactPipeline:
 
     # --- reads and writes of a run ------------------------------------------------------------------------------
 
-    def session_context(self, first: MemoryRecord) -> tuple[str, list[MemoryRecord]]:
-        """Returns the summary of a message's session and the messages before it, oldest first.
-
-        The summary begins with the day up to which it goes; it is "" if there is none. For a session without a summary,
-        the latest one of the same user and agent takes its place; for the first message of a session, the last ones of
-        the session before. After a pause there are fewer messages.
-        """
+    def session_context(self, first: MemoryRecord) -> SessionContext:
+        """Reads what was said before a message."""
         with self._ledger.read() as connection:
-            summary = sessions.summary_of(connection, first.scope, first.session)
-            summary = summary or sessions.latest_summary(connection, first.scope, first.at)
+            own = sessions.summary_of(connection, first.scope, first.session)
+            shown = own or sessions.latest_summary(connection, first.scope, first.at)
+            last_row = sessions.last_summarised_row(connection, own)
+            has_gap = sessions.has_episodes(connection, first.scope, first.session, 1, last_row, first.row)
             earlier = sessions.messages_before(connection, first, CONTEXT_MESSAGES)
         if earlier and sessions.begins_sitting(first, earlier[-1], self._config.session_gap):
             earlier = earlier[-CONTEXT_AFTER_PAUSE:]
-        return "" if summary is None else f"{summary.said_at:%a %Y-%m-%d}: {summary.text}", earlier
+        text = "" if shown is None else f"{shown.said_at:%a %Y-%m-%d}: {shown.text}"
+        return SessionContext(text, earlier, own is not None, not has_gap)
+
+    def session_summary(self, message: MemoryRecord) -> MemoryRecord | None:
+        """Returns the running summary of a message's session, None if there is none."""
+        with self._ledger.read() as connection:
+            return sessions.summary_of(connection, message.scope, message.session)
 
     def partition_lock(self, partition: str) -> Lock:
         """Returns the lock that serialises repeated decisions about facts of a partition.
@@ -262,6 +285,8 @@ class _PipelineRun:
         self._usage: dict[str, Usage] = {}
         self._dropped: dict[str, int] = {}
         self._chunks = 0
+        # The summary that the answers about facts brought.
+        self._summary: str | None = None
 
     def run(self) -> JobResult:
         with span("find facts") as traced:
@@ -307,20 +332,38 @@ class _PipelineRun:
     def _extract_facts(self) -> list[Fact]:
         subject = extraction.subject_of(self._job.scope, self._messages)
         instructions = self._job.request.get(INSTRUCTIONS) or self._pipeline.config.extraction
-        summary, earlier = self._pipeline.session_context(self._messages[0])
+        context = self._pipeline.session_context(self._messages[0])
+        summary, earlier, also = context.summary, context.earlier, self._summary_to_ask_for(context)
         facts: list[Fact] = []
         for parts in extraction.split_messages(self._messages):
             self._chunks += 1
             prompt = extraction.build_request(
-                parts, subject, instructions=instructions, summary=summary, earlier=earlier
+                parts, subject, instructions=instructions, summary=summary, earlier=earlier, also=also
             )
+            answer = self._ask(prompt)
             numbers = [part.number for part in parts]
-            extracted = extraction.parse_answer(self._ask(prompt), self._messages, subject, numbers)
+            extracted = extraction.parse_answer(answer, self._messages, subject, numbers)
             self._count_dropped(extracted.dropped)
             facts += extracted.facts
-            # The next request shows the messages just before its own.
+            # The next request shows the messages just before its own, and the summary up to them.
             earlier = [part.record for part in parts][-CONTEXT_MESSAGES:]
+            if also is not None:
+                self._summary = summary_beside_facts(answer)
+                # Without one, a later request makes the summary.
+                summary, also = (self._summary, AlsoSummarise.NEXT) if self._summary else (summary, None)
         return extraction.deduplicate(facts, self._messages)
+
+    def _summary_to_ask_for(self, context: SessionContext) -> AlsoSummarise | None:
+        """Returns the summary that the answers about facts shall bring, None if none.
+
+        A new one is not to go on from the summary of another session: erasing that session's messages would not reach
+        what it took over.
+        """
+        is_long = len(self._messages) >= SUMMARISED_WITH_FACTS
+        of_one_session = self._messages[0].session == self._messages[-1].session
+        if not (self._pipeline.config.summarise_every and is_long and of_one_session and context.is_summarised):
+            return None
+        return AlsoSummarise.NEXT if context.has_summary else AlsoSummarise.NEW
 
     def _record_of(self, fact: Fact) -> MemoryRecord:
         """Returns the memory that a fact would become, with metadata, expiration and type of its latest message."""
@@ -342,9 +385,12 @@ class _PipelineRun:
     def _decide_and_commit(
         self, drafts: Sequence[FactDraft], enrichments: Sequence[StoreEnrichment], vectors: Sequence[Matrix]
     ) -> list[Outcome]:
-        complete = CompleteJob(self._job, self._pipeline.spec, summarise_every=self._pipeline.config.summarise_every)
+        summary = self._summary_commands()
+        summarise_every = 0 if summary else self._pipeline.config.summarise_every
+        complete = CompleteJob(self._job, self._pipeline.spec, summarise_every=summarise_every)
         if not drafts:
-            return self._pipeline.commit([complete])[1:]
+            self._pipeline.commit([complete, *summary])
+            return []
         # The sequence number is read before everything else: the commit then notices all facts stored after it.
         with span("find near memories"):
             last_seq, near_ids, near_memories = self._pipeline.near_memories(self._job, drafts, vectors)
@@ -369,12 +415,18 @@ class _PipelineRun:
             else:
                 builder.add_actions(actions[n])
         self._count_dropped(builder.dropped)
-        outcomes = self._pipeline.commit([complete, *builder.commands])[1:]
+        outcomes = self._pipeline.commit([complete, *summary, *builder.commands])[1 + len(summary) :]
         return [
             outcome
             for command, outcome in zip(builder.commands, outcomes, strict=True)
             if not isinstance(command, StoreEnrichment)
         ]
+
+    def _summary_commands(self) -> list[Command]:
+        if self._summary is None:
+            return []
+        previous = self._pipeline.session_summary(self._messages[0])
+        return [summary_command(self._job, self._summary, self._messages, previous)]
 
     def _ask_decisions(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from graphmem.boundary import validation
@@ -27,14 +27,19 @@ def array_schema(items: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def build_prompt(
-    operation: str, data: Mapping[str, Any], schema: Mapping[str, Any], instructions: str | None = None
+    operation: str,
+    data: Mapping[str, Any],
+    schema: Mapping[str, Any],
+    instructions: str | None = None,
+    further: Sequence[str] = (),
 ) -> Prompt:
     """Builds a prompt: instructions and contract of an operation as the system text, `data` as JSON.
 
     `instructions` replace the template of graphmem, but not the contract, which defines the form of the answer.
+    `further` names templates that follow it.
     """
-    system = f"{instructions or load(operation)}\n\n{load(f'{operation}_contract')}"
-    return Prompt(operation, system, as_json(data), schema)
+    system = (instructions or load(operation), *map(load, (f"{operation}_contract", *further)))
+    return Prompt(operation, "\n\n".join(system), as_json(data), schema)
 
 
 def as_json(data: Mapping[str, Any]) -> str:

@@ -1,73 +1,31 @@
-"""Summaries by a language model, run by `graphmem.jobs.worker`.
-
-The running summary of a session is made from the previous one and the messages since then. The record of a procedure
-summarises an agent's work (mem0: procedural memory).
-"""
+"""Jobs of a language model that summarise, run by `graphmem.jobs.worker`: running summaries, and procedures."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime
-from typing import Any
-from uuid import uuid4
 
-from graphmem.boundary import validation
 from graphmem.commands.facts import JobAlreadyDone
-from graphmem.commands.types import AddFact, Command, CompleteJob, UpdateMemory
-from graphmem.errors import LLMUnusable
-from graphmem.ingest.facts.extraction import MessagePart, messages_view, split_messages
+from graphmem.commands.types import AddFact, Command, CompleteJob
+from graphmem.ingest.facts.extraction import split_messages
 from graphmem.ingest.facts.pipeline import FactPipeline, JobResult
-from graphmem.ingest.facts.structured_output import as_json, checked_or, object_schema, single_line
-from graphmem.model import Kind, MemoryRecord
-from graphmem.models.protocols import Prompt, Usage
-from graphmem.prompts import load
+from graphmem.ingest.facts.summary_requests import (
+    OPERATION,
+    PROCEDURE,
+    procedure_request,
+    read_procedure,
+    read_summary,
+    summary_command,
+    summary_record,
+    summary_request,
+)
+from graphmem.models.protocols import Usage
 from graphmem.stores.ledger import Ledger, memories, sessions
 from graphmem.stores.ledger.jobs import BEFORE, INSTRUCTIONS, Job
 from graphmem.tracing import span
 
-OPERATION = "summary"
-# Maximal characters of a summary; the prompt asks for about 120 words.
-MAX_SUMMARY_CHARS = 1_200
 # Maximal messages per summary job; later ones are left for the next.
 BATCH = 200
-
-_SENTENCE_END = re.compile(r"[.;!?。；！？]\s*")
-SUMMARY_SCHEMA = object_schema(summary={"type": "string"})
-
-PROCEDURE = "procedure"
-# Maximal characters of the record of a procedure, which quotes results literally.
-MAX_PROCEDURE_CHARS = 8_000
-
-
-def summary_request(summary: str, parts: Sequence[MessagePart]) -> Prompt:
-    """Builds the request for a new summary from the previous one and the messages since then."""
-    data = {"summary": summary, **messages_view(parts)}
-    return Prompt(OPERATION, load("summary"), as_json(data), SUMMARY_SCHEMA)
-
-
-def read_summary(value: Any) -> str:
-    """Returns the summary of an answer in one line, shortened to `MAX_SUMMARY_CHARS` characters.
-
-    Raises LLMUnusable for an answer without one.
-    """
-    return _shortened(single_line(_summary_value(value)), MAX_SUMMARY_CHARS)
-
-
-def _summary_value(value: Any) -> Any:
-    return value.get("summary") if isinstance(value, dict) else value
-
-
-def _shortened(text: str | None, max_chars: int) -> str:
-    """Shortens a text after its last sentence within `max_chars` characters, if there is one."""
-    if text is None:
-        raise LLMUnusable("the model's answer has no summary; it is asked again later")
-    if len(text) <= max_chars:
-        return text
-    ends = [match.end() for match in _SENTENCE_END.finditer(text, 0, max_chars)]
-    return text[: ends[-1] if ends else max_chars].strip()
 
 
 def summarise(job: Job, pipeline: FactPipeline, ledger: Ledger) -> JobResult:
@@ -87,44 +45,11 @@ def summarise(job: Job, pipeline: FactPipeline, ledger: Ledger) -> JobResult:
             answer, request_usage = pipeline.ask_model(summary_request(text, parts), job)
             text, usage = read_summary(answer), usage + request_usage
     commands: list[Command] = [CompleteJob(job, pipeline.spec)]
-    sources = tuple(message.id for message in messages)
-    if messages and previous is None:
-        commands.append(AddFact(_summary_record(job, text, messages, "episodic"), sources))
-    elif messages and previous is not None:
-        last = max((previous, *messages), key=lambda record: record.at)
-        commands.append(UpdateMemory(previous.id, text=text, sources=sources, at=last.at, utc_offset=last.utc_offset))
+    if messages:
+        commands.append(summary_command(job, text, messages, previous))
     with suppress(JobAlreadyDone):
         pipeline.commit(commands)
     return JobResult(usage={OPERATION: usage} if messages else {})
-
-
-def _summary_record(job: Job, text: str, messages: Sequence[MemoryRecord], memory_type: str) -> MemoryRecord:
-    last, now = max(messages, key=lambda message: message.at), datetime.now(UTC)
-    return MemoryRecord(
-        id=str(uuid4()), partition=job.partition, scope=job.scope, kind=Kind.SUMMARY, text=text, at=last.at,
-        utc_offset=last.utc_offset, valid_from=last.at, created_at=now, updated_at=now, session=job.session,
-        memory_type=memory_type,
-    )  # fmt: skip
-
-
-# --- procedures -----------------------------------------------------------------------------------------------------
-
-
-def procedure_request(previous: str, parts: Sequence[MessagePart], instructions: str | None) -> Prompt:
-    """Builds the request that extends the `previous` record of an agent's work. `instructions` replace ours."""
-    data = {"record": previous, **messages_view(parts)}
-    system = f"{instructions or load(PROCEDURE)}\n\n{load(f'{PROCEDURE}_contract')}"
-    return Prompt(PROCEDURE, system, as_json(data), SUMMARY_SCHEMA)
-
-
-def read_procedure(value: Any) -> str:
-    """Returns the summary of a procedure from a model's answer, cut to at most `MAX_PROCEDURE_CHARS` characters.
-
-    Line breaks are kept. Raises LLMUnusable for an answer without a summary.
-    """
-    summary = _summary_value(value)
-    text = summary.strip() if isinstance(summary, str) else ""
-    return _shortened(checked_or(validation.content, text, None) if text else None, MAX_PROCEDURE_CHARS)
 
 
 def record_procedure(job: Job, pipeline: FactPipeline, ledger: Ledger) -> JobResult:
@@ -146,7 +71,7 @@ def record_procedure(job: Job, pipeline: FactPipeline, ledger: Ledger) -> JobRes
     if messages:
         last = max(messages, key=lambda message: message.at)
         metadata = {name: value for name, value in last.metadata.items() if name != "attachments"}
-        record = _summary_record(job, text, messages, sessions.PROCEDURAL)
+        record = summary_record(job, text, messages, sessions.PROCEDURAL)
         record = replace(record, metadata=metadata, expires_at=last.expires_at)
         commands += [AddFact(record, tuple(message.id for message in messages)), *pipeline.enrich([record])]
     try:
