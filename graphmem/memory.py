@@ -452,6 +452,7 @@ class Memory:
         as_of: datetime | str | float | None = None,
         reference_date: datetime | str | float | None = None,
         show_expired: bool = False,
+        show_retired: bool = False,
         explain: bool = False,
         rerank: bool = False,
     ) -> types.SearchResult:
@@ -463,7 +464,9 @@ class Memory:
         `threshold`: the lowest cosine similarity (-1 to 1) of a hit, or of the memory at which its path starts.
         `kinds`: any of "episode", "fact", "summary". `as_of`: search the memories valid at that time (a bare date is
         its first moment). `reference_date`: the moment from which "last week" and the like are counted (default:
-        `as_of`, else now), in its own time zone, else in the configured `timezone`, else in UTC.
+        `as_of`, else now), in its own time zone, else in the configured `timezone`, else in UTC. `show_expired` finds
+        expired memories as well, `show_retired` those that are no longer true (a hit's "valid_to" says since when) and
+        the source messages hidden with them.
 
         Returns `{"results": [{"id", "memory", "score", "similarity", "sources"?, …}], "relations": […], "degraded"?:
         […]}`. `sources` are the source messages of a fact that were found as well; they are hits of their own only if
@@ -476,7 +479,7 @@ class Memory:
             raise ConfigError("rerank=True needs a reranker, and none is configured; leave rerank out")
         scope, conditions = validation.required_scope(user_id, agent_id, run_id, filters=filters)
         requested = validation.merge_aliases(top_k, limit, ("top_k", "limit"))
-        view = self._view(scope, kinds, as_of, show_expired=show_expired)
+        view = self._view(scope, kinds, as_of, show_expired=show_expired, show_retired=show_retired)
         search_query = SearchQuery(
             text=validation.query(query),
             view=view,
@@ -527,7 +530,7 @@ class Memory:
         self._engine.check_open()
         char_limit = validation.count(max_chars, "max_chars", 1, 1_000_000)
         scope = validation.required_scope(user_id, agent_id, run_id)[0]
-        view = self._view(scope, None, None, show_expired=False)
+        view = self._view(scope, None, None)
         now = validation.asked_at(reference_date, view.now, self.limits.timezone)
         self._engine.check_embedder()
         search_query = SearchQuery(
@@ -565,31 +568,44 @@ class Memory:
         offset: int = 0,
         as_of: datetime | str | float | None = None,
         show_expired: bool = False,
+        show_retired: bool = False,
     ) -> types.ListResult:
         """Lists a scope's memories, newest observation first.
 
         Without `kinds` these are facts and episodes; source messages and summaries are listed only when `kinds` names
-        them. `limit` (`top_k` is the same) is 1 to 100,000, default 100; `offset` skips so many. `filters` and `as_of`
-        work as in `search`. Returns `{"results", "relations", "total"}`: `total` counts all matching memories, and
-        `relations` are the newest 100 that the listed memories state.
+        them. `limit` (`top_k` is the same) is 1 to 100,000, default 100; `offset` skips so many. `filters`, `as_of`,
+        `show_expired` and `show_retired` work as in `search`; with the last, source messages that are hidden with their
+        facts are listed as well.
+
+        Returns `{"results", "relations", "total", "retired"?}`: `total` counts all matching memories, `relations` are
+        the newest 100 that the listed memories state. `retired` is there if matching memories are no longer true, and
+        counts them: without `show_retired` they are neither in the list nor in `total`.
         """
         self._engine.check_open()
         scope, conditions = validation.required_scope(user_id, agent_id, run_id, filters=filters)
         requested = validation.merge_aliases(limit, top_k, ("limit", "top_k"))
         page_size = DEFAULT_LIST_LIMIT if requested is None else validation.count(requested, "limit", 1, MAX_LIST_LIMIT)
         start = validation.count(offset, "offset", 0, 2**31)
-        view = self._view(scope, kinds, as_of, show_expired=show_expired, default={Kind.FACT, Kind.EPISODE})
+        view = self._view(
+            scope,
+            kinds,
+            as_of,
+            show_expired=show_expired,
+            show_retired=show_retired,
+            default={Kind.FACT, Kind.EPISODE},
+        )
         metadata_filter = filtering.parse(conditions, limits=self.limits)
         page = list_memories(
             self._engine.ledger, view, metadata_filter, start=start, limit=page_size, with_sources=kinds is not None
         )
-        return self._shaped(
-            types.ListResult(
-                results=[responses.memory(record) for record in page.records],
-                relations=responses.relations(page.relations),
-                total=page.total,
-            )
+        result = types.ListResult(
+            results=[responses.memory(record) for record in page.records],
+            relations=responses.relations(page.relations),
+            total=page.total,
         )
+        if page.retired:
+            result["retired"] = page.retired
+        return self._shaped(result)
 
     def history(
         self, memory_id: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None
@@ -639,7 +655,7 @@ class Memory:
         """
         self._engine.check_open()
         scope = validation.required_scope(user_id, agent_id, run_id)[0]
-        view = self._view(scope, None, None, show_expired=False)
+        view = self._view(scope, None, None)
         name_part = None if query is None else normalise_key(validation.query(query)) or query.casefold()
         max_entities = validation.count(limit, "limit", 1, MAX_LIST_LIMIT)
         entity_type = None if type is None else validation.entity_type(type)
@@ -665,7 +681,7 @@ class Memory:
         """
         self._engine.check_open()
         scope = validation.required_scope(user_id, agent_id, run_id)[0]
-        view = self._view(scope, None, as_of, show_expired=False)
+        view = self._view(scope, None, as_of)
         normalised_key = normalise_key(validation.entity_key(key, "key"))
         details = find_entity(
             self._engine.ledger, view, normalised_key, validation.count(limit, "limit", 1, MAX_LIST_LIMIT)
@@ -711,7 +727,7 @@ class Memory:
 
     def _commit_for_entity(self, command: EntityCommand) -> types.EntityDetails:
         key = self._engine.commit([command])[0].id
-        view = self._view(command.scope, None, None, show_expired=False)
+        view = self._view(command.scope, None, None)
         details = find_entity(self._engine.ledger, view, key, DEFAULT_LIST_LIMIT)
         if details is None:  # another caller erased it after the commit
             raise NotFoundError(f"{key!r} was erased meanwhile; entities() lists the entities of a scope")
@@ -727,34 +743,42 @@ class Memory:
         hops: int = 2,
         limit: int = 10_000,
         as_of: datetime | str | float | None = None,
+        show_retired: bool = False,
     ) -> nx.MultiDiGraph[str]:
         """Returns a scope's memories (the newest `limit`), entities and relations as a networkx.MultiDiGraph.
 
         Each entity key is a node; SAME_AS edges join the keys of one entity. The attributes of the graph are `ledger`,
         its UUID, and `partition`, that of the scope. `around` (an entity's name or a memory's id) keeps only nodes at
         most `hops` (0 to 10) edges away. `as_of` keeps the memories valid at that time, and the entities and relations
-        in them; names and SAME_AS edges are today's.
+        in them; names and SAME_AS edges are today's. With `show_retired` the memories that are no longer true are there
+        as well, with the source messages hidden with them.
         """
         self._engine.check_open()
         scope = validation.required_scope(user_id, agent_id, run_id)[0]
-        view = self._view(scope, None, as_of, show_expired=False)
+        view = self._view(scope, None, as_of, show_retired=show_retired)
         centre = None if around is None else validation.entity_key(around, "around")
         max_hops = validation.count(hops, "hops", 0, 10)
         max_memories = validation.count(limit, "limit", 1, MAX_LIST_LIMIT)
         return build_graph(self._engine.ledger, view, centre, max_hops, max_memories)
 
     def count_by_day(
-        self, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None, utc_offset: int | None = None
+        self,
+        *,
+        user_id: Any = None,
+        agent_id: Any = None,
+        run_id: Any = None,
+        utc_offset: int | None = None,
+        show_retired: bool = False,
     ) -> list[types.DayCount]:
         """Counts the memories of a scope, source messages included, by the day since which they are valid.
 
         Returns `[{"day": "2025-06-02", "memories": 3}, …]`, the earliest day first, without days that have none. Days
         begin `utc_offset` minutes (-1,440 to 1,440) before they begin in UTC; by default as many as they do now in the
-        configured time zone.
+        configured time zone. `show_retired` counts the memories that are no longer true as well, as in `graph`.
         """
         self._engine.check_open()
         scope = validation.required_scope(user_id, agent_id, run_id)[0]
-        view = self._view(scope, None, None, show_expired=False)
+        view = self._view(scope, None, None, show_retired=show_retired)
         if utc_offset is None:
             offset = shown(view.now, self.limits.timezone).utcoffset() or timedelta(0)
         else:
@@ -937,7 +961,14 @@ class Memory:
         self._engine.close(wait=wait)
 
     def _view(
-        self, scope: Scope, kinds: object, as_of: object, *, show_expired: bool, default: Iterable[Kind] = ALL_KINDS
+        self,
+        scope: Scope,
+        kinds: object,
+        as_of: object,
+        *,
+        show_expired: bool = False,
+        show_retired: bool = False,
+        default: Iterable[Kind] = ALL_KINDS,
     ) -> View:
         return View(
             scope=scope,
@@ -946,6 +977,7 @@ class Memory:
             kinds=validation.kinds(kinds) or frozenset(default),
             as_of=None if as_of is None else validation.moment(as_of, "as_of", self.limits.timezone),
             show_expired=validation.flag(show_expired, "show_expired"),
+            show_retired=validation.flag(show_retired, "show_retired"),
         )
 
     def _shaped(self, result: R) -> R:

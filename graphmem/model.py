@@ -149,7 +149,8 @@ class View:
 
     `partition` None spans partitions (a search by agent or run alone). `now` is the time of the call. Without `as_of`,
     memories retired by `now` are hidden; with it, the read sees the memories valid at that time: valid_from <= as_of <
-    valid_to. Expired memories are hidden unless `show_expired`.
+    valid_to. With `show_retired` it also sees those that ended before (facts, and the source messages hidden with
+    them). Expired memories are hidden unless `show_expired`.
     """
 
     scope: Scope
@@ -158,6 +159,7 @@ class View:
     kinds: frozenset[Kind] = ALL_KINDS
     as_of: datetime | None = None
     show_expired: bool = False
+    show_retired: bool = False
 
     @property
     def moment(self) -> datetime:
@@ -174,23 +176,28 @@ class View:
 
     def is_current(self, valid_from: datetime, valid_to: datetime | None, expires_at: datetime | None) -> bool:
         """Tells whether something with these dates is visible at the view's moment."""
-        if valid_to is not None and valid_to <= self.moment:
+        if self.is_past(valid_to) and not self.show_retired:
             return False
         if self.as_of is not None and valid_from > self.as_of:
             return False
         return self.show_expired or expires_at is None or expires_at > self.moment
+
+    def is_past(self, valid_to: datetime | None) -> bool:
+        """Tells whether something that ended at `valid_to` (None: it has not) was no longer true at the view's moment."""
+        return valid_to is not None and valid_to <= self.moment
 
 
 @dataclass(frozen=True, slots=True)
 class ListFilter:
     """Which memories of a view are listed: those observed in since <= at < until that mention an entity of a type.
 
-    None leaves a condition out.
+    None leaves a condition out. `retired_only` lists those that are no longer true, of a view that shows them.
     """
 
     mentions_type: EntityType | None = None
     since: datetime | None = None
     until: datetime | None = None
+    retired_only: bool = False
 
 
 # The embedding form of a text's vectors, and the bytes of one number in them.

@@ -145,11 +145,16 @@ class SearchResult(TypedDict):
 
 
 class ListResult(TypedDict):
-    """The result of `get_all`; `total` counts all matching memories, not only those returned."""
+    """The result of `get_all`; `total` counts all matching memories, not only those returned.
+
+    `retired`, if there are any, counts the matching memories that are no longer true; they are in the list, and in
+    `total`, only with `show_retired`.
+    """
 
     results: list[MemoryDict]
     relations: list[RelationDict]
     total: int
+    retired: NotRequired[int]
 
 
 class ResultList(list[Any]):

@@ -9,7 +9,7 @@ CALL () {
     AND ($view.user_id IS NULL OR m.user_id = $view.user_id)
     AND ($view.agent_id IS NULL OR m.agent_id = $view.agent_id)
     AND ($view.run_id IS NULL OR m.run_id = $view.run_id OR $view.run_id IN m.further_runs)
-    AND (m.valid_to IS NULL OR m.valid_to > $view.moment)
+    AND ($view.show_retired OR m.valid_to IS NULL OR m.valid_to > $view.moment)
     AND ($view.as_of IS NULL OR m.valid_from <= $view.as_of)
     AND ($view.show_expired OR m.expires_at IS NULL OR m.expires_at > $view.moment)
   WITH m, place ORDER BY place
@@ -26,7 +26,7 @@ CALL (start) {
     AND ($view.user_id IS NULL OR x.user_id = $view.user_id)
     AND ($view.agent_id IS NULL OR x.agent_id = $view.agent_id)
     AND ($view.run_id IS NULL OR x.run_id = $view.run_id OR $view.run_id IN x.further_runs)
-    AND (x.valid_to IS NULL OR x.valid_to > $view.moment)
+    AND ($view.show_retired OR x.valid_to IS NULL OR x.valid_to > $view.moment)
     AND ($view.as_of IS NULL OR x.valid_from <= $view.as_of)
     AND ($view.show_expired OR x.expires_at IS NULL OR x.expires_at > $view.moment)
   WITH x, distance ORDER BY distance, x.row
@@ -43,7 +43,7 @@ CALL () {
       AND ($view.user_id IS NULL OR m.user_id = $view.user_id)
       AND ($view.agent_id IS NULL OR m.agent_id = $view.agent_id)
       AND ($view.run_id IS NULL OR m.run_id = $view.run_id OR $view.run_id IN m.further_runs)
-      AND (m.valid_to IS NULL OR m.valid_to > $view.moment)
+      AND ($view.show_retired OR m.valid_to IS NULL OR m.valid_to > $view.moment)
       AND ($view.as_of IS NULL OR m.valid_from <= $view.as_of)
       AND ($view.show_expired OR m.expires_at IS NULL OR m.expires_at > $view.moment)
     WITH m, r ORDER BY r.ledger DESC, r.ekey DESC, r.rank DESC LIMIT $seed_mentions
@@ -74,7 +74,7 @@ CALL (frontier) {
       AND ($view.user_id IS NULL OR m.user_id = $view.user_id)
       AND ($view.agent_id IS NULL OR m.agent_id = $view.agent_id)
       AND ($view.run_id IS NULL OR m.run_id = $view.run_id OR $view.run_id IN m.further_runs)
-      AND (m.valid_to IS NULL OR m.valid_to > $view.moment)
+      AND ($view.show_retired OR m.valid_to IS NULL OR m.valid_to > $view.moment)
       AND ($view.as_of IS NULL OR m.valid_from <= $view.as_of)
       AND ($view.show_expired OR m.expires_at IS NULL OR m.expires_at > $view.moment)
     WITH m, r ORDER BY r.ledger DESC, r.ekey DESC, r.rank DESC LIMIT $frontier_mentions
@@ -112,7 +112,7 @@ CALL (selection) {
     AND ($view.user_id IS NULL OR x.user_id = $view.user_id)
     AND ($view.agent_id IS NULL OR x.agent_id = $view.agent_id)
     AND ($view.run_id IS NULL OR x.run_id = $view.run_id OR $view.run_id IN x.further_runs)
-    AND (x.valid_to IS NULL OR x.valid_to > $view.moment)
+    AND ($view.show_retired OR x.valid_to IS NULL OR x.valid_to > $view.moment)
     AND ($view.as_of IS NULL OR x.valid_from <= $view.as_of)
     AND ($view.show_expired OR x.expires_at IS NULL OR x.expires_at > $view.moment)
   WITH DISTINCT n

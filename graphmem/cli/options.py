@@ -30,6 +30,9 @@ Filters = Annotated[str | None, typer.Option(metavar="JSON", help='Conditions, s
 Kinds = Annotated[
     str | None, typer.Option(metavar="KINDS", help="Kinds of memories: fact, episode, summary, separated by commas.")
 ]
+ShowRetired = Annotated[
+    bool, typer.Option("--show-retired", help="Also memories that are no longer true, and messages hidden with them.")
+]
 ReferenceDate = Annotated[
     str | None, typer.Option(metavar="TIME", help='The time from which "last week" and the like are counted.')
 ]

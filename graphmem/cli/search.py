@@ -12,6 +12,7 @@ from graphmem.cli.options import (
     Id,
     Kinds,
     ReferenceDate,
+    ShowRetired,
     comma_separated,
     command,
     error_exit,
@@ -43,6 +44,7 @@ def search(
     as_of: Annotated[str | None, typer.Option(metavar="TIME", help="Search in the state of that time.")] = None,
     reference_date: ReferenceDate = None,
     kinds: Kinds = None,
+    show_retired: ShowRetired = False,  # noqa: FBT002
     explain: Annotated[bool, typer.Option("--explain", help="Print why each hit matches, and its path.")] = False,  # noqa: FBT002
 ) -> None:
     """Searches for memories that answer a query. Hits may be several hops away in the graph."""
@@ -57,6 +59,7 @@ def search(
             as_of=as_of,
             reference_date=reference_date,
             kinds=comma_separated(kinds),
+            show_retired=show_retired,
             explain=explain,
         )
     if answer.get("degraded"):
@@ -88,15 +91,26 @@ def list_(
     offset: Annotated[int, typer.Option(help="The number of memories to skip first.")] = 0,
     filters: Filters = None,
     kinds: Kinds = None,
+    show_retired: ShowRetired = False,  # noqa: FBT002
 ) -> None:
     """Lists the memories of a scope, newest first."""
     conditions = json_object(filters, "--filters")
     with call.memory() as memory:
         page = memory.get_all(
-            **call.scope, limit=limit, offset=offset, filters=conditions, kinds=comma_separated(kinds)
+            **call.scope,
+            limit=limit,
+            offset=offset,
+            filters=conditions,
+            kinds=comma_separated(kinds),
+            show_retired=show_retired,
         )
     call.print_answer(page, lambda renderer: renderer.memories(page["results"]))
-    typer.echo(f"graphmem: {len(page['results'])} of {page['total']} memories", err=True)
+    retired = page.get("retired", 0)
+    if show_retired:
+        hidden = f", {retired} of them no longer true" if retired else ""
+    else:
+        hidden = f", and {retired} that are no longer true (--show-retired)" if retired else ""
+    typer.echo(f"graphmem: {len(page['results'])} of {page['total']} memories{hidden}", err=True)
 
 
 @command

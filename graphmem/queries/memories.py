@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 
 from graphmem.answer_size import counted, memory_bytes
@@ -18,11 +18,16 @@ RELATION_LIMIT = 100
 
 @dataclass(frozen=True, slots=True)
 class MemoryPage:
-    """A page of memories. `total` counts the memories on all pages; `relations` are the newest that these state."""
+    """A page of memories; `relations` are the newest that these state.
+
+    `total` counts the memories on all pages, `retired` those that match but are no longer true: `total` counts them
+    only if the view shows them.
+    """
 
     records: list[MemoryRecord]
     relations: list[Relation]
     total: int
+    retired: int
 
 
 def find_memory(ledger: Ledger, memory_id: str, scope: Scope | None) -> MemoryRecord | None:
@@ -50,6 +55,7 @@ def list_memories(
     a filter that costs too much, AnswerTooLarge.
     """
     with ledger.read() as connection:
+        records: list[MemoryRecord] = []
         if metadata_filter is None and view.as_of is None:
             everything = ListFilter()
             page = memories.list_page(
@@ -57,26 +63,39 @@ def list_memories(
             )
             with closing(page):
                 records = list(counted(page))
-            total = memories.count_records(connection, view, everything, with_sources=with_sources)
+            valid, retired = memories.count_records(connection, view, everything, with_sources=with_sources)
         else:
-            records, total = [], 0
-            with closing(memories.list_records(connection, view, with_sources=with_sources)) as listed:
+            valid = retired = 0
+            view_of_all = replace(view, show_retired=True)
+            with closing(memories.list_records(connection, view_of_all, with_sources=with_sources)) as listed:
                 matching: Iterable[MemoryRecord] = filter(Matcher(metadata_filter).matches, listed)
                 if view.as_of is not None:  # facts that were updated since had other times then
                     matching = sorted(matching, key=lambda record: (record.at, record.row), reverse=True)
-                for total, record in enumerate(matching, 1):
-                    if start < total <= start + limit:
+                for record in matching:
+                    if view.is_past(record.valid_to):
+                        retired += 1
+                        if not view.show_retired:
+                            continue
+                    else:
+                        valid += 1
+                    if start < (valid + retired if view.show_retired else valid) <= start + limit:
                         records.extend(counted([record]))
         relations = graph_reads.relations_stated_by(connection, view, [record.id for record in records])
-    return MemoryPage(records, relations[:RELATION_LIMIT], total)
+    total = valid + retired if view.show_retired else valid
+    return MemoryPage(records, relations[:RELATION_LIMIT], total, retired)
 
 
 @dataclass(frozen=True, slots=True)
 class MemorySlice:
-    """Part of a list of memories. `total` counts the whole list; `is_last`: no memory comes after these."""
+    """Part of a list of memories; `is_last`: no memory comes after these.
+
+    `total` counts the whole list, `retired` the memories that match but are no longer true: `total` counts them only if
+    the view shows them.
+    """
 
     records: list[MemoryRecord]
     total: int
+    retired: int
     is_last: bool
 
 
@@ -110,5 +129,6 @@ def memories_after(
                     break
                 taken.append(record)
         records = memories.as_they_were(connection, view, taken)
-        total = memories.count_records(connection, view, list_filter, with_sources=with_sources)
-    return MemorySlice(records, total, is_last)
+        valid, retired = memories.count_records(connection, view, list_filter, with_sources=with_sources)
+    total = valid + retired if view.show_retired else valid
+    return MemorySlice(records, total, retired, is_last)

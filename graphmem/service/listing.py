@@ -26,10 +26,11 @@ def within_answer(argument: str, remedy: str) -> AbstractContextManager[None]:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Part of a list of memories. `total` counts the whole list; `is_last`: no memory comes after these."""
+    """Part of a list of memories, with the numbers of a `MemorySlice`."""
 
     results: list[MemoryDict]
     total: int
+    retired: int
     is_last: bool
 
 
@@ -42,6 +43,8 @@ def list_memories(
     kinds: str | Sequence[str] | None = None,
     as_of: str | float | None = None,
     show_expired: bool = False,
+    show_retired: bool = False,
+    retired_only: bool = False,
     mentions_type: str | None = None,
     since: str | float | None = None,
     until: str | float | None = None,
@@ -50,8 +53,9 @@ def list_memories(
 
     They take about `limits.MAX_PAGE_BYTES` in an answer at most, or are one alone.
 
-    The list is that of `Memory.get_all`, and of the whole ledger where `ids` names nothing. `mentions_type`, `since`
-    and `until` are the conditions of a `ListFilter`. Raises ValidationError.
+    The list is that of `Memory.get_all`, and of the whole ledger where `ids` names nothing. `mentions_type`, `since`,
+    `until` and `retired_only`, which implies `show_retired`, are the conditions of a `ListFilter`. Raises
+    ValidationError.
     """
     engine = memory._engine  # noqa: SLF001  (same package)
     engine.check_open()
@@ -63,11 +67,13 @@ def list_memories(
         kinds=validation.kinds(kinds) or frozenset({Kind.FACT, Kind.EPISODE}),
         as_of=None if as_of is None else validation.moment(as_of, "as_of", zone),
         show_expired=show_expired,
+        show_retired=show_retired or retired_only,
     )
     list_filter = ListFilter(
         mentions_type=None if mentions_type is None else validation.entity_type(mentions_type, "mentions_type"),
         since=None if since is None else validation.moment(since, "since", zone),
         until=None if until is None else validation.moment(until, "until", zone),
+        retired_only=retired_only,
     )
     found = memories_after(
         engine.ledger,
@@ -78,4 +84,4 @@ def list_memories(
         max_bytes=limits.MAX_PAGE_BYTES,
         with_sources=kinds is not None,
     )
-    return Listing([responses.memory(record) for record in found.records], found.total, found.is_last)
+    return Listing([responses.memory(record) for record in found.records], found.total, found.retired, found.is_last)

@@ -31,6 +31,28 @@ def test_a_retired_memory_is_seen_as_of_its_time(memory: Memory) -> None:
     assert memory.verify()["ok"]
 
 
+def test_retired_memories_are_shown_and_counted_on_demand(memory: Memory) -> None:
+    old = added(memory, "Anna lives in Rome", timestamp=JANUARY)
+    new = added(memory, "Anna lives in Oslo", timestamp=JUNE)
+    memory._engine.commit([RetireMemory(old, at=JUNE, reason="moved", successor=new)])
+    hidden, shown = memory.get_all(user_id="u1"), memory.get_all(user_id="u1", show_retired=True)
+    assert (ids(hidden), hidden["total"], hidden["retired"]) == ([new], 1, 1)
+    assert (ids(shown), shown["total"], shown["retired"]) == ([new, old], 2, 1)
+    assert shown["results"][1]["valid_to"] == "2024-06-01T00:00:00.000000+00:00"
+    assert memory.get_all(user_id="u1", filters={"at": {"gte": JUNE.isoformat()}}).get("retired") is None
+    assert memory.get_all(user_id="u1", as_of="2024-03-01") == memory.get_all(
+        user_id="u1", as_of="2024-03-01", show_retired=True
+    )
+    found = memory.search("Anna lives in Rome", user_id="u1", show_retired=True)
+    assert set(ids(found)) == {old, new}
+    assert old in memory.graph(user_id="u1", show_retired=True)
+    assert old not in memory.graph(user_id="u1")
+    by_day = memory.count_by_day(user_id="u1", utc_offset=0, show_retired=True)
+    assert [one["day"] for one in by_day] == ["2024-01-01", "2024-06-01"]
+    memory.delete(old, user_id="u1")
+    assert "retired" not in memory.get_all(user_id="u1", show_retired=True)
+
+
 def test_expired_memories_are_shown_on_demand(memory: Memory) -> None:
     valid_id = added(memory, "tea tomorrow", expiration_date=datetime.now(UTC) + timedelta(days=1))
     expired_id = added(memory, "tea yesterday", expiration_date="2020-12-31")

@@ -10,6 +10,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from datetime import UTC, datetime
 
 import pytest
 from support.fakes import hash_texts
@@ -20,6 +21,7 @@ from graphmem import Memory
 from graphmem.cli import bulk_add
 from graphmem.cli.app import app
 from graphmem.cli.render import Renderer, escape_controls, one_line, quoted
+from graphmem.commands.types import RetireMemory
 from graphmem.errors import ValidationError
 from graphmem.transfer.sources.message_files import MessageDefaults, read_file
 
@@ -53,6 +55,27 @@ def run_json(*arguments, **more):
 
 def add(*arguments, user="ann", **more):
     return run_json("add", *arguments, "--user", user, **more)["results"]
+
+
+# --- no longer true ------------------------------------------------------------------------------------------------
+
+
+def test_what_is_no_longer_true_is_counted_and_shown_on_request(plain_home):
+    (old,), (new,) = add("Anna lives in Rome."), add("Anna lives in Oslo.")
+    with Memory(str(plain_home)) as memory:
+        memory._engine.commit([RetireMemory(old["id"], at=datetime.now(UTC), reason="moved", successor=new["id"])])
+    listed = run("list", "--user", "ann")
+    assert "Rome" not in listed.stdout
+    assert listed.stderr == "graphmem: 1 of 1 memories, and 1 that are no longer true (--show-retired)\n"
+    shown = run("list", "--user", "ann", "--show-retired")
+    assert "Rome" in shown.stdout and "until" in shown.stdout
+    assert shown.stderr == "graphmem: 2 of 2 memories, 1 of them no longer true\n"
+    found = run_json("search", "Rome", "--user", "ann", "--show-retired")["results"]
+    assert {one["id"] for one in found} == {old["id"], new["id"]}
+    nodes = run_json("graph", "--user", "ann", "--show-retired")["nodes"]
+    assert old["id"] in {one["id"] for one in nodes}
+    run("delete", old["id"], "--user", "ann")
+    assert run_json("list", "--user", "ann", "--show-retired")["total"] == 1
 
 
 # --- days ----------------------------------------------------------------------------------------------------------

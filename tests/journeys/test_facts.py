@@ -210,6 +210,28 @@ def test_an_updated_fact_has_the_time_of_its_last_source(any_memory: Memory) -> 
     assert set(seen(None)) == {then}
 
 
+def test_an_outdated_fact_and_the_message_hidden_with_it_are_found_listed_and_erased(memory: Memory) -> None:
+    memory.add(PARIS, **ANN, timestamp="2024-05-01")
+    memory.add(ROME, **ANN, timestamp="2024-06-01")
+    page = memory.get_all(**ANN)
+    assert ([one["memory"] for one in page["results"]], page["total"], page["retired"]) == (["Moved to Rome"], 1, 2)
+    past = list_memories(memory, ANN, None, limit=10, retired_only=True)
+    assert ({one["memory"] for one in past.results}, past.total, past.retired) == ({"Lives in Paris", PARIS}, 2, 2)
+    every = list_memories(memory, ANN, None, limit=10, show_retired=True)
+    assert (len(every.results), every.total, every.retired) == (3, 3, 2)
+    assert {one["id"] for one in memory.get_all(**ANN, show_retired=True)["results"]} == {
+        one["id"] for one in every.results
+    }
+    hidden = list_memories(memory, ANN, None, limit=10)
+    assert (len(hidden.results), hidden.total, hidden.retired) == (1, 1, 2)
+    words = {hit["memory"] for hit in memory.search("Paris", **ANN, show_retired=True)["results"]}
+    assert "Lives in Paris" in words
+    (fact_id,) = [one["id"] for one in past.results if one["kind"] == "fact"]
+    memory.delete(fact_id, **ANN)
+    assert list_memories(memory, ANN, None, limit=10, show_retired=True).retired == 0
+    assert "Paris" not in json.dumps(memory.get_all(**ANN, show_retired=True, kinds=["fact", "episode"]))
+
+
 def test_pages_of_a_former_moment_have_each_memory_once(memory: Memory) -> None:
     first = memory.add("I have a sister.", **ANN, timestamp="2024-05-01")["results"][0]["id"]
     others = [

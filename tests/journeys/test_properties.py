@@ -365,10 +365,10 @@ IDS = ("user_id", "agent_id", "run_id")
 CALLS = {
     "add": ("messages", *IDS, "metadata", "timestamp", "infer", "memory_type", "expiration_date", "prompt"),
     "search": ("query", *IDS, "top_k", "limit", "filters", "threshold", "kinds", "as_of", "reference_date",
-               "show_expired", "explain", "rerank"),
+               "show_expired", "show_retired", "explain", "rerank"),
     "context": ("query", *IDS, "max_chars"),
     "get": ("memory_id", *IDS),
-    "get_all": (*IDS, "filters", "kinds", "limit", "top_k", "offset", "as_of", "show_expired"),
+    "get_all": (*IDS, "filters", "kinds", "limit", "top_k", "offset", "as_of", "show_expired", "show_retired"),
     "update": ("memory_id", "data", "text", "metadata", "expiration_date", *IDS),
     "delete": ("memory_id", *IDS),
     "delete_all": IDS,

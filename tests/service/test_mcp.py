@@ -11,6 +11,7 @@ import sqlite3
 from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from typer.testing import CliRunner
 
 from graphmem import Memory, Settings
 from graphmem.cli.app import app
+from graphmem.commands.types import RetireMemory
 from graphmem.errors import ConfigError, StoreUnavailable, ValidationError
 from graphmem.service.mcp import results, tools
 from graphmem.service.mcp.base import Tool
@@ -129,6 +131,24 @@ async def test_the_reading_tools(real_memory: Memory) -> None:
         assert {"Anna", "Acme"} <= {entity["name"] for entity in graph["entities"]}
         profile = json.loads((await client.read_resource("memory://ana%40x.org/profile")).contents[0].text)
         assert "Acme" in profile["recent_topics"]
+
+
+async def test_what_is_no_longer_true_is_found_marked_and_erased(memory: Memory) -> None:
+    old, new = (memory.add(text, user_id=ANA)["results"][0]["id"] for text in (FIRST, SECOND))
+    memory._engine.commit([RetireMemory(old, at=datetime.now(UTC), reason="moved", successor=new)])
+    async with Client(server_of(memory)) as client:
+        listed = await call(client, "get_memories")
+        assert ([one["id"] for one in listed["results"]], listed["total"], listed["retired"]) == ([new], 1, 1)
+        listed = await call(client, "get_memories", show_retired=True)
+        assert ({one["id"] for one in listed["results"]}, listed["total"], listed["retired"]) == ({old, new}, 2, 1)
+        assert old not in {hit["id"] for hit in (await call(client, "search_memories", query=FIRST))["results"]}
+        answer = await client.call_tool("search_memories", {"query": FIRST, "show_retired": True})
+        hits = {hit["id"]: hit.get("valid_to") for hit in answer.structured_content["results"]}
+        assert hits.keys() == {old, new}
+        assert (hits[old] is None, hits[new]) == (False, None)
+        assert answer.content[0].text.count("(no longer true since ") == 1
+        await call(client, "delete_memory", memory_id=old)
+        assert (await call(client, "get_memories", show_retired=True))["retired"] == 0
 
 
 async def test_chatgpt_searches_and_fetches(memory: Memory) -> None:

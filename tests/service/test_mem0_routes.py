@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx
@@ -15,6 +16,7 @@ from support.service import client_of, headers, ok, served
 from support.waiting import TIMEOUT
 
 from graphmem import Memory
+from graphmem.commands.types import RetireMemory
 from graphmem.service.keys import Keys
 from graphmem.stores.ledger import memories
 
@@ -235,6 +237,30 @@ def test_a_list_is_that_of_the_library(client: TestClient, memory: Memory) -> No
     ok(client.get("/memories?user_id=ana&top_k=1001"), 422)
     ok(client.get("/memories?user_id=ana&top_k=1&limit=2"), 400)
     ok(client.get("/memories?user_id=ana&limit=0"), 422)
+
+
+def test_memories_that_are_no_longer_true_are_listed_and_found_on_request(client: TestClient, memory: Memory) -> None:
+    old, new = added(client, "Anna lives in Rome."), added(client, "Anna lives in Oslo.")
+    memory._engine.commit([RetireMemory(old, at=datetime.now(UTC), reason="moved", successor=new)])
+    first = ok(client.get("/memories?user_id=ana"))
+    assert (ids_of(first), first["total"], first["retired"]) == ([new], 1, 1)
+    for option, listed in (("show_retired", [new, old]), ("retired_only", [old])):
+        page = ok(client.get(f"/memories?user_id=ana&{option}=true"))
+        assert (ids_of(page), page["total"], page["retired"]) == (listed, len(listed), 1)
+    start = ok(client.get("/memories?user_id=ana&show_retired=true&limit=1"))
+    ok(client.get(f"/memories?user_id=ana&limit=1&cursor={start['next_cursor']}"), 400)
+    rest = ok(client.get(f"/memories?user_id=ana&show_retired=true&limit=1&cursor={start['next_cursor']}"))
+    assert ids_of(rest) == [old]
+    body = {"query": "Where does Anna live?", "user_id": "ana"}
+    assert ids_of(ok(client.post("/search", json=body))) == [new]
+    assert set(ids_of(ok(client.post("/search", json={**body, "show_retired": True})))) == {old, new}
+    numbered = {"user_id": "ana", "show_retired": True}
+    assert set(ids_of(ok(client.post("/v3/memories/", json=numbered)))) == {old, new}
+    shown = ok(client.get("/graph?user_id=ana&show_retired=true"))["nodes"]
+    assert old in {node["id"] for node in shown}
+    assert old not in {node["id"] for node in ok(client.get("/graph?user_id=ana"))["nodes"]}
+    ok(client.delete(f"/memories/{old}"))
+    assert "retired" not in ok(client.get("/memories?user_id=ana&show_retired=true"))
 
 
 def test_a_list_of_kinds_and_of_a_past_moment(client: TestClient, memory: Memory) -> None:

@@ -314,6 +314,7 @@ class GraphContract:
         list_memories = lambda **more: set(self.around(clerk, "anna", view=clerk.view(**more)).memories)
         assert list_memories() == {plain.id}
         assert list_memories(show_expired=True) == {plain.id, expired.id}
+        assert list_memories(show_retired=True) == {plain.id, retired.id}
         assert list_memories(as_of=now - timedelta(hours=3)) == {plain.id, expired.id, retired.id}
         assert list_memories(as_of=plain.at) == {plain.id}
         assert list_memories(kinds=frozenset({Kind.FACT})) == set()

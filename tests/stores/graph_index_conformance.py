@@ -317,6 +317,7 @@ class GraphIndexContract(GraphContract):
                 kinds=frozenset(chance.choice([list(Kind), [Kind.EPISODE], [Kind.FACT]])),
                 as_of=chance.choice([None, None, now - timedelta(hours=chance.randint(0, 30))]),
                 show_expired=chance.random() < 0.5,
+                show_retired=chance.random() < 0.5,
             )
             limits = chance.choice(
                 [GraphBounds(), GraphBounds(2, 3, 2, 1000), GraphBounds(1, 100, 1, 1000), GraphBounds(3, 0, 9, 1000)]

@@ -274,6 +274,17 @@ class VectorIndexContract:
         assert arm(index, view(now=NOON + 9 * HOUR, as_of=NOON - tick)) == []
 
     @pytest.mark.parametrize("arm", [search_dense, search_sparse])
+    def test_retired_memories_are_shown_on_request(self, index: VectorIndex, arm: Any) -> None:
+        index.upsert([point(1, valid_from=NOON, valid_to=NOON + HOUR), point(2, valid_from=NOON)])
+        shown = view(now=NOON + 9 * HOUR, show_retired=True)
+        assert set(arm(index, shown)) == {uid(1), uid(2)}
+        assert set(arm(index, replace(shown, as_of=NOON + 2 * HOUR))) == {uid(1), uid(2)}
+        assert arm(index, replace(shown, as_of=NOON - HOUR)) == []
+        index.upsert([point(1, valid_from=NOON, valid_to=NOON + HOUR, expires_at=NOON + HOUR, seq=9)])
+        assert arm(index, shown) == [uid(2)]
+        assert set(arm(index, replace(shown, show_expired=True))) == {uid(1), uid(2)}
+
+    @pytest.mark.parametrize("arm", [search_dense, search_sparse])
     def test_a_memory_valid_from_later_is_visible_now_but_not_as_of_before(self, index: VectorIndex, arm: Any) -> None:
         index.upsert([point(1, valid_from=NOON + 5 * HOUR)])
         assert arm(index, view(now=NOON)) == [uid(1)]
@@ -335,6 +346,7 @@ def random_views(seed: int, count: int = 25) -> list[View]:
                 kinds=frozenset(chance.sample(list(Kind), chance.randint(1, 3))),
                 as_of=chance.choice([None, NOON + HOUR * chance.randint(-60, 60)]),
                 show_expired=chance.random() < 0.3,
+                show_retired=chance.random() < 0.3,
             )
         )
     return views

@@ -77,6 +77,8 @@ def test_dates_become_conditions_as_in_the_view() -> None:
         micros(LATER), (), ("valid_to", "expires_at"),
     )  # fmt: skip
     assert conditions(replace(now, show_expired=True)).ended_fields == ("valid_to",)
+    assert conditions(replace(now, show_retired=True)).ended_fields == ("expires_at",)
+    assert conditions(replace(now, show_retired=True, show_expired=True)).ended_fields == ()
     then = conditions(replace(now, as_of=NOON))
     assert (then.moment, then.started_fields) == (micros(NOON), ("valid_from",))
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from graphmem.cli.options import CommandContext, command, error_exit
+from graphmem.cli.options import CommandContext, ShowRetired, command, error_exit
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -38,6 +38,7 @@ def graph(
     call: CommandContext,
     around: Annotated[str | None, typer.Option(metavar="NAME", help="An entity's name, or a memory's id.")] = None,
     hops: Annotated[int, typer.Option(help="The distance from there.")] = 2,
+    show_retired: ShowRetired = False,  # noqa: FBT002
     form: Annotated[
         str | None,
         typer.Option(
@@ -57,7 +58,7 @@ def graph(
     chosen = _choose_format(call, form, output)
     with call.memory() as memory:
         storage_paths = memory._engine.storage_paths  # noqa: SLF001  (not public)
-        entity_graph = _read_graph(memory, call.scope, around, hops)
+        entity_graph = _read_graph(memory, call.scope, around, hops, show_retired=show_retired)
     if chosen is None:
         call.print_answer(None, lambda renderer: renderer.graph(entity_graph))
         return
@@ -96,14 +97,17 @@ def _parse_format(word: str, error: str = "") -> OutputFormat:
     raise typer.BadParameter(message + hint, param_hint="--format")
 
 
-def _read_graph(memory: Memory, scope: dict[str, Any], around: str | None, hops: int) -> nx.MultiDiGraph[str]:
+def _read_graph(
+    memory: Memory, scope: dict[str, Any], around: str | None, hops: int, *, show_retired: bool
+) -> nx.MultiDiGraph[str]:
     """Returns the graph. Exits with an error for an unknown `around`; warns of a graph that is cut or empty."""
     from graphmem.memory import MAX_LIST_LIMIT  # noqa: PLC0415
 
-    graph = memory.graph(**scope, around=around, hops=hops, limit=MAX_LIST_LIMIT)
+    graph = memory.graph(**scope, around=around, hops=hops, limit=MAX_LIST_LIMIT, show_retired=show_retired)
     if around is not None and not graph:
         raise error_exit(_unknown_name_message(memory, scope, around))
-    total = memory.get_all(**scope, kinds=["episode", "fact", "summary"], limit=1)["total"]
+    every = ["episode", "fact", "summary"]
+    total = memory.get_all(**scope, kinds=every, limit=1, show_retired=show_retired)["total"]
     if total > MAX_LIST_LIMIT:
         typer.echo(f"graphmem: only the newest {MAX_LIST_LIMIT:,} of {total:,} memories were read", err=True)
     elif not total:

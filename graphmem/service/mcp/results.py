@@ -93,7 +93,9 @@ class MemoryResult(ListedMemory):
 
 
 class FoundMemory(Result):
-    """A hit: the best of a search has the `score` 1; `why` and `path` say how it was found."""
+    """A hit: the best of a search has the `score` 1; `why` and `path` say how it was found; `valid_to`: when it stopped
+    being true.
+    """
 
     id: str
     memory: str
@@ -101,6 +103,7 @@ class FoundMemory(Result):
     score: float
     at: str
     speaker: str | None = None
+    valid_to: str | None = None
     why: str
     path: list[dict[str, str]]
 
@@ -119,15 +122,17 @@ class SearchResult(Result):
 
 
 class ListResult(Result):
-    """Memories, newest first; `total` counts all."""
+    """Memories, newest first; `total` counts all. `retired`: those no longer true, listed only with `show_retired`."""
 
     results: list[ListedMemory]
     total: int
+    retired: int = 0
     next_cursor: str = Cursor
 
     def shown(self) -> str:
         block = memory_block([item.model_dump() for item in self.results]) if self.results else ""
-        return f"{len(self.results)} of {self.total} memories.\n{block}".strip()
+        retired = f" {self.retired} are no longer true." if self.retired else ""
+        return f"{len(self.results)} of {self.total} memories.{retired}\n{block}".strip()
 
 
 class ContextResult(Result):
@@ -278,8 +283,14 @@ def in_zone(value: Any, zone: tzinfo | None) -> Any:
 def memory_block(memories: Sequence[Mapping[str, Any]]) -> str:
     """Returns memories as a block that is marked as data, a line for each with its date, speaker and id."""
     return context.block(
-        context.memory_line(one["memory"], one.get("at"), one.get("speaker"), one.get("id")) for one in memories
+        context.memory_line(_qualified(one), one.get("at"), one.get("speaker"), one.get("id")) for one in memories
     )
+
+
+def _qualified(one: Mapping[str, Any]) -> str:
+    """Returns the words of a memory; those of one that is no longer true with the day since when."""
+    ended = one.get("valid_to")
+    return f"{one['memory']} (no longer true since {ended[:10]})" if ended else str(one["memory"])
 
 
 def shortened(text: str, max_chars: int = MAX_LISTED_CHARS) -> str:

@@ -66,6 +66,7 @@ Limit = Annotated[int, Field(ge=1, le=MAX_TOOL_HITS, description="How many to re
 Hops = Annotated[
     int, Field(ge=0, le=5, description="How many edges away from its start the graph is shown"), _FROM_TEXT
 ]
+ShowRetired = Annotated[bool, Field(description="Also memories that are no longer true")]
 CursorArgument = Annotated[str, Field(description="The next_cursor of the former page; leave it out for the first")]
 
 
@@ -202,6 +203,7 @@ class SearchMemories(Tool):
         default="",
         description="Only what was true at this time: ISO 8601; a date is its first moment",
     )
+    show_retired: ShowRetired = False
     cursor: CursorArgument = ""
 
     async def run(self, memory: AsyncMemory, scope: Scope) -> results.SearchResult:
@@ -215,6 +217,7 @@ class SearchMemories(Tool):
                 if self.memory_types
                 else None,
                 as_of=self.as_of or None,
+                show_retired=self.show_retired,
                 explain=True,
             )
         )
@@ -279,14 +282,18 @@ class GetMemories(Tool):
 
     cursor: CursorArgument = ""
     limit: Limit = 50
+    show_retired: ShowRetired = False
 
     async def run(self, memory: AsyncMemory, scope: Scope) -> results.ListResult:
-        after = place_after(self.cursor, {})
-        found = await memory._run(list_memories, memory.sync, scope.parts, after, limit=self.limit)  # noqa: SLF001  (same package)
+        options = {"show_retired": self.show_retired}
+        after = place_after(self.cursor, options)
+        found = await memory._run(list_memories, memory.sync, scope.parts, after, limit=self.limit, **options)  # noqa: SLF001  (same package)
         items, count = page(found.results, 0, _memory_item)
         is_last = found.is_last and count == len(found.results)
-        next_cursor = "" if is_last or not count else cursor_after(dict(found.results[count - 1]), {})
-        return results.ListResult.model_validate({"results": items, "total": found.total, "next_cursor": next_cursor})
+        next_cursor = "" if is_last or not count else cursor_after(dict(found.results[count - 1]), options)
+        return results.ListResult.model_validate(
+            {"results": items, "total": found.total, "retired": found.retired, "next_cursor": next_cursor}
+        )
 
 
 class GetMemory(Tool):
@@ -533,6 +540,7 @@ def _hit(hit: Mapping[str, Any]) -> dict[str, Any]:
         "score": round(hit["score"], 4),
         "at": hit["at"],
         "speaker": speaker_of(hit),
+        "valid_to": hit["valid_to"],
         "why": explanation["why"],
         "path": [
             {name: shortened(str(value), 100) for name, value in node.items() if name in PATH_FIELDS}

@@ -139,10 +139,13 @@ class ListAnswer(BaseModel):
     """A page of memories, newest first. `total` counts all pages; `next_cursor` is null on the last one.
 
     A page ends at about 16 MiB, also with fewer memories than asked for.
+    `retired`, if there are any, counts the memories that match and are no longer true: without `show_retired` or
+    `retired_only` they are neither in the list nor in `total`.
     """
 
     results: list[MemoryAnswer]
     total: int
+    retired: int = 0
     next_cursor: str | None
 
 

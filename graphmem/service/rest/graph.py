@@ -18,6 +18,7 @@ from graphmem.service.rest.json_route import JsonRoute
 from graphmem.service.schemas import Body, Ids, IdsBody, given
 
 AS_OF = "Only memories valid at that time, in ISO 8601; a bare date is its first moment."
+SHOW_RETIRED = "Also memories that are no longer true, and the source messages hidden with them."
 
 router = APIRouter(route_class=JsonRoute, tags=["graph"], responses=problems.documented())
 
@@ -34,6 +35,7 @@ class GraphQuery(Ids):
         default=500, ge=1, le=limits.MAX_GRAPH_MEMORIES, description="The graph has the newest memories."
     )
     as_of: str | None = Field(default=None, description=AS_OF)
+    show_retired: bool = Field(default=False, description=SHOW_RETIRED)
 
 
 class MemoryNode(BaseModel):
@@ -113,7 +115,7 @@ async def get_graph(
     `around` keeps the nodes at most `hops` edges away from an entity or a memory; the graph is empty without that node.
     """
     ids = caller.scope(query.named())
-    options = {"around": query.around, "hops": query.hops, "limit": query.limit, "as_of": query.as_of}
+    options = query.model_dump(include={"around", "hops", "limit", "as_of", "show_retired"})
     # The text is made in the thread of the call, not in that of the event loop: a graph may have many nodes.
     async with until_client_leaves(request):
         with within_answer("limit", "ask for fewer memories"):
@@ -137,6 +139,7 @@ class DaysQuery(Ids):
         le=1440,
         description="How many minutes before midnight in UTC a day begins. By default: in the configured time zone.",
     )
+    show_retired: bool = Field(default=False, description=SHOW_RETIRED)
 
 
 class DayItem(BaseModel):
@@ -151,7 +154,8 @@ async def get_graph_days(
     query: Annotated[DaysQuery, Query()], caller: CallerParam, service: ServiceParam
 ) -> list[DayItem]:
     """Counts the memories of a scope by the day since which they are valid, the earliest day first."""
-    found = await service.memory.count_by_day(**caller.scope(query.named()), utc_offset=query.utc_offset)
+    options = query.model_dump(include={"utc_offset", "show_retired"})
+    found = await service.memory.count_by_day(**caller.scope(query.named()), **options)
     return [DayItem.model_validate(day) for day in found]
 
 

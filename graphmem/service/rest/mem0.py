@@ -84,6 +84,7 @@ class SearchBody(IdsBody, Mem0Fields):
     reference_date: Moment | None = Field(default=None, description='From when "last week" is counted.')
     explain: bool | None = None
     show_expired: bool | None = None
+    show_retired: bool | None = Field(default=None, description="Also memories that are no longer true.")
 
 
 class UpdateBody(Body, Mem0Fields):
@@ -113,6 +114,10 @@ class ListQuery(ScopeQuery):
         default=None, description="List the memories valid at that time: ISO 8601, or seconds since 1970."
     )
     show_expired: bool = False
+    show_retired: bool = Field(
+        default=False, description="List also memories that are no longer true, and source messages hidden with them."
+    )
+    retired_only: bool = Field(default=False, description="List only these.")
     mentions_type: str | None = Field(
         default=None, description=f"List the memories that mention a name of this type: {', '.join(EntityType)}."
     )
@@ -204,6 +209,8 @@ async def get_memories(
         "kinds": kinds,
         "as_of": _moment(query.as_of),
         "show_expired": query.show_expired,
+        "show_retired": query.show_retired,
+        "retired_only": query.retired_only,
         "mentions_type": query.mentions_type,
         "since": _moment(query.since),
         "until": _moment(query.until),
@@ -221,6 +228,7 @@ async def get_memories(
         {
             "results": found.results,
             "total": found.total,
+            **({"retired": found.retired} if found.retired else {}),
             "next_cursor": None
             if found.is_last or not found.results
             else cursor_after(dict(found.results[-1]), {**ids, **options}),
@@ -343,6 +351,7 @@ async def search_memories(
         reference_date=body.reference_date,
         explain=body.explain,
         show_expired=body.show_expired,
+        show_retired=body.show_retired,
     )
     async with until_client_leaves(request):
         with listing.within_answer("top_k", "ask for fewer hits"):

@@ -67,6 +67,7 @@ class ListBody(IdsBody, Mem0Fields):
 
     filters: dict[str, Any] | None = None
     show_expired: bool | None = None
+    show_retired: bool | None = None
 
 
 class PageQuery(BaseModel):
@@ -106,7 +107,12 @@ async def get_all(
     async with until_client_leaves(request):
         with within_answer("page_size", "ask for smaller pages, or list them by GET /memories"):
             listed = await service.memory.get_all(
-                **ids, filters=conditions, limit=query.page_size, offset=start, show_expired=bool(body.show_expired)
+                **ids,
+                filters=conditions,
+                limit=query.page_size,
+                offset=start,
+                show_expired=bool(body.show_expired),
+                show_retired=bool(body.show_retired),
             )
     found = result_dict(listed)
 

@@ -21,6 +21,7 @@ from sqlalchemy import (
     Table,
     and_,
     bindparam,
+    case,
     func,
     or_,
     select,
@@ -230,7 +231,7 @@ def _as_it_was(record: MemoryRecord, history: Sequence[Event], at: datetime) -> 
 def list_records(connection: Connection, view: View, *, with_sources: bool) -> Generator[MemoryRecord]:
     """Yields the memories inside a view, newest observation (`at`) first.
 
-    Source messages are left out unless `with_sources`.
+    Source messages are left out unless `with_sources`, or if a view shows them as memories that are no longer true.
     """
     partition = None if view.partition is None else partition_row(connection, view.partition)
     if view.partition is not None and partition is None:
@@ -242,8 +243,19 @@ def list_records(connection: Connection, view: View, *, with_sources: bool) -> G
 
 @lru_cache(maxsize=128)
 def _listing(shape: visibility.ViewShape, *, with_sources: bool) -> Select[Any]:
-    statement = RECORD.where(*visibility.conditions(shape)).order_by(memories.c.at.desc(), memories.c.id.desc())
-    return statement if with_sources else statement.where(memories.c.source_only.is_(False))
+    listed = (*visibility.conditions(shape), *_source_conditions(shape, with_sources=with_sources))
+    return RECORD.where(*listed).order_by(memories.c.at.desc(), memories.c.id.desc())
+
+
+def _source_conditions(shape: visibility.ViewShape, *, with_sources: bool) -> list[ColumnElement[bool]]:
+    """Returns the condition that a memory is no source message whose facts stand for it in a list.
+
+    A source message that is hidden with its facts is listed beside these by a view that shows them.
+    """
+    if with_sources:
+        return []
+    is_own = memories.c.source_only.is_(False)
+    return [is_own if shape.hide_retired else or_(is_own, visibility.is_past())]
 
 
 def list_page(
@@ -308,19 +320,26 @@ def _by_day(shape: visibility.ViewShape) -> Select[Any]:
     return select(day, func.count()).where(*visibility.conditions(shape)).group_by(day)
 
 
-def count_records(connection: Connection, view: View, list_filter: ListFilter, *, with_sources: bool) -> int:
-    """Returns the number of memories inside the view that match the filter.
+def count_records(
+    connection: Connection, view: View, list_filter: ListFilter, *, with_sources: bool
+) -> tuple[int, int]:
+    """Returns two numbers of memories that match the filter: those that are valid, and those that no longer are.
 
-    Source messages count only with `with_sources`.
+    The second counts also what the view hides as retired. Source messages count as in `list_records`.
     """
-    statement = _count(visibility.shape(view), with_sources=with_sources).where(*_filter_conditions(list_filter))
-    return connection.scalar(statement, view_values(connection, view)) or 0
+    shown = replace(view, show_retired=True)
+    statement = _count(visibility.shape(shown), with_sources=with_sources).where(*_filter_conditions(list_filter))
+    every, past = connection.execute(statement, view_values(connection, shown)).one()
+    return every - past, past
 
 
 @lru_cache(maxsize=128)
 def _count(shape: visibility.ViewShape, *, with_sources: bool) -> Select[Any]:
-    statement = select(func.count()).select_from(memories).where(*visibility.conditions(shape))
-    return statement if with_sources else statement.where(memories.c.source_only.is_(False))
+    return (
+        select(func.count(), func.count(case((visibility.is_past(), 1))))
+        .select_from(memories)
+        .where(*visibility.conditions(shape), *_source_conditions(shape, with_sources=with_sources))
+    )
 
 
 def _filter_conditions(list_filter: ListFilter) -> list[ColumnElement[bool]]:
@@ -330,6 +349,8 @@ def _filter_conditions(list_filter: ListFilter) -> list[ColumnElement[bool]]:
         clauses.append(at >= micros(list_filter.since))
     if list_filter.until is not None:
         clauses.append(at < micros(list_filter.until))
+    if list_filter.retired_only:
+        clauses.append(visibility.is_past())
     if list_filter.mentions_type is not None:
         of_type = (
             select(mentions.c.memory)

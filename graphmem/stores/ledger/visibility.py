@@ -27,6 +27,7 @@ class ViewShape:
     run_id: bool
     as_of: bool
     hide_expired: bool
+    hide_retired: bool
 
 
 def shape(view: View) -> ViewShape:
@@ -40,6 +41,7 @@ def shape(view: View) -> ViewShape:
         run_id=scope.run_id is not None,
         as_of=view.as_of is not None,
         hide_expired=not view.show_expired,
+        hide_retired=not view.show_retired,
     )
 
 
@@ -51,7 +53,9 @@ def conditions(shape: ViewShape, *, by_id: bool = False) -> list[ColumnElement[b
     all of it (at 10,000 memories a third of the time of a search).
     """
     m = memories.c
-    clauses: list[ColumnElement[bool]] = [or_(m.valid_to.is_(None), m.valid_to > bindparam("moment"))]
+    clauses: list[ColumnElement[bool]] = []
+    if shape.hide_retired:
+        clauses.append(or_(m.valid_to.is_(None), m.valid_to > bindparam("moment")))
     if shape.kinds:
         clauses.append(m.kind.in_(bindparam("kinds", expanding=True)))
     if shape.partition:
@@ -65,6 +69,11 @@ def conditions(shape: ViewShape, *, by_id: bool = False) -> list[ColumnElement[b
     if shape.hide_expired:
         clauses.append(or_(m.expires_at.is_(None), m.expires_at > bindparam("moment")))
     return clauses
+
+
+def is_past() -> ColumnElement[bool]:
+    """Returns the condition that a memory is no longer true at the view's moment, as `View.is_past`."""
+    return memories.c.valid_to <= bindparam("moment")
 
 
 def _in_run(table: FromClause, run: Any, *, by_id: bool = False) -> ColumnElement[bool]:

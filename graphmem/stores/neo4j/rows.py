@@ -137,6 +137,7 @@ def neighbourhood_parameters(ledger: str, view: View, seeds: Seeds, limits: Grap
             "moment": micros(view.moment),
             "as_of": optional_micros(view.as_of),
             "show_expired": view.show_expired,
+            "show_retired": view.show_retired,
         },
         "seeds": {
             "memories": list(dict.fromkeys(seeds.memories)),

@@ -63,7 +63,7 @@ def conditions(view: View) -> PayloadConditions:
         kinds=None if includes_default else sorted(view.kinds),
         not_kinds=sorted(ALL_KINDS - view.kinds) if includes_default else (),
         started_fields=() if view.as_of is None else ("valid_from",),
-        ended_fields=("valid_to",) if view.show_expired else ("valid_to", "expires_at"),
+        ended_fields=(*(() if view.show_retired else ("valid_to",)), *(() if view.show_expired else ("expires_at",))),
         moment=micros(view.moment),
     )
 
