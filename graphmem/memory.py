@@ -182,7 +182,7 @@ class Memory:
         change, which is ADD (a new fact), UPDATE (with "previous_memory"), DELETE (a retired memory, with "valid_to",
         "reason", "replaced_by") or NONE (already stated), and `usage` with the model's calls, tokens and cost, the
         parts into which long input was split (`chunks`) and the `repeated_decisions`, as `graphmem.types.UsageDict`
-        documents them. If the model fails, the words are kept, `pending` names "facts", `failed` the error and `causes`
+        documents them; `sources` has the ids of the messages stored, also if no fact was found in them. If the model fails, the words are kept, `pending` names "facts", `failed` the error and `causes`
         its cause.
 
         Raises ValidationError (nothing is stored), ConfigError for `infer=True` without a model, and with `strict=True`
@@ -257,7 +257,7 @@ class Memory:
             return types.AddResult(results=duplicates, relations=[])
         kind = JobKind.PROCEDURE if extraction.procedure else JobKind.FACTS
         job_result, pending = self._engine.run_job(int(job_outcome.id), new_records, kind, wait=wait)
-        result = types.AddResult(results=duplicates, relations=[])
+        result = types.AddResult(results=duplicates, relations=[], sources=[record.id for record in new_records])
         if isinstance(job_result, JobFailure):
             result["failed"] = {kind.value: job_result.error}
             if job_result.cause is not None:

@@ -191,12 +191,14 @@ class View:
 class ListFilter:
     """Which memories of a view are listed: those observed in since <= at < until that mention an entity of a type.
 
-    None leaves a condition out. `retired_only` lists those that are no longer true, of a view that shows them.
+    None leaves a condition out. `words`, in lower case, are all in the text or the name of its speaker, also as parts of
+    words. `retired_only` lists those that are no longer true, of a view that shows them.
     """
 
     mentions_type: EntityType | None = None
     since: datetime | None = None
     until: datetime | None = None
+    words: tuple[str, ...] = ()
     retired_only: bool = False
 
 

@@ -17,6 +17,9 @@ from graphmem.queries.memories import memories_after
 from graphmem.service import limits
 from graphmem.types import MemoryDict
 
+# Characters of a filter for words: each word is a condition of the statement.
+MAX_WORDS_CHARS = 256
+
 
 def within_answer(argument: str, remedy: str) -> AbstractContextManager[None]:
     """Makes calls in this context raise ValidationError once an answer takes more than `limits.MAX_PAGE_BYTES`."""
@@ -45,6 +48,7 @@ def list_memories(
     show_expired: bool = False,
     show_retired: bool = False,
     retired_only: bool = False,
+    q: str | None = None,
     mentions_type: str | None = None,
     since: str | float | None = None,
     until: str | float | None = None,
@@ -54,8 +58,8 @@ def list_memories(
     They take about `limits.MAX_PAGE_BYTES` in an answer at most, or are one alone.
 
     The list is that of `Memory.get_all`, and of the whole ledger where `ids` names nothing. `mentions_type`, `since`,
-    `until` and `retired_only`, which implies `show_retired`, are the conditions of a `ListFilter`. Raises
-    ValidationError.
+    `until`, `retired_only`, which implies `show_retired`, and the words of `q` are the conditions of a `ListFilter`.
+    Raises ValidationError.
     """
     engine = memory._engine  # noqa: SLF001  (same package)
     engine.check_open()
@@ -73,6 +77,7 @@ def list_memories(
         mentions_type=None if mentions_type is None else validation.entity_type(mentions_type, "mentions_type"),
         since=None if since is None else validation.moment(since, "since", zone),
         until=None if until is None else validation.moment(until, "until", zone),
+        words=() if q is None else tuple(dict.fromkeys(validation.query(q, "q", MAX_WORDS_CHARS).lower().split())),
         retired_only=retired_only,
     )
     found = memories_after(

@@ -263,6 +263,29 @@ def test_memories_that_are_no_longer_true_are_listed_and_found_on_request(client
     assert "retired" not in ok(client.get("/memories?user_id=ana&show_retired=true"))
 
 
+def test_words_are_looked_for_in_all_memories(client: TestClient, memory: Memory) -> None:
+    first = memory.add("ÄRGER am Zeppelin, 100 % sicher_", user_id="ana", timestamp="2020-01-01")["results"][0]["id"]
+    said = memory.add([{"role": "user", "content": "Moored.", "name": "Zoë"}], user_id="ana")["results"][0]["id"]
+    memory.add([f"Number {n}." for n in range(20)], user_id="ana")
+
+    def found(q: str, **more: Any) -> list[str]:
+        page = ok(client.get("/memories", params={"user_id": "ana", "q": q, **more}))
+        assert page["total"] == len(page["results"])
+        return ids_of(page)
+
+    assert found("ärger ZEPP") == found("% sicher_") == [first]
+    assert found("zoë") == [said]
+    assert found("zeppelin moored") == found("n%r") == found("'; --") == []
+    assert len(found("ana number")) == 20
+    page = ok(client.get("/memories?user_id=ana&q=number&limit=15"))
+    assert (len(page["results"]), page["total"]) == (15, 20)
+    rest = ok(client.get(f"/memories?user_id=ana&q=number&limit=15&cursor={page['next_cursor']}"))
+    assert (len(rest["results"]), rest["next_cursor"]) == (5, None)
+    ok(client.get(f"/memories?user_id=ana&q=other&cursor={page['next_cursor']}"), 400)
+    for unusable in ("", " ", "x" * 257):
+        assert ok(client.get("/memories", params={"user_id": "ana", "q": unusable}), 400)["detail"].startswith("q")
+
+
 def test_a_list_of_kinds_and_of_a_past_moment(client: TestClient, memory: Memory) -> None:
     early = memory.add("I like tea.", user_id="ana", timestamp="2020-01-01")["results"][0]["id"]
     added(client)

@@ -124,6 +124,7 @@ class AddAnswer(BaseModel):
     """What became of the messages. `pending`: projections that do not have them yet, or "facts": not drawn yet.
 
     `failed` and `causes`: the error and its cause for each step that failed. `usage`: that of the language model.
+    `sources`: ids of the messages stored to draw facts from, also if none was found in them.
     """
 
     results: list[AddedItem]
@@ -131,6 +132,7 @@ class AddAnswer(BaseModel):
     pending: list[str] = []
     failed: dict[str, str] = {}
     causes: dict[str, str] = {}
+    sources: list[str] = []
     skipped: list[Skipped] = []
     usage: dict[str, Any] = {}
 

@@ -118,6 +118,9 @@ class ListQuery(ScopeQuery):
         default=False, description="List also memories that are no longer true, and source messages hidden with them."
     )
     retired_only: bool = Field(default=False, description="List only these.")
+    q: str | None = Field(
+        default=None, description="List the memories whose words, with their speaker's name, contain all of these."
+    )
     mentions_type: str | None = Field(
         default=None, description=f"List the memories that mention a name of this type: {', '.join(EntityType)}."
     )
@@ -211,6 +214,7 @@ async def get_memories(
         "show_expired": query.show_expired,
         "show_retired": query.show_retired,
         "retired_only": query.retired_only,
+        "q": query.q,
         "mentions_type": query.mentions_type,
         "since": _moment(query.since),
         "until": _moment(query.until),

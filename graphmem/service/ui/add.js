@@ -1,10 +1,10 @@
 // The panel of a new memory.
 
-import { html, useLayoutEffect, useRef, useState } from "./vendor/htm-preact.js";
+import { html, useLayoutEffect, useRef } from "./vendor/htm-preact.js";
 import { send } from "./api.js";
 import { Editor } from "./editor.js";
 import { t } from "./i18n.js";
-import { Icon, IconButton } from "./parts.js";
+import { IconButton } from "./parts.js";
 
 const KEPT = new Set(["ADD", "UPDATE", "DELETE"]);
 
@@ -19,6 +19,7 @@ function sayAdded({ results, pending = [] }) {
   ].filter(Boolean);
   if (sentences.length) return sentences.join(t("between_sentences"));
   if (pending.includes("facts")) return t("added_later");
+  if (!results.length) return t("added_words");
   return t(count("ADD") ? "added" : "added_known");
 }
 
@@ -31,21 +32,13 @@ function NobodyChosen() {
 
 /** `onAdded(id)` is called with the memory to open, undefined if there is none yet, and whether it is still being linked. */
 export function Add({ app, onAdded, onClose }) {
-  const [refused, setRefused] = useState(""); // the text of which nothing was kept
   useLayoutEffect(() => app.keys({ Escape: onClose }));
-  const onSave = async (text) => {
-    // Saved once more after nothing was kept: the words themselves are kept then.
-    const body = { user_id: app.user, messages: text, infer: text === refused ? false : undefined };
-    const added = await send("POST", "/memories", { body });
-    const isKept = added.results.length > 0 || added.pending?.includes("facts");
-    setRefused(isKept ? "" : text);
-    return isKept ? added : null;
-  };
+  const onSave = (text) => send("POST", "/memories", { body: { user_id: app.user, messages: text } });
   const onSaved = (added) => {
-    const { results, pending = [] } = added;
+    const { results, pending = [], sources = [] } = added;
     const first = results.find((one) => KEPT.has(one.event)) ?? results[0];
     app.forgetChange();
-    onAdded(first?.id, pending.length > 0);
+    onAdded(first?.id ?? (pending.includes("facts") ? undefined : sources[0]), pending.length > 0);
     app.notify(() => sayAdded(added));
   };
   return html`<aside class="panel" aria-label=${t("add_title")}>
@@ -54,6 +47,5 @@ export function Add({ app, onAdded, onClose }) {
       ${!app.seesAll ? html`<${Editor} name=${`new ${app.user ?? ""}`} text="" leaveLabel=${t("add_not")} needsWords
           onSave=${onSave} onSaved=${onSaved} onLeave=${onClose} />
         <p class="hint">${t("add_hint", { name: app.user ?? app.caller.user_id ?? t("you") })}</p>` : html`<${NobodyChosen} />`}
-      ${refused && html`<div class="say" role="status"><${Icon} name="dash" /><span>${t("add_nothing")}</span></div>`}
     </div></aside>`;
 }

@@ -12,8 +12,10 @@ import { Bones, Busy, Failed, Icon, Menu, Time, speakerOf } from "./parts.js";
 import { language } from "./preferences.js";
 
 const PAGE_ROWS = 100;
-// Rows that are looked through at a time for words, a filter that the service does not have.
-const FILTER_ROWS = 1000;
+// Milliseconds after the last key before words are looked for.
+const PAUSE = 200;
+// What of memories that are no longer true is listed, as the service's options.
+const TRUTH = { now: {}, past: { retired_only: true }, both: { show_retired: true } };
 const KINDS = {
   usual: undefined,
   fact: "fact",
@@ -26,9 +28,10 @@ const KINDS = {
 const NEW = "new";
 
 /** Returns the filters that an address names; others than the page offers are left out. */
-function filtersOf({ words = "", kind, type, day: wanted = "" }) {
+function filtersOf({ words = "", truth, kind, type, day: wanted = "" }) {
   return {
     words,
+    truth: truth in TRUTH ? truth : "now",
     kind: kind in KINDS ? kind : "usual",
     type: type in TYPES ? type : "",
     day: readDay(wanted),
@@ -40,9 +43,18 @@ function boundsOf(wanted) {
   return wanted ? { since: beginOfDay(wanted), until: beginOfDay(wanted, 1) } : {};
 }
 
-function matches(record, words) {
-  const text = `${record.memory} ${speakerOf(record)}`.toLowerCase();
-  return words.toLowerCase().split(/\s+/).every((word) => text.includes(word));
+/** Returns a text once nobody has typed on for a moment; an empty one at once. */
+function useSettled(text) {
+  const [settled, setSettled] = useState(text);
+  useEffect(() => {
+    const timer = setTimeout(() => setSettled(text), PAUSE);
+    return () => clearTimeout(timer);
+  }, [text]);
+  return text && settled;
+}
+
+function isPast(record) {
+  return record.valid_to !== null && new Date(record.valid_to) <= new Date();
 }
 
 function daysOf(rows) {
@@ -55,10 +67,10 @@ function daysOf(rows) {
   return days;
 }
 
-const NOT_LOADED = { rows: [], total: 0, cursor: "", isLoaded: false, isBusy: true, problem: "" };
+const NOT_LOADED = { rows: [], total: 0, retired: 0, cursor: "", isLoaded: false, isBusy: true, problem: "" };
 
-/** Loads a list of memories page by page. `isSearching`: larger pages, for words are looked for by the page itself. */
-function useList(user, { kind, type, day: wanted }, isSearching) {
+/** Loads a list of memories page by page. `total` counts those listed, `retired` those that match and are no longer true. */
+function useList(user, { words, truth, kind, type, day: wanted }) {
   const [list, setList] = useState(NOT_LOADED);
   const round = useRef(0); // the answer to an earlier question is dropped
   const load = useCallback(
@@ -67,30 +79,30 @@ function useList(user, { kind, type, day: wanted }, isSearching) {
       setList((now) => ({ ...now, isBusy: true, problem: "" }));
       const query = {
         user_id: user, kinds: KINDS[kind], mentions_type: type, ...boundsOf(wanted),
-        limit: isSearching ? FILTER_ROWS : PAGE_ROWS, cursor: before?.cursor,
+        q: words, ...TRUTH[truth], limit: PAGE_ROWS, cursor: before?.cursor,
       };
       try {
         const page = await send("GET", "/memories", { query });
         if (mine !== round.current) return;
         const rows = [...(before?.rows ?? []), ...page.results];
-        setList({ rows, total: page.total, cursor: page.next_cursor, isLoaded: true, isBusy: false, problem: "" });
+        setList({ rows, total: page.total, retired: page.retired ?? 0, cursor: page.next_cursor, isLoaded: true, isBusy: false, problem: "" });
       } catch (error) {
         const problem = reasonOf(error);
         if (mine === round.current) setList({ ...(before ?? NOT_LOADED), isBusy: false, problem });
       }
     },
-    [user, kind, type, wanted, isSearching],
+    [user, words, truth, kind, type, wanted],
   );
   return [list, setList, load];
 }
 
-/** Tells whether memories of other kinds are stored than an empty list may show, null while that is not known. */
+/** Tells whether memories of other kinds, or no longer true ones, are stored than an empty list may show, null while that is not known. */
 function useOthers(user, isListEmpty) {
   const [hasOthers, setOthers] = useState(null);
   useEffect(() => {
     setOthers(null);
     if (!isListEmpty) return;
-    const query = { user_id: user, kinds: KINDS.all, limit: 1 };
+    const query = { user_id: user, kinds: KINDS.all, show_retired: true, limit: 1 };
     send("GET", "/memories", { query }).then(({ total }) => setOthers(total > 0), () => setOthers(false));
   }, [user, isListEmpty]);
   return hasOthers;
@@ -104,21 +116,23 @@ function Row({ record, href, isOpen, isLeaving, onLeft }) {
       <a class="row" href=${href} data-id=${record.id} aria-current=${isOpen ? "true" : null}>
       <span class="who" lang=${languageOf(speakerOf(record))}>${speakerOf(record)}</span>
       <span class="cell"><span class="read" lang=${languageOf(record.memory)}>${record.memory}</span>
-        ${(record.kind !== "episode" || isChanged) && html` <span class="tags">
+        ${(record.kind !== "episode" || isChanged || isPast(record)) && html` <span class="tags">
           ${record.kind !== "episode" && html`<span class=${`tag ${record.kind}`}>${t(record.kind)}</span>`}
+          ${isPast(record) && html`<span class="tag line">${t("truth_past")}</span>`}
           ${isChanged && html`<${Icon} name="edit" label=${t("changed")} />`}</span>`}</span>
       <span class="meta"><${Time} at=${record.at} as="time" class="num" /></span></a></li>`;
   }, [record, href, isOpen, isLeaving, language()]);
 }
 
-function isNarrowed({ words, kind, type, day: wanted }) {
-  return Boolean(words || type || wanted || kind !== "usual");
+function isNarrowed({ words, truth, kind, type, day: wanted }) {
+  return Boolean(words || type || wanted || kind !== "usual" || truth !== "now");
 }
 
 function Filters({ filters, setFilters, field }) {
-  const { words, kind, type, day: wantedDay } = filters;
+  const { words, truth, kind, type, day: wantedDay } = filters;
   const change = (values) => setFilters({ ...filters, ...values });
   const kinds = Object.keys(KINDS).map((value) => ({ value, label: t(`kinds_${value}`) }));
+  const truths = Object.keys(TRUTH).map((value) => ({ value, label: t(`truth_${value}`) }));
   const types = Object.keys(TYPES).map((value) => ({ value, label: typeName(value) }));
   types.unshift({ value: "", label: t("type_any") });
   return html`<div class="filters">
@@ -128,6 +142,9 @@ function Filters({ filters, setFilters, field }) {
       <${Menu} class=${kind === "usual" ? "pick" : "pick on"} label=${t("kinds")} value=${kind} options=${kinds}
         onChoose=${(value) => change({ kind: value })}
         button=${() => html`<span>${t(`kinds_${kind}`)}</span><${Icon} name="down" />`} />
+      <${Menu} class=${truth === "now" ? "pick" : "pick on"} label=${t("truth")} value=${truth} options=${truths}
+        onChoose=${(value) => change({ truth: value })}
+        button=${() => html`<span>${t(`truth_${truth}`)}</span><${Icon} name="down" />`} />
       <${Menu} class=${type ? "pick on" : "pick"} label=${t("type")} value=${type} options=${types}
         onChoose=${(value) => change({ type: value })}
         button=${() => html`<span>${type ? typeName(type) : t("type_any")}</span><${Icon} name="down" />`} />
@@ -144,14 +161,17 @@ function titleOf(app) {
   return app.user ? t("title", { name: app.user }) : t("title_all");
 }
 
-function Pager({ list, shown, isSearching, onMore }) {
+/** Returns the number of memories that match, and how many match but are no longer true, in words. */
+function countsOf({ total, retired }, truth) {
+  if (truth === "past") return t("total_past", { n: total });
+  if (!retired) return t("total", { n: total });
+  return t(truth === "both" ? "total_both" : "total_and_past", { n: total, retired: number(retired) });
+}
+
+function Pager({ list, onMore }) {
   const { rows, total, cursor, isBusy } = list;
-  const place = isSearching
-    ? t("matching", { n: shown.length, among: number(rows.length), total: number(total) })
-    : t("shown", { n: rows.length, total: number(total) });
-  return html`<div class="pager"><span class="num" role="status">${place}</span>
-    ${cursor && html`<${Busy} busy=${isBusy} busyLabel=${t("older_busy")} onClick=${onMore}
-      label=${t(isSearching ? "older_search" : "older")} />`}</div>`;
+  return html`<div class="pager"><span class="num" role="status">${t("shown", { n: rows.length, total: number(total) })}</span>
+    ${cursor && html`<${Busy} busy=${isBusy} busyLabel=${t("older_busy")} onClick=${onMore} label=${t("older")} />`}</div>`;
 }
 
 /** Removes memories from a list: rows that are shown collapse once the message about it is there, unless motion is unwanted. */
@@ -175,20 +195,19 @@ function useRemoval(shown, setList) {
 /** `id` is the opened memory's, "" without one and `NEW` while one is written; `query` are the filters. */
 export function Memories({ app, id, query }) {
   const filters = filtersOf(query);
-  const words = filters.words.trim();
-  const [list, setList, load] = useList(app.user, filters, Boolean(words));
+  const [list, setList, load] = useList(app.user, { ...filters, words: useSettled(filters.words.trim()) });
   const [pendingId, setPendingId] = useState(""); // of a memory that was added and is not linked yet
   const [field, root, adder, former] = [useRef(), useRef(), useRef(), useRef("")];
   useEffect(() => void load(null), [load]);
-  const shown = useMemo(() => (words ? list.rows.filter((one) => matches(one, words)) : list.rows), [list.rows, words]);
+  const shown = list.rows;
   const { leaving, remove, onLeft } = useRemoval(shown, setList);
   const isWhole = !isNarrowed(filters);
   useEffect(() => {
     if (list.isLoaded && !list.isBusy && isWhole) app.count("memories", list.total);
   }, [list, isWhole]);
   const addressTo = (wanted, wantedFilters = filters) => {
-    const { kind, ...others } = wantedFilters;
-    return addressOf("memories", wanted, { ...others, kind: kind === "usual" ? "" : kind });
+    const { kind, truth, ...others } = wantedFilters;
+    return addressOf("memories", wanted, { ...others, kind: kind === "usual" ? "" : kind, truth: truth === "now" ? "" : truth });
   };
   const setFilters = (wanted) => location.replace(addressTo(id, wanted));
   const rowOf = (wanted) => root.current.querySelector(`.row[data-id="${CSS.escape(wanted)}"]`);
@@ -229,7 +248,7 @@ export function Memories({ app, id, query }) {
   if (isEmpty && hasOthers === false && !id) return html`<${FirstDay} app=${app} onLook=${() => load(null)} />`;
   return html`<section class="view" ref=${root}><div class=${id ? "split open" : "split alone"}>
     <div class="list">
-      <div class="head"><div><h1>${titleOf(app)}</h1><p class="num">${list.isLoaded ? t("total", { n: list.total }) : "\u00a0"}</p></div>
+      <div class="head"><div><h1>${titleOf(app)}</h1><p class="num">${list.isLoaded ? countsOf(list, filters.truth) : "\u00a0"}</p></div>
         <a class="btn primary" ref=${adder} href=${addressTo(NEW)}><${Icon} name="plus" /><span>${t("add")}</span></a></div>
       <${Filters} filters=${filters} setFilters=${setFilters} field=${field} />
       ${list.problem && html`<${Failed} onRetry=${() => load(list.isLoaded ? list : null)}>
@@ -240,12 +259,14 @@ export function Memories({ app, id, query }) {
         <ul class="rows">${one.rows.map((record) => html`<${Row} key=${record.id} record=${record} href=${addressTo(record.id)}
           isOpen=${record.id === id} isLeaving=${leaving.has(record.id)} onLeft=${onLeft} />`)}</ul>
       </section>`)}
-      ${isEmpty && hasOthers && html`<div class="empty"><p class="read">${t("none_drawn")}</p><p class="soft">${t("none_drawn_do")}</p>
+      ${isEmpty && hasOthers && !list.retired && html`<div class="empty"><p class="read">${t("none_drawn")}</p><p class="soft">${t("none_drawn_do")}</p>
         <p><button type="button" class="btn" onClick=${() => setFilters(filtersOf({ kind: "all" }))}>${t("kinds_all")}</button></p></div>`}
-      ${list.isLoaded && !list.isBusy && !list.problem && !shown.length && !(isEmpty && hasOthers !== false) && html`<div class="empty">
-        <p class="read">${t(isWhole ? "first_title" : "none")}</p>${!isWhole && html`<p class="soft">${t("none_do")}</p>`}</div>`}
-      ${list.isLoaded && list.total > 0 && html`<${Pager} list=${list} shown=${shown} isSearching=${Boolean(words)}
-        onMore=${() => load(list)} />`}
+      ${list.isLoaded && !list.isBusy && !list.problem && !shown.length && !(isEmpty && hasOthers !== false && !list.retired) && html`<div class="empty">
+        <p class="read">${t(list.retired ? "none_now" : isWhole ? "first_title" : "none")}</p>
+        ${!isWhole && !list.retired && html`<p class="soft">${t("none_do")}</p>`}
+        ${list.retired > 0 && html`<p><button type="button" class="btn" onClick=${() => setFilters({ ...filters, truth: "past" })}>
+          ${t("none_now_do", { n: list.retired })}</button></p>`}</div>`}
+      ${list.isLoaded && list.total > 0 && html`<${Pager} list=${list} onMore=${() => load(list)} />`}
     </div>
     ${id === NEW && html`<${Add} app=${app} onAdded=${onAdded} onClose=${close} />`}
     ${id && id !== NEW && html`<${Memory} key=${id} id=${id} app=${app} addressTo=${addressTo} wasPending=${id === pendingId}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import BigInteger, Connection, Table
+from sqlalchemy import BigInteger, Boolean, Connection, Table
 from sqlalchemy import Text as AnyText
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.compiler import compiles
@@ -39,6 +39,24 @@ def _greatest(element: larger, compiler: SQLCompiler, **options: Any) -> str:
 @compiles(larger, "sqlite")
 def _max(element: larger, compiler: SQLCompiler, **options: Any) -> str:
     return f"max{compiler.function_argspec(element, **options)}"
+
+
+class contains_word(GenericFunction[bool]):  # noqa: N801  (a function in statements)
+    """SQL: whether a text in lower case contains a word in lower case."""
+
+    type = Boolean()
+    inherit_cache = True
+
+
+@compiles(contains_word, "postgresql")
+def _strpos(element: contains_word, compiler: SQLCompiler, **options: Any) -> str:
+    text, word = (compiler.process(clause, **options) for clause in element.clauses)
+    return f"(strpos(lower({text}), {word}) > 0)"
+
+
+@compiles(contains_word, "sqlite")
+def _contains_word(element: contains_word, compiler: SQLCompiler, **options: Any) -> str:
+    return f"contains_word{compiler.function_argspec(element, **options)}"
 
 
 class now_micros(GenericFunction[int]):  # noqa: N801  (a function in statements)

@@ -46,7 +46,7 @@ from graphmem.model import (
 from graphmem.stores.ledger import events, visibility
 from graphmem.stores.ledger.array_parameters import in_array, json_object_agg
 from graphmem.stores.ledger.decoding import decoding
-from graphmem.stores.ledger.dialects import upsert
+from graphmem.stores.ledger.dialects import contains_word, upsert
 from graphmem.stores.ledger.schema import entities, further_runs, links, memories, mentions, partitions
 
 # SQLite takes at most 32,766 parameters in one statement; longer lists of ids go in batches.
@@ -77,6 +77,10 @@ OPTIONAL_TIME_COLUMNS = ("valid_to", "expires_at")
 # Keys, and columns that are derived; `encode_record` leaves them out.
 LEDGER_COLUMNS = ("id", "uid", "partition", "previous", "embedding", "windows", "answer_types", "question_share")
 
+# What a filter for words looks through: as in the lists of people, the user has the name of the scope.
+_TEXT_AND_SPEAKER = memories.c.text.concat(" ").concat(
+    func.coalesce(memories.c.actor_id, case((memories.c.role == "user", memories.c.user_id)), "")
+)
 # The columns that `decode_record` reads.
 RECORD = select(memories, partitions.c.key.label("partition_key"), _FURTHER_RUNS.label("further_runs")).join(partitions)
 _RECORD_BY_ID = RECORD.where(memories.c.uid == bindparam("uid"))
@@ -349,6 +353,8 @@ def _filter_conditions(list_filter: ListFilter) -> list[ColumnElement[bool]]:
         clauses.append(at >= micros(list_filter.since))
     if list_filter.until is not None:
         clauses.append(at < micros(list_filter.until))
+    for word in list_filter.words:
+        clauses.append(contains_word(_TEXT_AND_SPEAKER, word))
     if list_filter.retired_only:
         clauses.append(visibility.is_past())
     if list_filter.mentions_type is not None:

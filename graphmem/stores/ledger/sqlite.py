@@ -266,6 +266,8 @@ def _with_pragmas(engine: Engine) -> Engine:
         dbapi.isolation_level = None  # the driver's implicit BEGIN would not cover reads
         for pragma in _PRAGMAS:
             dbapi.execute(pragma)
+        # SQLite's own lower() knows ASCII only.
+        dbapi.create_function("contains_word", 2, lambda text, word: word in text.lower(), deterministic=True)
 
     return engine
 
