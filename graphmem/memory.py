@@ -67,6 +67,7 @@ R = TypeVar("R", types.AddResult, types.SearchResult, types.ListResult)
 TOP_K, CONTEXT_MEMORIES = 10, 20
 DEFAULT_LIST_LIMIT, MAX_LIST_LIMIT = 100, 100_000
 DELETE_BATCH = 500
+MAX_REPEAT_SECONDS = 86_400
 
 
 class Memory:
@@ -165,6 +166,7 @@ class Memory:
         prompt: str | None = None,
         strict: bool = False,
         wait: bool = True,
+        repeat_window: float | None = None,
     ) -> types.AddResult:
         """Stores messages as memories and, with a language model, the facts drawn from them.
 
@@ -172,7 +174,8 @@ class Memory:
         other keys are ignored. A message's own metadata overrides the call's. `timestamp` is the time of the messages
         (default: now): a datetime, ISO 8601 text or epoch seconds; its UTC offset is kept. `infer`: draw facts
         (default: if a language model is configured). `prompt` replaces the configured instructions for drawing facts.
-        `memory_type="procedural_memory"` draws one summary of a procedure instead.
+        `memory_type="procedural_memory"` draws one summary of a procedure instead. A message with neither id nor time
+        is always new; with a `repeat_window` (seconds) the same words, sent alone, are one memory within that time.
 
         The words are durable when this returns. `wait=False` leaves all else to the background; `flush()` waits for it.
 
@@ -182,8 +185,8 @@ class Memory:
         change, which is ADD (a new fact), UPDATE (with "previous_memory"), DELETE (a retired memory, with "valid_to",
         "reason", "replaced_by") or NONE (already stated), and `usage` with the model's calls, tokens and cost, the
         parts into which long input was split (`chunks`) and the `repeated_decisions`, as `graphmem.types.UsageDict`
-        documents them; `sources` has the ids of the messages stored, also if no fact was found in them. If the model fails, the words are kept, `pending` names "facts", `failed` the error and `causes`
-        its cause.
+        documents them; `sources` has the ids of the messages stored, also if no fact was found in them. If the model
+        fails, the words are kept, `pending` names "facts", `failed` the error and `causes` its cause.
 
         Raises ValidationError (nothing is stored), ConfigError for `infer=True` without a model, and with `strict=True`
         PartialWrite when a projection or the facts are pending (not with `wait=False`).
@@ -195,7 +198,12 @@ class Memory:
         wait, strict = validation.flag(wait, "wait"), validation.flag(strict, "strict")
         scope, _ = validation.required_scope(user_id, agent_id, run_id)
         parsed = validation.parse_messages(messages, timestamp=timestamp, now=datetime.now(UTC), limits=self.limits)
-        commands = self._message_commands(parsed.messages, scope, metadata, memory_type, expiration_date)
+        window = (
+            None
+            if repeat_window is None
+            else timedelta(seconds=validation.seconds(repeat_window, "repeat_window", MAX_REPEAT_SECONDS))
+        )
+        commands = self._message_commands(parsed.messages, scope, metadata, memory_type, expiration_date, window)
         self._engine.check_embedder()
         with traced_operation("upsert_memory" if uses_llm else "create_memory") as span:
             if uses_llm:
@@ -281,6 +289,7 @@ class Memory:
         metadata: object,
         memory_type: object,
         expiration_date: object,
+        repeat_window: timedelta | None,
     ) -> tuple[AddMessage, ...]:
         return message_commands(
             messages,
@@ -290,6 +299,7 @@ class Memory:
             memory_type=validation.memory_type(memory_type),
             expires_at=validation.expiration(expiration_date, zone=self.limits.timezone),
             before_store=self._engine.settings.before_store,
+            repeat_window=repeat_window,
         )
 
     def _relations_stated_by(self, records: Sequence[MemoryRecord], scope: Scope) -> list[types.RelationDict]:

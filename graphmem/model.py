@@ -183,7 +183,7 @@ class View:
         return self.show_expired or expires_at is None or expires_at > self.moment
 
     def is_past(self, valid_to: datetime | None) -> bool:
-        """Tells whether something that ended at `valid_to` (None: it has not) was no longer true at the view's moment."""
+        """Tells whether something that ended at `valid_to` (None: not yet) is no longer true at the view's moment."""
         return valid_to is not None and valid_to <= self.moment
 
 
@@ -191,7 +191,7 @@ class View:
 class ListFilter:
     """Which memories of a view are listed: those observed in since <= at < until that mention an entity of a type.
 
-    None leaves a condition out. `words`, in lower case, are all in the text or the name of its speaker, also as parts of
+    None leaves a condition out. `words`, in lower case, are all in the text or its speaker's name, also as parts of
     words. `retired_only` lists those that are no longer true, of a view that shows them.
     """
 

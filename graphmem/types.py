@@ -123,9 +123,9 @@ class AddResult(TypedDict):
     the error's name for each failed step, and `causes` its cause; "answer" in `failed` counts the unusable parts of a
     language model's answer by reason. A fact whose decision is unusable is stored as extracted; a fact without readable
     text, one beyond the limit of an answer, or one that names only messages which were not shown ("from no message
-    shown") is not stored. `sources`: with a language model, the ids of the messages that were stored to draw facts from,
-    also if none was found in them. `skipped`: messages that were not stored because they hold only images, calls of tools or
-    other attachments.
+    shown") is not stored. `sources`: with a language model, the ids of the messages that were stored to draw facts
+    from, also if none was found in them. `skipped`: messages that were not stored because they hold only images, calls
+    of tools or other attachments.
     """
 
     results: list[AddResultItem]

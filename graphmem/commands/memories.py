@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -51,13 +52,16 @@ if TYPE_CHECKING:
 def add_message(command: AddMessage, uow: UnitOfWork) -> Outcome:
     """Stores a message as an episode, unless its message key (`command.key`) shows that it was stored before.
 
-    For a repeated message the outcome is NONE, with the reason "known", or "erased" if the memory of the first one was
+    Without a key, the same words of the same speaker less than `command.repeat_window` before show that. For a
+    repeated message the outcome is NONE, with the reason "known", or "erased" if the memory of the first one was
     erased. Raises MessageIdReused if the first one had the same message id but other words.
     """
     connection = uow.connection
     stored = None if command.key is None else tombstones.message_lookup(connection, command.key)
     if stored is not None:
         return _existing_message(command, uow, *stored)
+    if command.repeat_window is not None and (said := _just_said(command, command.repeat_window, uow)) is not None:
+        return Outcome(OutcomeType.NONE, said.id, record=said, reason="known")
     record = _episode(command, uow)
     record = replace(record, row=memories.insert(connection, record, uow.partition_row(record)))
     uow.insert_into_session(record)
@@ -68,6 +72,23 @@ def add_message(command: AddMessage, uow: UnitOfWork) -> Outcome:
     if record.source_only:
         uow.new_source_messages.append(record)
     return Outcome(OutcomeType.ADD, record.id, record=record)
+
+
+def _just_said(command: AddMessage, window: timedelta, uow: UnitOfWork) -> MemoryRecord | None:
+    """Returns the memory that a message would only repeat, or None.
+
+    A source message does not stand for one that is to be a memory of its own.
+    """
+    message = command.message
+    equal = memories.episodes_saying(
+        uow.connection, uow.partition_row(command.scope), command.scope, message.content, message.at, window
+    )
+    wanted = (message.role, message.name, command.memory_type, command.expires_at, dict(command.metadata))
+    for one in equal:
+        is_same = (one.role, one.actor_id, one.memory_type, one.expires_at, dict(one.metadata)) == wanted
+        if is_same and one.valid_to is None and (command.source_only or not one.source_only):
+            return one
+    return None
 
 
 def _existing_message(command: AddMessage, uow: UnitOfWork, memory_id: str, stored_digest: str | None) -> Outcome:

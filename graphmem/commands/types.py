@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -57,8 +57,9 @@ class MessageIdReused(ValidationError):
 class AddMessage:
     """Stores one message as an episode.
 
-    `key` recognises a repeated message; without one it is always new. `content_digest` must be the same in a repeated
-    message. `source_only`: the episode is a source message, for facts to be drawn from.
+    `key` recognises a repeated message; without one it is new, unless the same was said at most `repeat_window` before
+    (None: always new). `content_digest` must be the same in a repeated message. `source_only`: the episode is a source
+    message, for facts to be drawn from.
     """
 
     scope: Scope
@@ -70,6 +71,7 @@ class AddMessage:
     memory_type: str | None = None
     expires_at: datetime | None = None
     source_only: bool = False
+    repeat_window: timedelta | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from graphmem.commands.types import AddMessage
@@ -33,11 +33,13 @@ def message_commands(
     memory_type: str | None = None,
     expires_at: datetime | None = None,
     before_store: BeforeStore | None = None,
+    repeat_window: timedelta | None = None,
 ) -> tuple[AddMessage, ...]:
     """Returns a command for each message that `before_store` accepts, in order and with the changes made by it.
 
     A repeated message is recognised by its id or, without one, by speaker, words, its own time and its ordinal among
-    equal messages of this call. A message with neither id nor own time is always new.
+    equal messages of this call. A message with neither id nor own time is new, unless it is the only one and the same
+    was said within `repeat_window` before: equal turns of a chat come with others.
     """
     ordinals: Counter[str] = Counter()
     commands = []
@@ -46,16 +48,19 @@ def message_commands(
         if accepted is None:
             continue
         message, message_metadata = accepted
+        key = _key(message, scope, digests, ordinals)
+        is_alone = key is None and len(messages) == 1 and message.document is None
         commands.append(
             AddMessage(
                 scope=scope,
                 message=message,
-                key=_key(message, scope, digests, ordinals),
+                key=key,
                 content_digest=digests.content_digest(message.content),
                 speaker=speaker_of(message, scope),
                 metadata=message_metadata,
                 memory_type=memory_type,
                 expires_at=expires_at,
+                repeat_window=repeat_window if is_alone else None,
             )
         )
     log_refused(len(messages) - len(commands), len(messages))

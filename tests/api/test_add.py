@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -27,6 +27,35 @@ def test_add_gives_one_result_for_each_message_in_order(memory: Memory) -> None:
     assert response["relations"] == []
     # A server that has just started may take longer than a write waits for it.
     assert "pending" not in response or memory.flush() == {"pending": []}
+
+
+def test_the_same_words_within_a_window_are_one_memory(memory: Memory) -> None:
+    def events(messages: Any, **more: Any) -> list[str]:
+        results = memory.add(messages, **{"user_id": "u1", "repeat_window": 60, **more})["results"]
+        return [one["event"] for one in results]
+
+    first = added(memory, "I moved to Bergen.")
+    (again,) = memory.add("I moved to Bergen.", user_id="u1", repeat_window=60)["results"]
+    assert (again["id"], again["event"], again["reason"]) == (first, "NONE", "known")
+    others: list[dict[str, Any]] = [{"user_id": "u2"}, {"run_id": "r"}, {"metadata": {"tags": ["home"]}}]
+    for other in others:
+        assert events("I moved to Bergen.", **other) == ["ADD"]
+    assert events({"role": "user", "content": "I moved to Bergen.", "name": "Ben"}) == ["ADD"]
+    chat = [{"role": "user", "content": "Yes."}, {"role": "assistant", "content": "Good."}]
+    assert events(chat * 2) == ["ADD"] * 4
+    assert events(chat) == ["ADD"] * 2
+    memory.delete(first)
+    assert events("I moved to Bergen.") == ["ADD"]
+    for unusable in (0, -1, "soon", 86_401):
+        with pytest.raises(ValidationError, match="repeat_window"):
+            events("tea", repeat_window=unusable)
+
+
+def test_words_said_before_the_window_are_new(memory: Memory) -> None:
+    added(memory, "I moved to Bergen.", timestamp=datetime.now(UTC) - timedelta(minutes=2))
+    for window, event in ((60, "ADD"), (60, "NONE")):
+        (one,) = memory.add("I moved to Bergen.", user_id="u1", repeat_window=window)["results"]
+        assert one["event"] == event
 
 
 def test_add_takes_a_string_a_message_or_a_list(memory: Memory) -> None:

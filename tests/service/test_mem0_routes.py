@@ -365,12 +365,20 @@ def test_a_page_after_an_erased_memory_misses_none(client: TestClient, memory: M
 
 
 def test_a_cursor_belongs_to_its_list(client: TestClient) -> None:
-    for user_id in ("ana", "ana", "ben"):
-        added(client, user_id=user_id)
+    for user_id, text in (("ana", "I like tea."), ("ana", "I like cake."), ("ben", "I like tea.")):
+        added(client, text, user_id=user_id)
     cursor = ok(client.get("/memories?user_id=ana&limit=1"))["next_cursor"]
     for params in ({"user_id": "ben"}, {}, {"user_id": "ana", "kinds": "episode"}):
         assert ok(client.get("/memories", params={**params, "cursor": cursor}), 400)["detail"].startswith("cursor")
     ok(client.get("/memories?user_id=ana&cursor=nonsense"), 400)
+
+
+def test_the_same_words_sent_again_within_a_minute_are_one_memory(client: TestClient) -> None:
+    body = {"messages": "I moved to Bergen.", "user_id": "ana"}
+    first, again = (ok(client.post("/memories", json=body))["results"][0] for _ in range(2))
+    assert (first["event"], again["event"], again["id"]) == ("ADD", "NONE", first["id"])
+    assert ok(client.post("/memories", json={**body, "user_id": "ben"}))["results"][0]["event"] == "ADD"
+    assert ok(client.get("/memories?user_id=ana"))["total"] == 1
 
 
 def test_all_memories_of_a_scope_are_erased(client: TestClient) -> None:

@@ -22,6 +22,7 @@ from graphmem.ingest.facts.extraction import estimate_tokens
 from graphmem.integrations.base import MAX_TOOL_HITS, result_dict
 from graphmem.model import Scope
 from graphmem.retrieval.context import speaker_of
+from graphmem.service import limits
 from graphmem.service.cursors import cursor_after, cursor_at, offset_at, place_after
 from graphmem.service.listing import list_memories, within_answer
 from graphmem.service.mcp import results
@@ -104,6 +105,7 @@ class AddMemory(Tool):
                 memory_type=_stored_type(self.memory_type) or None,
                 timestamp=self.timestamp.strip() or None,
                 wait=not has_llm,
+                repeat_window=limits.REPEAT_SECONDS,
             )
         )
         items = [
@@ -285,7 +287,7 @@ class GetMemories(Tool):
     show_retired: ShowRetired = False
 
     async def run(self, memory: AsyncMemory, scope: Scope) -> results.ListResult:
-        options = {"show_retired": self.show_retired}
+        options: dict[str, Any] = {"show_retired": self.show_retired}
         after = place_after(self.cursor, options)
         found = await memory._run(list_memories, memory.sync, scope.parts, after, limit=self.limit, **options)  # noqa: SLF001  (same package)
         items, count = page(found.results, 0, _memory_item)

@@ -137,7 +137,10 @@ async def add_memories(
     wait: Annotated[bool, Query(description="False answers with 202 and leaves the work to the background.")] = True,  # noqa: FBT002
     idempotency_key: IdempotencyKey = None,
 ) -> answers.AddAnswer:
-    """Stores messages as memories and, with a language model, the facts drawn from them."""
+    """Stores messages as memories and, with a language model, the facts drawn from them.
+
+    A message that is sent alone, without an id or a time, and repeats what was said less than a minute ago is known.
+    """
     return await store_messages(body, caller.scope(body.named()), service, response, idempotency_key, wait=wait)
 
 
@@ -168,6 +171,7 @@ async def store_messages(
             memory_type=body.memory_type,
             prompt=body.prompt,
             wait=wait,
+            repeat_window=limits.REPEAT_SECONDS,
         )
     except MessageIdReused as error:
         if error.message_id in made_ids.values():

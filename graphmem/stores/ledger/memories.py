@@ -339,11 +339,9 @@ def count_records(
 
 @lru_cache(maxsize=128)
 def _count(shape: visibility.ViewShape, *, with_sources: bool) -> Select[Any]:
-    return (
-        select(func.count(), func.count(case((visibility.is_past(), 1))))
-        .select_from(memories)
-        .where(*visibility.conditions(shape), *_source_conditions(shape, with_sources=with_sources))
-    )
+    counts: list[ColumnElement[int]] = [func.count(), func.count(case((visibility.is_past(), 1)))]
+    conditions = (*visibility.conditions(shape), *_source_conditions(shape, with_sources=with_sources))
+    return select(*counts).select_from(memories).where(*conditions)
 
 
 def _filter_conditions(list_filter: ListFilter) -> list[ColumnElement[bool]]:
@@ -353,8 +351,7 @@ def _filter_conditions(list_filter: ListFilter) -> list[ColumnElement[bool]]:
         clauses.append(at >= micros(list_filter.since))
     if list_filter.until is not None:
         clauses.append(at < micros(list_filter.until))
-    for word in list_filter.words:
-        clauses.append(contains_word(_TEXT_AND_SPEAKER, word))
+    clauses.extend(contains_word(_TEXT_AND_SPEAKER, word) for word in list_filter.words)
     if list_filter.retired_only:
         clauses.append(visibility.is_past())
     if list_filter.mentions_type is not None:
@@ -475,6 +472,25 @@ def nearest_session(connection: Connection, partition: int, scope: Scope, at: da
         .order_by(memories.c.at, memories.c.id)
     )
     return connection.scalar(earlier.limit(1)) or connection.scalar(later.limit(1))
+
+
+def episodes_saying(
+    connection: Connection, partition: int, scope: Scope, text: str, at: datetime, window: timedelta
+) -> list[MemoryRecord]:
+    """Returns the episodes with this text that were said at `at` or at most `window` before, the newest first.
+
+    Only those written under exactly this scope.
+    """
+    moment = micros(at)
+    statement = RECORD.where(
+        memories.c.partition == partition,
+        memories.c.kind == Kind.EPISODE,
+        memories.c.at.between(moment - window // timedelta(microseconds=1), moment),
+        memories.c.text == text,
+        *exact_scope(memories, scope),
+    )
+    rows = connection.execute(statement.order_by(memories.c.at.desc(), memories.c.id.desc())).mappings()
+    return [decode_record(row) for row in rows]
 
 
 def _session_position(record: MemoryRecord, partition: int) -> dict[str, Any]:
