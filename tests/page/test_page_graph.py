@@ -97,6 +97,18 @@ def test_the_graph_is_drawn_and_counted_and_types_are_hidden(site: Site) -> None
     picture(site, "3 memories")
 
 
+def test_a_graph_of_the_newest_says_so_and_draws_all(site: Site) -> None:
+    site.memory.add([f"It rained on day {n}." for n in range(320)], user_id="ana", infer=False)
+    site.enter()
+    page = site.page
+    page.locator(".row").first.wait_for()
+    page.get_by_role("link", name="Graph", exact=True).first.click()
+    page.get_by_text("The newest 300 memories of 320 are drawn.").wait_for()
+    page.get_by_role("button", name="Draw all").click()
+    page.get_by_text("The newest 300 memories of 320 are drawn.").wait_for(state="detached")
+    page.wait_for_function("() => document.querySelector('.legend .memory .count')?.textContent === '320'")
+
+
 def test_a_name_and_hops_choose_what_is_drawn(site: Site) -> None:
     add_story(site)
     show(site)

@@ -7,7 +7,7 @@ import { beginOfDay, endOfDay, readPastDay } from "./days.js";
 import { pathThrough, readGraph } from "./graph_data.js";
 import { Panel } from "./graph_panel.js";
 import { Ruler } from "./graph_ruler.js";
-import { day, reasonOf, t, typeName, TYPES } from "./i18n.js";
+import { day, number, reasonOf, t, typeName, TYPES } from "./i18n.js";
 import { Failed, Icon, IconButton } from "./parts.js";
 
 const HOPS = [1, 2, 3];
@@ -21,15 +21,16 @@ const MAX_NAME = 512;
 const MAX_ENTITIES = 1000;
 
 /** Returns what the address of the view says; anything may stand in it. */
-function readQuery({ around = "", hops, as_of: asOf = "", path = "", q = "" }) {
+function readQuery({ around = "", hops, as_of: asOf = "", path = "", q = "", all = "" }) {
   const wanted = HOPS.includes(Number(hops)) ? Number(hops) : USUAL_HOPS;
   const ids = path.split(",").map((one) => one.trim()).filter((one) => one && one.length <= MAX_NAME);
-  return { around: around.trim().slice(0, MAX_NAME), hops: wanted, asOf: readPastDay(asOf), path: ids.slice(0, MAX_PATH), q };
+  return { around: around.trim().slice(0, MAX_NAME), hops: wanted, asOf: readPastDay(asOf), path: ids.slice(0, MAX_PATH), q, isAll: Boolean(all) };
 }
 
-/** Loads the graph that the address asks for; the one before stays until it is there. `centre` is the id of the node in its middle. */
-function useGraph(app, { around, hops, asOf, path }) {
-  const [state, setState] = useState({ graph: null, centre: "", isBusy: true, problem: "" });
+/** Loads the graph that the address asks for; the one before stays until it is there. `centre` is the id of the node in its middle,
+ * `stored` the number of memories of which the newest are drawn if there is none. */
+function useGraph(app, { around, hops, asOf, path, isAll }) {
+  const [state, setState] = useState({ graph: null, centre: "", stored: 0, isBusy: true, problem: "" });
   const round = useRef(0); // the answer to an earlier question is dropped
   const way = path.join(",");
   const load = useCallback(async () => {
@@ -39,17 +40,20 @@ function useGraph(app, { around, hops, asOf, path }) {
     const centres = [...(around ? [around] : []), ...path];
     const read = (centre) => send("GET", "/graph", { query: { ...scope, around: centre, hops, limit: ALL } });
     try {
-      const [entities, ...answers] = await Promise.all([
+      // With source messages and summaries, as the graph has them.
+      const counted = centres.length ? { total: 0 } : send("GET", "/memories", { query: { ...scope, kinds: "fact,episode,summary", limit: 1 } });
+      const [{ total: stored }, entities, ...answers] = await Promise.all([
+        counted,
         send("GET", "/graph/entities", { query: { user_id: app.user, limit: MAX_ENTITIES } }),
-        ...(centres.length ? centres.map(read) : [send("GET", "/graph", { query: { ...scope, limit: NEWEST } })]),
+        ...(centres.length ? centres.map(read) : [send("GET", "/graph", { query: { ...scope, limit: isAll ? ALL : NEWEST } })]),
       ]);
       const centre = around && (await centreOf(answers[0], around, scope));
-      if (mine === round.current) setState({ graph: readGraph(answers, entities, [...path, centre]), centre, isBusy: false, problem: "" });
+      if (mine === round.current) setState({ graph: readGraph(answers, entities, [...path, centre]), centre, stored, isBusy: false, problem: "" });
     } catch (error) {
       const problem = reasonOf(error);
       if (mine === round.current) setState((now) => ({ ...now, isBusy: false, problem }));
     }
-  }, [app.user, around, hops, asOf, way]);
+  }, [app.user, around, hops, asOf, way, isAll]);
   useEffect(() => void (app.seesAll || load()), [load]);
   return [state, load];
 }
@@ -179,7 +183,7 @@ function Zoom({ closer, further, fit }) {
 export function Graph({ app, id, query }) {
   const wanted = readQuery(query);
   const { around, hops, asOf, path } = wanted;
-  const [{ graph, centre, isBusy, problem }, load] = useGraph(app, wanted);
+  const [{ graph, centre, stored, isBusy, problem }, load] = useGraph(app, wanted);
   const [hidden, setHidden] = useState(new Set());
   const [isClosed, setClosed] = useState(false);
   const [field, root] = [useRef(), useRef()];
@@ -207,17 +211,20 @@ export function Graph({ app, id, query }) {
   if (app.seesAll) {
     return html`<section class="view"><div class="page"><p class="read">${t("user_first")}</p><p class="soft">${t("user_choose")}</p></div></section>`;
   }
+  const drawn = graph ? [...graph.nodes.values()].filter((node) => !node.isName).length : 0;
   const isEmpty = graph && !isBusy && !graph.nodes.size;
   return html`<section class="view" ref=${root}><div class="atlas">
     <div class=${isBusy && graph ? "stage stale" : "stage"}>
       <${Top} around=${around} hops=${hops} hasMiddle=${Boolean(around || path.length)} names=${graph?.entities.map((one) => one.name) ?? []}
         field=${field} onHops=${(n) => go(id, { hops: n === USUAL_HOPS ? "" : n })}
-        onAround=${(name) => (name === around ? load() : go("", { around: name, path: "", q: "" }))} />
+        onAround=${(name) => (name === around ? load() : go("", { around: name, path: "", q: "", all: "" }))} />
       <${Picture} graph=${graph} selected=${selected} centre=${graph?.find(centre)} route=${route} hidden=${hidden} onSelect=${select} onToggle=${toggle}>
         <div class="notes">
           ${asOf && html`<div class="say"><${Icon} name="clock" /><span>${t("graph_past", { day: day(beginOfDay(asOf)) })}</span>
             <button type="button" class="btn small" onClick=${() => setDay("")}>${t("graph_back")}</button></div>`}
           ${problem && html`<${Failed} onRetry=${load}>${t("graph_not_loaded", { reason: problem })}<//>`}
+          ${stored > NEWEST && !wanted.isAll && html`<div class="say"><span>${t("graph_newest", { n: drawn, total: number(stored) })}</span>
+            <button type="button" class="btn small" onClick=${() => go(id, { all: 1 })}>${t("graph_all")}</button></div>`}
           ${graph && graph.total > graph.nodes.size && html`<div class="say"><span>${t("graph_cut", { n: graph.nodes.size, total: graph.total })}</span></div>`}
           ${isEmpty && html`<div class="empty"><p class="read">${around ? t("graph_nobody", { name: around }) : t("graph_empty")}</p>
             <p class="soft">${t(around ? "graph_nobody_do" : "graph_empty_do")}</p></div>`}

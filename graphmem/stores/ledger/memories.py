@@ -333,15 +333,15 @@ def count_records(
     """
     shown = replace(view, show_retired=True)
     statement = _count(visibility.shape(shown), with_sources=with_sources).where(*_filter_conditions(list_filter))
-    every, past = connection.execute(statement, view_values(connection, shown)).one()
+    past, every = connection.execute(statement, view_values(connection, shown)).one()
     return every - past, past
 
 
 @lru_cache(maxsize=128)
 def _count(shape: visibility.ViewShape, *, with_sources: bool) -> Select[Any]:
-    counts: list[ColumnElement[int]] = [func.count(), func.count(case((visibility.is_past(), 1)))]
     conditions = (*visibility.conditions(shape), *_source_conditions(shape, with_sources=with_sources))
-    return select(*counts).select_from(memories).where(*conditions)
+    counts: Select[Any] = select(func.count(case((visibility.is_past(), 1)))).select_from(memories).where(*conditions)
+    return counts.add_columns(func.count())
 
 
 def _filter_conditions(list_filter: ListFilter) -> list[ColumnElement[bool]]:
