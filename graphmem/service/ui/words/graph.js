@@ -18,7 +18,7 @@ export default {
   graph_closer: ["Closer (+)", "放大 (+)"],
   graph_further: ["Further (-)", "缩小 (-)"],
   graph_fit: ["Fit (0)", "适应窗口 (0)"],
-  graph_newest: ["The newest memory of {total} is drawn.|The newest {n} memories of {total} are drawn.", "画出了 {total} 条记忆中最新的 {n} 条。"],
+  graph_newest: ["The newest {n} memory of {total} is drawn.|The newest {n} memories of {total} are drawn.", "画出了 {total} 条记忆中最新的 {n} 条。"],
   graph_all: ["Draw all", "全部画出"],
   graph_cut: ["{n} of {total} shown: the nearest and the newest.", "显示 {total} 个中的 {n} 个：最近的和最新的。"],
   graph_not_loaded: ["The graph could not be loaded. {reason}", "无法加载图谱。{reason}"],
