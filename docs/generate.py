@@ -21,7 +21,7 @@ from typer.cli import get_docs_for_click
 from graphmem.cli.app import app
 from graphmem.cli.options import SCOPE_OPTIONS
 from graphmem.service.rest.routers import ROUTERS
-from graphmem.service.schemas import Mem0Fields
+from graphmem.service.schemas import IGNORED
 from graphmem.settings import ENVIRONMENT_PREFIX, Settings
 from graphmem.transfer.format import FORMAT
 from graphmem.transfer.records import record_adapter
@@ -288,14 +288,14 @@ def _inputs(operation: Schema, document: Schema) -> str:
     names = [
         (f"?{parameter['name']}", parameter.get("required", False))
         for parameter in operation.get("parameters", [])
-        if parameter["in"] == "query" and parameter["name"] not in Mem0Fields.model_fields
+        if parameter["in"] == "query" and not parameter.get("description", "").startswith(IGNORED)
     ]
     body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
     schema = document["components"]["schemas"].get(body.get("$ref", "").rpartition("/")[2], body)
     names += [
         (name, name in schema.get("required", ()))
-        for name in schema.get("properties", {})
-        if name not in Mem0Fields.model_fields
+        for name, field in schema.get("properties", {}).items()
+        if not field.get("description", "").startswith(IGNORED)
     ]
     return ", ".join(f"**`{name}`**" if required else f"`{name}`" for name, required in names)
 

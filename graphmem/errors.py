@@ -3,7 +3,7 @@
 GraphmemError
 ├── ConfigError                the configuration cannot be used; names the key and the remedy
 ├── ValidationError            an argument cannot be used (also a ValueError)
-├── NotFoundError              no such memory in this scope (also a LookupError)
+├── NotFoundError              no such memory in this scope (also a LookupError and a ValueError)
 ├── StoreError                 a store failed
 │   ├── StoreUnavailable       it cannot be reached, or its files cannot be used
 │   └── StoreLocked            another process holds it
@@ -66,8 +66,11 @@ class ValidationError(GraphmemError, ValueError):
         self.without_value = message if without_value is None else without_value
 
 
-class NotFoundError(GraphmemError, LookupError):
-    """No such memory. An id of another scope reads exactly like an absent one."""
+class NotFoundError(GraphmemError, LookupError, ValueError):
+    """No such memory. An id of another scope reads exactly like an absent one.
+
+    A ValueError as well: mem0 raises one, so programs that were written for it catch that.
+    """
 
 
 class StoreError(GraphmemError):

@@ -37,7 +37,7 @@ from graphmem.commands.types import (
 )
 from graphmem.engine import PROJECTION_NAMES, Engine
 from graphmem.errors import ConfigError, NotFoundError, PartialWrite, StoreError, ValidationError
-from graphmem.ingest.hooks import apply_before_store
+from graphmem.ingest.hooks import BeforeStore, apply_before_store
 from graphmem.ingest.messages import message_commands
 from graphmem.jobs.worker import JobFailure
 from graphmem.model import ALL_KINDS, Kind, MemoryRecord, Message, Scope, View
@@ -318,18 +318,61 @@ class Memory:
         *,
         text: str | None = None,
         expiration_date: datetime | str | float | Unset | None = UNSET,
+        replace_metadata: bool = False,
         user_id: Any = None,
         agent_id: Any = None,
         run_id: Any = None,
     ) -> types.MemoryDict:
         """Changes a memory in place: its text, metadata or expiration date. The history keeps the former text.
 
-        `data` (or `text`) is the new text. `metadata` replaces the former metadata as a whole. `expiration_date=None`
-        removes the expiration. Search no longer finds the former text. Returns the memory after the change, with
-        "message" and, if a projection lags, "pending". Raises NotFoundError, and ValidationError when there is nothing
-        to change.
+        `data` (or `text`) is the new text. `metadata` sets its keys, and the others stay; with `replace_metadata` it
+        replaces the former metadata as a whole. `expiration_date=None` removes the expiration. Search no longer finds
+        the former text. Returns the memory after the change, with "message" and, if a projection lags, "pending".
+        Raises NotFoundError, and ValidationError when there is nothing to change.
         """
+        change = {
+            "data": data,
+            "text": text,
+            "metadata": metadata,
+            "expiration_date": expiration_date,
+            "replace_metadata": replace_metadata,
+        }
+        return self._update_together([(memory_id, change)], _optional_scope(user_id, agent_id, run_id))[0]
+
+    def _update_together(
+        self, changes: Sequence[tuple[str, Mapping[str, Any]]], scope: Scope | None
+    ) -> list[types.MemoryDict]:
+        """Changes memories, each by its id and the arguments of `update`, in one transaction: all of them or none."""
         self._engine.check_open()
+        commands = [self._update_command(memory_id, scope, **change) for memory_id, change in changes]
+        self._engine.check_embedder()
+        outcomes = self._engine.commit(commands, scope)
+        updated = [outcome.required_record for outcome in outcomes if outcome.event is OutcomeType.UPDATE]
+        pending = self._engine.enrich_and_deliver(updated, wait=True) if updated else []
+        results = []
+        for outcome in outcomes:
+            result = responses.memory(outcome.required_record)
+            changed = outcome.event is OutcomeType.UPDATE
+            result["message"] = (
+                "Memory updated successfully!" if changed else "Nothing to change: the memory is like that."
+            )
+            if pending:
+                result["pending"] = pending
+            results.append(result)
+        return results
+
+    def _update_command(
+        self,
+        memory_id: object,
+        scope: Scope | None,
+        *,
+        data: object = None,
+        text: object = None,
+        metadata: object = None,
+        expiration_date: object = UNSET,
+        replace_metadata: object = False,
+    ) -> UpdateMemory:
+        """Returns the checked command of an update, as the `before_store` hook changes it."""
         new_text, limits = validation.merge_aliases(data, text, ("data", "text")), self.limits
         if new_text is None and metadata is None and isinstance(expiration_date, Unset):
             raise ValidationError("update: nothing to change; give text, metadata or expiration_date")
@@ -341,34 +384,29 @@ class Memory:
             expires_at=expiration_date
             if isinstance(expiration_date, Unset)
             else validation.expiration(expiration_date, zone=limits.timezone),
+            merges_metadata=not validation.flag(replace_metadata, "replace_metadata"),
             corrects=True,
         )
-        scope = _optional_scope(user_id, agent_id, run_id)
-        command = self._after_before_store(command, scope)
-        self._engine.check_embedder()
-        outcome = self._engine.commit([command], scope)[0]
-        record = outcome.required_record
-        pending = self._engine.enrich_and_deliver([record], wait=True) if outcome.event is OutcomeType.UPDATE else []
-        result = responses.memory(record)
-        changed = outcome.event is OutcomeType.UPDATE
-        result["message"] = "Memory updated successfully!" if changed else "Nothing to change: the memory is like that."
-        if pending:
-            result["pending"] = pending
-        return result
-
-    def _after_before_store(self, command: UpdateMemory, scope: Scope | None) -> UpdateMemory:
-        """Returns the update as the `before_store` hook changes it.
-
-        The hook gets the message as it would be afterwards.
-        """
         hook = self._engine.settings.before_store
-        if hook is None or (command.text is None and command.metadata is None):
+        if command.metadata is None and (hook is None or command.text is None):
             return command
         record = find_memory(self._engine.ledger, command.id, scope)
         if record is None:  # the commit raises NotFoundError
             return command
+        kept = record.metadata if command.metadata is None or command.merges_metadata else {}
+        afterwards = {**kept, **(command.metadata or {})}
+        if command.metadata is not None and kept:
+            validation.metadata(afterwards, limits=limits)  # what many updates add has the limit of one
+        return command if hook is None else self._after_before_store(command, hook, record, afterwards)
+
+    def _after_before_store(
+        self, command: UpdateMemory, hook: BeforeStore, record: MemoryRecord, metadata: Mapping[str, Any]
+    ) -> UpdateMemory:
+        """Returns the update as the hook changes it, which gets the message as it would be afterwards.
+
+        `metadata` is that of the memory afterwards.
+        """
         text = record.text if command.text is None else command.text
-        metadata = record.metadata if command.metadata is None else command.metadata
         message = Message(
             record.role or "user",
             text,
@@ -381,10 +419,12 @@ class Memory:
         if accepted is None:
             raise ValidationError("update: before_store refuses it; the memory is as it was")
         # A field that neither the caller nor the hook changes stays out of the command: it may be changing elsewhere.
+        is_kept = accepted[1] == metadata
         return replace(
             command,
             text=command.text if accepted[0].content == text else accepted[0].content,
-            metadata=command.metadata if accepted[1] == metadata else accepted[1],
+            metadata=command.metadata if is_kept else accepted[1],
+            merges_metadata=command.merges_metadata and is_kept,
         )
 
     def undo(self, event_id: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None) -> types.MemoryDict:
@@ -413,12 +453,17 @@ class Memory:
         Returns a receipt: `{"message", "deleted", "erased": {"ledger", "vectors", "graph", "derived"}, "pending"?}`. A
         projection in `pending` cannot be reached; it erases its part as soon as it can. Raises NotFoundError.
         """
+        scope = _optional_scope(user_id, agent_id, run_id)
+        return self._delete_together([memory_id], scope, "Memory deleted successfully!")
+
+    def _delete_together(self, memory_ids: Sequence[str], scope: Scope | None, message: str) -> types.Receipt:
+        """Erases memories in one transaction, all of them or none, and returns a receipt with this message."""
         self._engine.check_open()
-        command = DeleteMemory(validation.memory_id(memory_id))
-        outcome = self._engine.commit([command], _optional_scope(user_id, agent_id, run_id))[0]
-        return responses.receipt(
-            outcome.erased, self._engine.deliver([outcome.required_record.partition]), "Memory deleted successfully!"
-        )
+        checked_ids = dict.fromkeys(map(validation.memory_id, memory_ids))
+        outcomes = self._engine.commit([DeleteMemory(memory_id) for memory_id in checked_ids], scope)
+        erased = sum((outcome.erased for outcome in outcomes), ErasureReport())
+        partitions = {outcome.required_record.partition for outcome in outcomes}
+        return responses.receipt(erased, self._engine.deliver(sorted(partitions)), message)
 
     def delete_all(self, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None) -> types.Receipt:
         """Erases all memories and items of a scope, of every kind and state, in batches; a call that was interrupted

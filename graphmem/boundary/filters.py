@@ -3,14 +3,15 @@
 Pure. `parse` raises `ValidationError` for every malformed filter, so that `matches` never raises.
 
     {"key": value}                                    equality
+    {"key": "*"}                                      the key is there
     {"key": {"gte": 3, "lt": 5}}                      eq ne gt gte lt lte in nin contains icontains; all must hold
     {"AND": [f, …]}  {"OR": [f, …]}  {"NOT": [f, …]}  all, any, none of the filters match; {"NOT": f} is allowed
     {"a": 1, "OR": […]}                               all entries of a dict must match
 
 - Types are distinct: True is not 1, "1" is not 1 (1.0 is), and an order comparison between types is False.
 - A missing key matches `ne` and `nin` only; a special field without a value is None, not missing.
-- Equality with a list compares the whole list; `contains` tests for a member of a list or a substring of a text. "*" is
-  an ordinary text.
+- Equality with a list compares the whole list; `contains` tests for a member of a list or a substring of a text.
+- {"key": "*"} matches any value, null as well, of a key that is there; as the operand of an operator "*" is a text.
 - `created_at`, `updated_at`, `at`, and any key with a date or datetime as operand, compare as moments. So do two texts
   that are both a date, or a date and a time, in ISO 8601; one without a UTC offset is local to the configured zone, and
   a date is its midnight there. All other texts compare as texts.
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 
 SPECIAL_FIELDS = ("kind", "memory_type", "created_at", "updated_at", "at", "actor_id", "role", "tags", "hash")
 TIME_FIELDS = frozenset({"created_at", "updated_at", "at"})
+ANY_VALUE = "*"
 OPERATORS = ("eq", "ne", "gt", "gte", "lt", "lte", "in", "nin", "contains", "icontains")
 
 _COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {"gt": gt, "gte": ge, "lt": lt, "lte": le}
@@ -150,6 +152,17 @@ class Equals(Filter):
         """Returns True if the field's value equals one of the operands."""
         forms = values.forms(self.key, self.zone, with_moments=self.compares_moments)
         return not self.operands.isdisjoint(forms)
+
+
+@dataclass(frozen=True, slots=True)
+class Exists(Filter):
+    """The field is there, whatever its value."""
+
+    key: str
+
+    def accepts(self, values: Values) -> bool:
+        """Returns True if there is such a field."""
+        return values.value(self.key) is not _MISSING
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,6 +316,8 @@ def _parse_entry(name: object, value: object, argument: str, bounds: _Bounds) ->
             refuse(path, value, f"names no operator; use some of {', '.join(OPERATORS)}")
         for operator, operand in value.items():
             yield _parse_condition(key, operator, operand, path, bounds.zone)
+    elif isinstance(value, str) and value == ANY_VALUE:
+        yield Exists(key)
     else:
         yield _parse_condition(key, "eq", value, path, bounds.zone)
 

@@ -117,19 +117,43 @@ def scope(
 ) -> tuple[Scope | None, dict[str, Any] | None]:
     """Returns the scope of a call (None without any id) and its filters without scope ids (None without conditions).
 
-    mem0 2.x passes scope ids in `filters`; there they must stand at the top level, be plain strings and agree with the
-    arguments. Ids are strings (numbers are converted) of 1..256 characters after trimming.
+    mem0 2.x passes scope ids in `filters`; there they must stand at the top level or in the parts of AND, be plain
+    strings and agree with each other and with the arguments. Ids are strings (numbers are converted) of 1..256
+    characters after trimming.
     """
     ids = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id}
     scope_ids = {name: identifier(value, name) for name, value in ids.items() if value is not None}
-    conditions = dict(_checked_mapping(filters, "filters")) if filters is not None else {}
-    for name in [name for name in SCOPE_NAMES if name in conditions]:
-        raw = conditions.pop(name)
-        scope_id = identifier(raw, f"filters.{name}")
-        if scope_ids.setdefault(name, scope_id) != scope_id:
-            refuse(f"filters.{name}", raw, f"differs from the argument {name}; give it in one place only")
+    conditions = {} if filters is None else _take_scope_ids(_checked_mapping(filters, "filters"), scope_ids, "filters")
     refuse_scope_names(conditions, "filters")
     return (Scope(**scope_ids) if scope_ids else None), conditions or None
+
+
+def _take_scope_ids(
+    filters: Mapping[Any, Any], scope_ids: dict[str, str], argument: str, depth: int = 0
+) -> dict[Any, Any]:
+    """Returns filters without the scope ids that hold for all of them, which are added to `scope_ids`.
+
+    Those are the ids at the top and in the parts of AND. A part that has nothing else is left out.
+    """
+    conditions = dict(filters)
+    for name in [name for name in SCOPE_NAMES if name in conditions]:
+        raw = conditions.pop(name)
+        scope_id = identifier(raw, f"{argument}.{name}")
+        if scope_ids.setdefault(name, scope_id) != scope_id:
+            refuse(f"{argument}.{name}", raw, f"differs from another {name} of this call; one call is about one")
+    parts = conditions.get("AND")
+    if isinstance(parts, list | tuple) and depth < MAX_FILTER_DEPTH:
+        kept = [
+            _take_scope_ids(part, scope_ids, f"{argument}.AND[{index}]", depth + 1)
+            if isinstance(part, Mapping)
+            else part
+            for index, part in enumerate(parts)
+        ]
+        # An empty part that was sent is an error, which `boundary.filters` names.
+        conditions["AND"] = [part for part, sent in zip(kept, parts, strict=True) if part != {} or sent == {}]
+        if parts and not conditions["AND"]:
+            del conditions["AND"]
+    return conditions
 
 
 def required_scope(

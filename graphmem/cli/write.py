@@ -100,11 +100,14 @@ def update(
     memory_id: Id,
     text: Annotated[str | None, typer.Argument(metavar="TEXT", help="The new text.")] = None,
     metadata: Metadata = None,
+    replace_metadata: Annotated[  # noqa: FBT002
+        bool, typer.Option("--replace-metadata", help="Drop the keys that --metadata does not have.")
+    ] = False,
 ) -> None:
     """Corrects a memory; its history keeps the old text."""
     extra = json_object(metadata, "--metadata")
     with call.memory() as memory:
-        updated = memory.update(memory_id, text, metadata=extra, **call.scope)
+        updated = memory.update(memory_id, text, metadata=extra, replace_metadata=replace_metadata, **call.scope)
     call.print_answer(updated, lambda renderer: renderer.updated_memory(updated))
 
 

@@ -143,10 +143,11 @@ class StoreEnrichment:
 class UpdateMemory:
     """Changes the text, metadata or expiration of a memory; None (for `expires_at`: UNSET) keeps the old value.
 
-    `corrects`: the new text contradicts the memory's sources (see `graphmem.commands.source_visibility`). `sources` are
-    further messages that the memory is drawn from now; if one of them was erased, nothing changes. `scope` is the scope
-    of these messages (see `ReaffirmFact`). `extraction`: the mentions and relations of the new text, if known already.
-    `at` and `utc_offset` are the observation time of the new text, that of its last source (`at` None: as before).
+    `merges_metadata`: keys that `metadata` does not have keep their former values. `corrects`: the new text contradicts
+    the memory's sources (see `graphmem.commands.source_visibility`). `sources` are further messages that the memory is
+    drawn from now; if one of them was erased, nothing changes. `scope` is the scope of these messages (see
+    `ReaffirmFact`). `extraction`: the mentions and relations of the new text, if known already. `at` and `utc_offset`
+    are the observation time of the new text, that of its last source (`at` None: as before).
     """
 
     id: str
@@ -154,6 +155,7 @@ class UpdateMemory:
     metadata: Mapping[str, Any] | None = None
     expires_at: datetime | Unset | None = UNSET
     reason: str | None = None
+    merges_metadata: bool = False
     corrects: bool = False
     sources: tuple[str, ...] = ()
     scope: Scope | None = None

@@ -29,6 +29,8 @@ WARNING_SECONDS = 60.0
 # Fields of a body, and of those that cannot be used the ones that an error names.
 MAX_FIELDS = 100
 MAX_REPORTED = 5
+# Memories that one request changes or erases.
+MAX_BATCH = 1000
 # Characters of a time in a query.
 MAX_MOMENT_CHARS = 100
 # Memories of a page of a list; of a graph; entities of a list; users, agents and runs of a list.

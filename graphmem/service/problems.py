@@ -43,6 +43,25 @@ _REMEDIES = {
 }  # fmt: skip
 
 
+# What to do about fields of mem0's platform that would be obeyed by half here, where they are no fields of a request.
+_MEM0_REMEDIES = {
+    "app_id": "it is metadata here: name it where messages are added, in searches and in POST /v3/memories/",
+    "org_id": "a service is one organisation and one project; leave it out",
+    "project_id": "a service is one organisation and one project; leave it out",
+    "immutable": "every memory can be changed; leave it out",
+    "includes": "say it in prompt",
+    "excludes": "say it in prompt",
+    "custom_instructions": "say it in prompt",
+    "agent_custom_instructions": "say it in prompt",
+    "structured_data_schema": "texts are stored; leave it out",
+    "custom_categories": "memories have no categories; put them into metadata",
+    "categories": "memories have no categories; put them into metadata, and search by filters",
+    "start_date": 'use filters: {"created_at": {"gte": …}}',
+    "end_date": 'use filters: {"created_at": {"lt": …}}',
+    "delete_linked": "erase each memory by its id",
+}
+
+
 class ProblemBody(BaseModel):
     """An error: `detail` says what is wrong and what to do, `code` names it for programs."""
 
@@ -248,6 +267,8 @@ def advice(place: str, name: str, request: Request) -> str:
     for other in known.keys() - {place}:
         if name in known[other]:
             return f"; it belongs in the {other}"
+    if name in _MEM0_REMEDIES:
+        return f"; {_MEM0_REMEDIES[name]}"
     nearest = get_close_matches(name, known[place], 1)
     return f"; did you mean {nearest[0]}?" if nearest else ""
 

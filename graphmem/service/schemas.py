@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 from fastapi import Response
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -11,6 +11,8 @@ from pydantic_core import PydanticCustomError
 from graphmem.service import limits
 
 IGNORED_HEADER = "X-Graphmem-Ignored"
+# How the description of a field begins that changes nothing.
+IGNORED = "Ignored."
 
 T = TypeVar("T")
 Items = Annotated[list[T], Field(fail_fast=True)]
@@ -46,20 +48,22 @@ class Body(BaseModel):
 
 
 class Mem0Fields(BaseModel):
-    """Fields that clients of mem0 send and that change nothing here."""
+    """Fields that clients of mem0 send and that change nothing here: these, and `further_ignored` of a request."""
 
-    rerank: Any = Field(default=None, description="Ignored.")
-    version: Any = Field(default=None, description="Ignored.")
-    output_format: Any = Field(default=None, description="Ignored.")
-    async_mode: Any = Field(default=None, description="Ignored.")
-    enable_graph: Any = Field(default=None, description="Ignored.")
-    keyword_search: Any = Field(default=None, description="Ignored.")
-    fields: Any = Field(default=None, description="Ignored.")
-    latest_only: Any = Field(default=None, description="Ignored.")
+    further_ignored: ClassVar[frozenset[str]] = frozenset()
 
-    def name_ignored(self, response: Response) -> None:
-        """Names the ignored fields of this request in a header of the response."""
-        names = self.model_fields_set & set(Mem0Fields.model_fields)
+    rerank: Any = Field(default=None, description=IGNORED)
+    version: Any = Field(default=None, description=IGNORED)
+    output_format: Any = Field(default=None, description=IGNORED)
+    async_mode: Any = Field(default=None, description=IGNORED)
+    enable_graph: Any = Field(default=None, description=IGNORED)
+    keyword_search: Any = Field(default=None, description=IGNORED)
+    fields: Any = Field(default=None, description=IGNORED)
+    latest_only: Any = Field(default=None, description=IGNORED)
+
+    def name_ignored(self, response: Response, *further: str) -> None:
+        """Names the ignored fields of this request, and `further` ones, in a header of the response."""
+        names = self.model_fields_set & {*Mem0Fields.model_fields, *self.further_ignored} | {*further}
         if named_before := response.headers.get(IGNORED_HEADER):
             names |= set(named_before.split(", "))
         if names:

@@ -674,6 +674,11 @@ class ServeSettings(_Section):
     )
     rate: RateLimit = Field(default="600/minute", description="The most requests of one key.")
     add_rate: RateLimit = Field(default="120/minute", description="The most requests of one key that add memories.")
+    infer_needs_llm: bool = Field(
+        default=True,
+        description="Whether `infer: true` is refused without a language model. `false` stores the words as spoken "
+        "and names `infer` in the header `X-Graphmem-Ignored`.",
+    )
     threads: Annotated[int, Field(ge=1, le=256)] = Field(
         default=8, description="Calls of the memory that run at the same time, in each process."
     )

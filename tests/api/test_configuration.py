@@ -53,6 +53,7 @@ def test_the_home_comes_from_the_environment(tmp_path: Path, monkeypatch: pytest
 
 def test_errors_have_these_parents() -> None:
     assert issubclass(ValidationError, ValueError) and issubclass(NotFoundError, LookupError)
+    assert issubclass(NotFoundError, ValueError)
     parents = {
         "ConfigError": "GraphmemError", "ValidationError": "GraphmemError", "NotFoundError": "GraphmemError",
         "StoreError": "GraphmemError", "StoreUnavailable": "StoreError", "StoreLocked": "StoreError",

@@ -35,8 +35,35 @@ def test_update_takes_mem0s_text_and_metadata(memory: Memory) -> None:
     uid = added(memory, "tea", metadata={"a": 1, "b": 2})
     memory.update(uid, text="coffee")
     assert memory.get(uid)["metadata"] == {"a": 1, "b": 2}
-    memory.update(uid, metadata={"c": 3})
-    assert (memory.get(uid)["memory"], memory.get(uid)["metadata"]) == ("coffee", {"c": 3})
+    memory.update(uid, metadata={"b": 0, "c": 3})
+    assert (memory.get(uid)["memory"], memory.get(uid)["metadata"]) == ("coffee", {"a": 1, "b": 0, "c": 3})
+    assert memory.update(uid, metadata={})["message"].startswith("Nothing to change")
+    memory.update(uid, metadata={"d": 4}, replace_metadata=True)
+    assert memory.get(uid)["metadata"] == {"d": 4}
+    memory.update(uid, metadata={}, replace_metadata=True)
+    assert memory.get(uid)["metadata"] == {}
+
+
+def test_metadata_that_many_updates_add_has_the_limit_of_one(memory: Memory) -> None:
+    size = memory.limits.max_metadata_bytes * 2 // 3
+    uid = added(memory, "tea", metadata={"a": "x" * size})
+    with pytest.raises(ValidationError, match="bytes as JSON"):
+        memory.update(uid, metadata={"b": "x" * size})
+    memory.update(uid, metadata={"b": "x" * size}, replace_metadata=True)
+    assert list(memory.get(uid)["metadata"]) == ["b"]
+
+
+def test_undo_takes_back_what_an_update_added_to_the_metadata(memory: Memory) -> None:
+    uid = added(memory, "tea", metadata={"a": 1})
+    memory.update(uid, metadata={"b": 2})
+    assert memory.undo(memory.history(uid)[-1]["id"])["metadata"] == {"a": 1}
+
+
+def test_a_memory_that_is_missing_is_a_value_error_as_in_mem0(memory: Memory) -> None:
+    for call in (lambda: memory.update("unknown", "x"), lambda: memory.delete("unknown")):
+        with pytest.raises(ValueError, match="unknown") as caught:
+            call()
+        assert isinstance(caught.value, NotFoundError)
 
 
 def test_update_refuses_unusable_arguments(memory: Memory) -> None:
@@ -48,6 +75,7 @@ def test_update_refuses_unusable_arguments(memory: Memory) -> None:
         {"data": 7},
         {"data": "a", "text": "b"},
         {"metadata": [1]},
+        {"metadata": {}, "replace_metadata": "yes"},
         {"expiration_date": "soon"},
     ):
         with pytest.raises(ValidationError):

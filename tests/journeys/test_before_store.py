@@ -55,7 +55,7 @@ def test_text_that_the_hook_removes_is_stored_nowhere(make_memory, tmp_path):
         assert (one["metadata"], one["actor_id"]) == ({"from": "[address]", "cc": ["[address]"]}, "[address]")
         result = memory.update(one["id"], f"Write to {MAIL} or call.", metadata={"from": MAIL})
         assert result["memory"] == "Write to [address] or call."
-        assert result["metadata"] == {"from": "[address]"}
+        assert result["metadata"] == {"from": "[address]", "cc": ["[address]"]}
         memory.search("whom to write to", user_id="u")
     assert not [text for text in embedded_texts if "quillonbar" in text]
     for file in Path(tmp_path).rglob("*"):
@@ -139,7 +139,7 @@ def test_updates_pass_the_hook(memory):
     with pytest.raises(ValidationError, match="before_store refuses it; the memory is as it was"):
         memory.update(uid, "Two, off the record.")
     assert list_texts(memory) == ["One."]
-    assert memory.update(uid, metadata={"b": MAIL})["metadata"] == {"b": "[address]"}
+    assert memory.update(uid, metadata={"b": MAIL})["metadata"] == {"a": 1, "b": "[address]"}
     assert memory.update(uid, expiration_date="2999-01-01")["memory"] == "One."
     with pytest.raises(NotFoundError):
         memory.update(uid, "Two.", user_id="other")
@@ -150,7 +150,7 @@ def test_updates_pass_stored_text_through_the_hook(make_memory, tmp_path):
         uid = memory.add(MAIL, user_id="u", metadata={"a": MAIL})["results"][0]["id"]
     with make_memory(tmp_path / "home", before_store=remove_addresses) as memory:
         result = memory.update(uid, metadata={"b": 1})
-        assert (result["memory"], result["metadata"]) == ("[address]", {"b": 1})
+        assert (result["memory"], result["metadata"]) == ("[address]", {"a": "[address]", "b": 1})
 
 
 @pytest.mark.parametrize(

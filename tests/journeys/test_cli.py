@@ -508,7 +508,7 @@ def test_our_errors_are_one_line_and_status_one(plain_home):
         (["context", "x", "--user", "ann", "--max-chars", "0"], "--max-chars=0: must be a whole number"),
         (
             ["search", "x", "--user", "ann", "--filters", '{"user_id": "bob"}'],
-            "--filters.user_id='bob': differs from the argument --user; ",
+            "--filters.user_id='bob': differs from another --user of this call; ",
         ),
     ],
 )

@@ -127,6 +127,7 @@ CALLS = [
             ("'n': {'gte': 5, 'lt': 7}", 0),
             ("'n': {'lte': 7}", 1),
             ("'category': {'eq': 'movies'}", 1),
+            ("'AND': [{'agent_id': 'bot', 'category': 'movies'}]", 1),
             ("'category': {'in': ['food', 'movies']}", 1),
             ("'category': {'icontains': 'movies'}", 1),
             ("'AND': [{'category': 'movies'}, {'n': {'gte': 7}}]", 1),
@@ -161,13 +162,13 @@ CALLS = [
 
 # Calls that mem0 accepts and we refuse or answer differently, on purpose.
 DIFFERENCES = [
-    # Ids are no conditions to combine: no filter may widen the scope of a call.
+    # Ids are no alternatives: no filter may widen the scope of a call.
     Call(
-        "1", "m.search('x', filters={'AND': [{'user_id': 'alice'}, {'category': 'movies'}]})", ValidationError, FILTERS
+        "1", "m.search('x', filters={'OR': [{'user_id': 'alice'}, {'category': 'movies'}]})", ValidationError, FILTERS
     ),
     Call("1", "m.delete_all(user_id='*')", ValidationError, TO_1),
-    # "*" in metadata is a text, not a wildcard.
-    Call("1", "m.search('x', user_id='alice', filters={'category': '*'})", ResultList(0, HIT), FILTERS),
+    # "*" means any value of a key that is there; mem0's store for Qdrant leaves the condition out.
+    Call("1", "m.search('x', user_id='alice', filters={'category': '*'})", ResultList(1, HIT), FILTERS),
     # Ids are keyword arguments only: by position, one kind is easily mistaken for another.
     Call("1", "m.delete_all('alice')", TypeError, CODE),
 ]

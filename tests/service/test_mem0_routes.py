@@ -22,6 +22,8 @@ from graphmem.stores.ledger import memories
 
 Make = Callable[..., Memory]
 BOB = {"role": "user", "content": "I moved to Bergen in May."}
+# A model that is configured and does not answer.
+NO_MODEL = {"provider": "openai", "config": {"api_key": "any", "openai_base_url": "http://127.0.0.1:9"}}
 # The ten columns of mem0's history.
 HISTORY = {
     "id", "memory_id", "old_memory", "new_memory", "event", "created_at", "updated_at", "is_deleted", "actor_id",
@@ -163,10 +165,82 @@ def test_without_an_id_nothing_is_added_or_searched(client: TestClient) -> None:
 def test_a_scope_that_would_be_ignored_is_refused(client: TestClient, field: str) -> None:
     added(client)
     for path, body in (("/memories", {"messages": [BOB]}), ("/search", {"query": "Where?"})):
-        assert field in ok(client.post(path, json={**body, "user_id": "ana", field: "x"}), 422)["detail"]
+        if field != "app_id":
+            assert field in ok(client.post(path, json={**body, "user_id": "ana", field: "x"}), 422)["detail"]
     for method, path in (("GET", "/memories"), ("DELETE", "/memories"), ("GET", "/memories/x")):
         assert field in ok(client.request(method, f"{path}?user_id=ana&{field}=x"), 422)["detail"]
     assert ok(client.get("/memories?user_id=ana"))["total"] == 1
+
+
+@pytest.mark.parametrize("path", ["/memories", "/v3/memories/add/"])
+def test_the_program_and_the_source_of_messages_are_metadata(client: TestClient, path: str) -> None:
+    body = {"messages": [BOB], "user_id": "ana", "app_id": "notes", "source": "STRANDS", "metadata": {"topic": "home"}}
+    (memory_id,) = ids_of(ok(client.post(path, json=body)))
+    expected = {"topic": "home", "app_id": "notes", "source": "STRANDS"}
+    assert ok(client.get(f"/memories/{memory_id}"))["metadata"] == expected
+    differs = {**body, "metadata": {"app_id": "other"}}
+    assert "metadata.app_id" in ok(client.post(path, json=differs), 400)["detail"]
+    assert ok(client.get("/memories?user_id=ana"))["total"] == 1
+
+
+def test_a_search_and_a_list_are_of_one_program(client: TestClient) -> None:
+    notes, mail = added(client, app_id="notes"), added(client, "Bergen is rainy.", app_id="mail", metadata={"topic": 1})
+    body = {"messages": "I like Bergen.", "filters": {"user_id": "ana", "app_id": "notes"}}
+    more = ids_of(ok(client.post("/v3/memories/add/", json=body)))
+    for where, expected in (
+        ({"app_id": "notes", "user_id": "ana"}, {notes, *more}),
+        ({"filters": {"app_id": "mail", "user_id": "ana"}}, {mail}),
+        ({"filters": {"AND": [{"user_id": "ana"}, {"app_id": "mail"}]}, "app_id": "mail"}, {mail}),
+        ({"filters": {"user_id": "ana", "topic": 1}, "app_id": "notes"}, set()),
+        ({"filters": {"user_id": "ana", "app_id": "*"}}, {notes, mail, *more}),
+    ):
+        assert set(ids_of(ok(client.post("/search", json={"query": "Bergen", **where})))) == expected, where
+        assert set(ids_of(ok(client.post("/v3/memories/", json=where)))) == expected, where
+    for wrong in ({"app_id": "*", "topic": 1}, {"app_id": 1}, {"OR": [{"app_id": "notes"}]}):
+        body = {"messages": "I like tea.", "filters": {"user_id": "ana", **wrong}}
+        assert "filters" in ok(client.post("/v3/memories/add/", json=body), 400)["detail"]
+
+
+@pytest.mark.parametrize("field", ["immutable", "includes", "excludes", "custom_instructions", "custom_categories"])
+def test_a_field_of_mem0_that_would_be_half_obeyed_is_refused_with_a_remedy(client: TestClient, field: str) -> None:
+    body = {"messages": [BOB], "user_id": "ana", field: "x"}
+    assert f"{field}: is no field of this request; " in ok(client.post("/v3/memories/add/", json=body), 422)["detail"]
+    assert ok(client.get("/memories?user_id=ana"))["total"] == 0
+
+
+@pytest.mark.parametrize("name", ["categories", "keywords", "feedback", "memory_ids"])
+def test_a_filter_on_what_is_never_stored_is_refused(client: TestClient, name: str) -> None:
+    added(client)
+    condition = {name: {"in": ["work"]}}
+    for conditions in (condition, {"AND": [{"NOT": condition}]}, {"OR": [{"topic": "x"}, {"AND": [condition]}]}):
+        filters = {"user_id": "ana", **conditions}
+        for path, more in (
+            ("/search", {"query": "x"}),
+            ("/v3/memories/search/", {"query": "x"}),
+            ("/v3/memories/", {}),
+        ):
+            assert f"filters.{name}" in ok(client.post(path, json={**more, "filters": filters}), 400)["detail"]
+    assert name in ok(client.post("/v3/memories/", json={"user_id": "ana", name: ["work"]}), 422)["detail"]
+
+
+def test_a_server_without_a_model_takes_words_as_spoken_if_it_is_set_so(memory: Memory) -> None:
+    body = {"messages": [BOB], "user_id": "ana", "infer": True}
+    with client_of(memory) as client:
+        assert ok(client.post("/memories", json=body), 409)["code"] == "not_configured"
+    with client_of(memory, infer_needs_llm=False) as client:
+        for path in ("/memories", "/v3/memories/add/"):
+            sent = client.post(path, json={**body, "prompt": "Only places."})
+            assert [one["memory"] for one in ok(sent)["results"]] == [BOB["content"]]
+            assert sent.headers["x-graphmem-ignored"] == "infer, prompt"
+        for plain in (False, None):
+            assert "x-graphmem-ignored" not in client.post("/memories", json={**body, "infer": plain}).headers
+
+
+def test_a_server_with_a_model_asks_it_whatever_is_set(make_memory: Make) -> None:
+    with client_of(make_memory(llm=NO_MODEL), infer_needs_llm=False) as client:
+        sent = client.post("/memories?wait=false", json={"messages": [BOB], "user_id": "ana", "infer": True})
+        assert "facts" in ok(sent, 202)["pending"]
+        assert "x-graphmem-ignored" not in sent.headers
 
 
 def test_harmless_fields_are_named_in_a_header(client: TestClient) -> None:
@@ -203,6 +277,76 @@ def test_a_memory_is_read_changed_and_erased(client: TestClient, memory: Memory)
     assert receipt["erased"]["ledger"] == 1
     for method, body in (("GET", None), ("DELETE", None), ("PUT", {"text": "x"})):
         assert ok(client.request(method, f"/memories/{memory_id}", json=body), 404)["code"] == "not_found"
+
+
+def test_an_update_adds_to_the_metadata_or_replaces_it(client: TestClient) -> None:
+    memory_id = added(client, metadata={"topic": "home", "sure": True})
+    path = f"/v1/memories/{memory_id}/"
+    expected = {"topic": "work", "sure": True}
+    assert ok(client.put(path, json={"metadata": {"topic": "work"}}))["metadata"] == expected
+    changed = ok(client.put(path, json={"metadata": {"place": "Oslo"}, "replace_metadata": True}))
+    assert changed["metadata"] == {"place": "Oslo"}
+
+
+def test_a_batch_is_changed_and_erased_as_a_whole(client: TestClient) -> None:
+    first, second = added(client, metadata={"topic": "home"}), added(client, "I like tea.")
+    bens = added(client, "I like wine.", user_id="ben")
+
+    def batch(method: str, *memories: dict[str, Any], query: str = "") -> httpx.Response:
+        return client.request(method, f"/v1/batch/{query}", json={"memories": list(memories)})
+
+    new_text, new_metadata = {"memory_id": second, "text": "I like coffee."}, {"memory_id": first, "metadata": {"a": 1}}
+    for wrong, status in (
+        ({"memory_id": "unknown", "text": "x"}, 404),
+        ({"memory_id": first, "text": ""}, 400),
+        ({"memory_id": first}, 400),
+    ):
+        ok(batch("PUT", new_text, wrong), status)
+    ok(batch("PUT", new_text, {"memory_id": bens, "text": "x"}, query="?user_id=ana"), 404)
+    assert ok(client.get(f"/memories/{second}"))["memory"] == "I like tea."
+    updated = ok(batch("PUT", new_text, new_metadata))
+    assert updated["message"] == "Successfully updated 2 memories"
+    assert [one["memory"] for one in updated["results"]] == ["I like coffee.", BOB["content"]]
+    assert updated["results"][1]["metadata"] == {"topic": "home", "a": 1}
+    ok(batch("DELETE", {"memory_id": first}, {"memory_id": "unknown"}), 404)
+    ok(batch("DELETE", {"memory_id": first}, {"memory_id": bens}, query="?user_id=ana"), 404)
+    assert ok(client.get("/memories"))["total"] == 3
+    receipt = ok(batch("DELETE", {"memory_id": first}, {"memory_id": second}, {"memory_id": first}))
+    assert receipt["message"] == "Successfully deleted 2 memories"
+    assert set(receipt["deleted"]) == {first, second}
+    assert ids_of(ok(client.get("/memories"))) == [bens]
+    for method in ("PUT", "DELETE"):
+        ok(batch(method), 422)
+        ok(batch(method, *[{"memory_id": bens}] * 1001), 422)
+
+
+def test_a_batch_of_a_users_key_reaches_that_users_memories_only(memory: Memory) -> None:
+    bens = memory.add("Ben likes tea.", user_id="ben")["results"][0]["id"]
+    with client_of(memory, "user") as client:
+        own = added(client)
+        for method, change in (("PUT", {"text": "x"}), ("DELETE", {})):
+            memories = [{"memory_id": own, **change}, {"memory_id": bens, **change}]
+            ok(client.request(method, "/v1/batch/", json={"memories": memories}), 404)
+        assert ok(client.get(f"/memories/{own}"))["memory"] == BOB["content"]
+    with client_of(memory, "app") as client:
+        ok(client.put("/v1/batch/", json={"memories": [{"memory_id": bens, "text": "x"}]}), 400)
+    assert memory.get(bens)["memory"] == "Ben likes tea."  # type: ignore[index]
+
+
+def test_the_project_is_that_of_the_configuration(make_memory: Make) -> None:
+    path = "/api/v1/orgs/organizations/graphmem/projects/graphmem/"
+    with client_of(make_memory(llm=NO_MODEL, custom_instructions="Only places.")) as client:
+        assert ok(client.get(path)) == {"custom_instructions": "Only places.", "custom_categories": None}
+        query = "?fields=custom_instructions&org_id=graphmem&project_id=graphmem"
+        assert ok(client.get(path + query)) == {"custom_instructions": "Only places."}
+        ok(client.get(f"{path}?fields=decay"), 422)
+        ok(client.get(path.replace("projects/graphmem", "projects/other")), 404)
+        assert "configuration file" in ok(client.patch(path, json={"custom_instructions": "x"}), 409)["detail"]
+
+
+def test_feedback_is_refused_and_no_memory_is_said_to_be_missing(client: TestClient) -> None:
+    body = {"memory_id": added(client), "feedback": "POSITIVE"}
+    assert "not kept" in ok(client.post("/v1/feedback/", json=body), 422)["detail"]
 
 
 def test_the_history_is_a_list_of_mem0s_columns_with_reasons(client: TestClient, memory: Memory) -> None:
@@ -410,6 +554,9 @@ def test_a_search_finds_by_ids_in_the_body_or_in_filters(client: TestClient) -> 
         {"filters": {"AND": [{"user_id": "ana"}]}},
         {"filters": {"AND": [{"user_id": "ana"}, {"topic": "home"}]}},
         {"user_id": "ana", "filters": {"topic": "home"}},
+        {"user_id": "ana", "filters": {"topic": "*"}},
+        {"filters": {"AND": [{"AND": [{"user_id": "ana"}]}, {"topic": "home"}]}},
+        {"filters": {"AND": [{"user_id": "ana", "topic": "home"}]}},
     ):
         answer = ok(client.post("/search", json={"query": "Where is Bergen?", **where}))
         assert ids_of(answer) == [memory_id], where
@@ -555,6 +702,7 @@ ADMIN_ROUTES = (
     ("POST", "/reset"), ("GET", "/configure"), ("POST", "/configure"), ("GET", "/entities"),
     ("DELETE", "/entities/user/ana"), ("GET", "/requests"), ("GET", "/api-keys"), ("POST", "/api-keys"),
     ("DELETE", "/api-keys/x"), ("GET", "/v1/entities/"), ("DELETE", "/v2/entities/user/ana/"),
+    ("GET", "/api/v1/orgs/organizations/graphmem/projects/graphmem/"),
 )  # fmt: skip
 
 

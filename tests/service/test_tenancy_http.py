@@ -200,6 +200,10 @@ def list_requests(ids: list[str], events: list[str]) -> dict[str, list[Request]]
         "PUT /settings": [Request("", body={"top_k": 3})],
         "PUT /memories/{memory_id}": changing,
         "PUT /v1/memories/{memory_id}/": changing,
+        "PUT /v1/batch/": [
+            Request("", body={"memories": [{"memory_id": uid, "text": "Taken over."} for uid in batch]})
+            for batch in (ids[:1], ids[-3:])
+        ],
         "PATCH /graph/entities/{key}": [Request(key, body={"name": "Mine"}) for key in keys],
         "POST /graph/aliases": aliases,
         "DELETE /graph/aliases": aliases,
@@ -208,6 +212,9 @@ def list_requests(ids: list[str], events: list[str]) -> dict[str, list[Request]]
         "DELETE /v1/memories/{memory_id}/": by_id,
         "DELETE /memories": [Request("", {"run_id": "run-"}), Request("", {"agent_id": "helpe"})],
         "DELETE /v1/memories/": [Request("")],
+        "DELETE /v1/batch/": [
+            Request("", body={"memories": [{"memory_id": uid} for uid in batch]}) for batch in (ids[:1], ids[-3:])
+        ],
     }  # fmt: skip
     return found
 
@@ -216,7 +223,8 @@ def list_requests(ids: list[str], events: list[str]) -> dict[str, list[Request]]
 OPERATOR_ROUTES: dict[str, Any] = {
     **dict.fromkeys(
         ["POST /verify", "POST /repair", "POST /flush", "POST /retry", "POST /reset", "GET /configure",
-         "GET /entities", "GET /v1/entities/", "GET /requests", "GET /api-keys", "POST /import"]
+         "GET /entities", "GET /v1/entities/", "GET /requests", "GET /api-keys", "POST /import",
+         "GET /api/v1/orgs/organizations/graphmem/projects/graphmem/"]
     ),
     "POST /configure": {"top_k": 3},
     "POST /api-keys": {"label": "x", "user_id": VICTIM},

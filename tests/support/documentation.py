@@ -31,6 +31,7 @@ _CONTAINERS = "takes a container engine; tests/containers tries what it starts, 
 _ENV = "lines of a .env; tests/containers/test_env.py reads them in .env.example"
 _FIGURE = "a figure"
 _INSTALLS = "takes a package index; test_pages.py looks for the extras"
+_PACKAGES = "tests/journeys/test_mem0_packages.py runs it with the packages of others"
 _POSTGRES = "tests/server/test_postgres_backup.py runs it on a server"
 _SHELL = "test_operate.py runs it in a shell"
 _OWN_VALUE = "a value of the reader's own, for which the tests have theirs"
@@ -107,6 +108,13 @@ NOT_RUN = {
     "docs/integrations/langchain.md": {"pip install '.[langchain]'": _INSTALLS},
     "docs/integrations/langgraph.md": {"pip install '.[langgraph]'": _INSTALLS},
     "docs/integrations/mcp.md": {"pip install '.[mcp]'": _INSTALLS},
+    "docs/integrations/mem0-packages.md": dict.fromkeys(("import asyncio", "import os"), _PACKAGES),
+    "docs/integrations/typescript.md": {
+        "npm install mem0ai": _INSTALLS,
+        "npm install ai @mem0/vercel-ai-provider": _INSTALLS,
+        'import { MemoryClient } from "mem0ai";': _PACKAGES,
+        'import { addMemories, createMem0, retrieveMemories } from "@mem0/vercel-ai-provider";': _PACKAGES,
+    },
     "docs/integrations/openai-agents.md": {"pip install '.[openai-agents]'": _INSTALLS},
     "docs/quickstart.md": {
         "python3 -m venv .venv && .venv/bin/pip install .": _INSTALLS,
@@ -124,7 +132,9 @@ NO_PROGRAM = {
         ),
         "asks a model of OpenAI's",
     ),
-    **dict.fromkeys(("docs/how-to/proxy.md", "docs/how-to/service.md"), "calls the service"),
+    **dict.fromkeys(
+        ("docs/how-to/proxy.md", "docs/how-to/service.md", "docs/integrations/mem0-packages.md"), "calls the service"
+    ),
     **dict.fromkeys(("docs/how-to/neo4j-browser.md", "docs/how-to/servers.md"), "calls servers"),
     **dict.fromkeys(
         ("docs/how-to/from-mem0.md", "docs/integrations/langchain.md", "docs/integrations/openai-agents.md"),

@@ -48,6 +48,14 @@ def nested(depth: int) -> dict[str, Any]:
         ((None, None, None), {"user_id": "alice"}, Scope("alice"), None),
         ((None, None, None), {"user_id": 7, "topic": "x"}, Scope("7"), {"topic": "x"}),
         (("alice", None, None), {"user_id": " alice ", "run_id": "r"}, Scope("alice", None, "r"), None),
+        (("alice",), {"AND": [{"user_id": "alice"}]}, Scope("alice"), None),
+        (
+            (),
+            {"AND": [{"AND": ({"user_id": "a", "x": 1},)}, {"run_id": 7}]},
+            Scope("a", None, "7"),
+            {"AND": [{"AND": [{"x": 1}]}]},
+        ),
+        ((), {"AND": [{"user_id": "a"}, {}]}, Scope("a"), {"AND": [{}]}),
         (("a",), {"OR": [{"x": 1}, {"y": "user_id"}]}, Scope("a"), {"OR": [{"x": 1}, {"y": "user_id"}]}),
     ],
 )
@@ -90,7 +98,10 @@ def test_bad_ids_are_refused_in_both_places(name: str, bad: object) -> None:
     [
         {"user_id": "bob"},
         {"user_id": None},
-        {"AND": [{"user_id": "alice"}]},
+        {"AND": [{"user_id": "bob"}]},
+        {"AND": [{"user_id": "alice"}, {"AND": [{"user_id": "bob"}]}]},
+        {"AND": [{"OR": [{"user_id": "alice"}]}]},
+        {"AND": [{"NOT": {"user_id": "alice"}}]},
         {"OR": [{"x": 1}, {"NOT": {"agent_id": "alice"}}]},
         {"NOT": [{"AND": ({"run_id": "*"},)}]},
         {"x": {"eq": {"user_id": "alice"}}},

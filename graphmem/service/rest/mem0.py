@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from hashlib import blake2b
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from fastapi import APIRouter, Header, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
@@ -16,7 +16,7 @@ from graphmem.commands.types import UNSET, MessageIdReused
 from graphmem.errors import NotFoundError
 from graphmem.integrations.base import result_dict
 from graphmem.memory import DEFAULT_LIST_LIMIT, Memory
-from graphmem.model import SCOPE_NAMES, EntityType
+from graphmem.model import EntityType
 from graphmem.queries.history import events_of_memory
 from graphmem.service import limits, listing, problems
 from graphmem.service.auth import Caller
@@ -25,7 +25,7 @@ from graphmem.service.problems import Problem
 from graphmem.service.rest import answers
 from graphmem.service.rest.dependencies import CallerParam, Service, ServiceParam, until_client_leaves
 from graphmem.service.rest.json_route import JsonRoute
-from graphmem.service.schemas import Body, Ids, IdsBody, Items, Mem0Fields, given
+from graphmem.service.schemas import IGNORED, Body, Ids, IdsBody, Items, Mem0Fields, given
 
 router = APIRouter(route_class=JsonRoute, tags=["memories"], responses=problems.documented(502))
 
@@ -59,6 +59,10 @@ class ChatMessage(BaseModel):
     metadata: dict[str, Any] | None = None
 
 
+# Fields by which mem0's platform filters and that memories do not have here.
+_NEVER_STORED = ("categories", "feedback", "keywords", "memory_ids")
+
+
 class AddBody(IdsBody, Mem0Fields):
     """Messages to store, and whose they are."""
 
@@ -68,13 +72,18 @@ class AddBody(IdsBody, Mem0Fields):
     expiration_date: Moment | None = Field(default=None, description="The last day on which they are shown, or a time.")
     infer: bool | None = Field(default=None, description="Draw facts; by default if a language model is configured.")
     memory_type: str | None = None
+    app_id: str | None = Field(default=None, description="The program whose messages they are, stored as metadata.")
+    source: str | None = Field(default=None, description="What sends them, stored as metadata.")
     prompt: str | None = Field(default=None, description="Replaces the configured instructions for drawing facts.")
 
 
 class SearchBody(IdsBody, Mem0Fields):
     """A question, and whose memories are searched: by ids, here or in `filters`."""
 
+    further_ignored: ClassVar[frozenset[str]] = frozenset({"metadata", "source"})
+
     query: str
+    app_id: str | None = Field(default=None, description="Search the memories with this `app_id` in their metadata.")
     filters: dict[str, Any] | None = Field(default=None, description="Ids, and conditions on memories.")
     top_k: int | Literal["auto"] | None = Field(default=None, description="1 to 1000 hits; by default 10.")
     limit: int | None = Field(default=None, description="The same as `top_k`.")
@@ -85,13 +94,16 @@ class SearchBody(IdsBody, Mem0Fields):
     explain: bool | None = None
     show_expired: bool | None = None
     show_retired: bool | None = Field(default=None, description="Also memories that are no longer true.")
+    metadata: Any = Field(default=None, description=f"{IGNORED} Conditions stand in `filters`.")
+    source: Any = Field(default=None, description=IGNORED)
 
 
 class UpdateBody(Body, Mem0Fields):
-    """The changes of a memory; `metadata` replaces the former as a whole, `expiration_date: null` removes it."""
+    """The changes of a memory; keys that `metadata` does not have stay, `expiration_date: null` removes it."""
 
     text: str | None = None
     metadata: dict[str, Any] | None = None
+    replace_metadata: bool = Field(default=False, description="Drop the keys that `metadata` does not have.")
     expiration_date: Moment | None = None
 
 
@@ -154,7 +166,11 @@ async def store_messages(
     wait: bool = True,
 ) -> answers.AddAnswer:
     """Stores the messages of a body in a scope."""
+    infer = body.infer
     body.name_ignored(response)
+    if infer and service.memory.sync._engine.llm is None and not service.settings.infer_needs_llm:  # noqa: SLF001  (same package)
+        infer = False
+        body.name_ignored(response, "infer", *given(prompt=body.prompt))
     messages = _listed(body.messages)
     made_ids = {} if idempotency_key is None else _ids_of_places(messages, idempotency_key)
     try:
@@ -164,10 +180,10 @@ async def store_messages(
                 for place, message in enumerate(messages)
             ],
             **ids,
-            metadata=body.metadata,
+            metadata=_with_origin(body),
             timestamp=body.timestamp,
             expiration_date=body.expiration_date,
-            infer=body.infer,
+            infer=infer,
             memory_type=body.memory_type,
             prompt=body.prompt,
             wait=wait,
@@ -181,6 +197,16 @@ async def store_messages(
     if not wait:
         response.status_code = 202
     return answers.AddAnswer.model_validate(result_dict(added))
+
+
+def _with_origin(body: AddBody) -> dict[str, Any] | None:
+    """Returns the metadata of a body with its `app_id` and `source`. Raises Problem 400 if it has others of its own."""
+    origin = given(app_id=body.app_id, source=body.source)
+    metadata = body.metadata or {}
+    for name, value in origin.items():
+        if metadata.get(name, value) != value:
+            raise Problem(400, f"{name}: differs from metadata.{name}, where it is stored; give it in one place only")
+    return {**metadata, **origin} if origin else body.metadata
 
 
 def _listed(messages: str | ChatMessage | list[ChatMessage]) -> list[dict[str, Any]]:
@@ -296,6 +322,7 @@ async def update_memory(
         memory_id,
         text=body.text,
         metadata=body.metadata,
+        replace_metadata=body.replace_metadata,
         expiration_date=body.expiration_date if "expiration_date" in body.model_fields_set else UNSET,
         **caller.scope(query.named(), required=False),
     )
@@ -349,7 +376,7 @@ async def search_memories(
     Hits that take more than 16 MiB are refused: ask for fewer.
     """
     body.name_ignored(response)
-    ids, conditions = scope_and_conditions(body, body.filters, caller)
+    ids, conditions = scope_and_conditions(body, body.filters, caller, body.app_id)
     options = given(
         top_k=body.top_k,
         limit=body.limit,
@@ -370,32 +397,28 @@ async def search_memories(
 
 
 def scope_and_conditions(
-    ids: Ids, filters: dict[str, Any] | None, caller: Caller
+    ids: Ids, filters: dict[str, Any] | None, caller: Caller, app_id: str | None = None
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """Returns the scope of a call whose ids stand in its body or in its filters, and the conditions of the filters.
 
-    The filters may have the ids at the top level or, as in mem0's examples, in the parts of one AND. Raises
-    ValidationError, and the problems of `Caller.scope`.
+    `app_id` is one more condition. Raises ValidationError, and the problems of `Caller.scope`; Problem 400 for a
+    condition on what memories of mem0's platform have and these never do, as it would find nothing.
     """
-    scope, conditions = validation.scope(**ids.named(), filters=None if filters is None else _ids_at_top(filters))
+    scope, conditions = validation.scope(**ids.named(), filters=filters)
+    _refuse_never_stored(conditions)
+    if app_id is not None:
+        conditions = {"AND": [{"app_id": {"eq": app_id}}, *given(filters=conditions).values()]}
     return caller.scope({} if scope is None else scope.parts), conditions
 
 
-def _ids_at_top(filters: dict[str, Any]) -> dict[str, Any]:
-    """Returns filters without the parts of an AND at the top that name one id each: those ids stand at the top."""
-    parts = filters.get("AND")
-    if not isinstance(parts, list):
-        return filters
-    scope: dict[str, Any] = {name: filters[name] for name in SCOPE_NAMES if name in filters}
-    conditions = []
-    for part in parts:
-        name = next(iter(part)) if isinstance(part, dict) and len(part) == 1 else None
-        if name not in SCOPE_NAMES:
-            conditions.append(part)
-        elif scope.setdefault(name, part[name]) != part[name]:
-            raise Problem(400, f"filters: names two different ids as {name}; one call is about one")
-    rest = {name: value for name, value in filters.items() if name != "AND"}
-    return {**rest, **scope, **({"AND": conditions} if conditions else {})}
+def _refuse_never_stored(conditions: Any) -> None:
+    for name, value in conditions.items() if isinstance(conditions, dict) else ():
+        if name in _NEVER_STORED:
+            remedy = "memories have none here; keep it in metadata under another name"
+            raise Problem(400, f"filters.{name}: {remedy}", "invalid_argument")
+        if name in validation.LOGIC:
+            for part in value if isinstance(value, list) else [value]:
+                _refuse_never_stored(part)
 
 
 def _score_details(hit: Mapping[str, Any], threshold: float | None) -> dict[str, float | None]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from graphmem.boundary import validation
 from graphmem.integrations.base import result_dict
 from graphmem.memory import DEFAULT_LIST_LIMIT
 from graphmem.service import limits, problems
@@ -15,7 +16,7 @@ from graphmem.service.problems import Problem
 from graphmem.service.rest import answers, mem0, mem0_admin
 from graphmem.service.rest.dependencies import AdminParam, CallerParam, ServiceParam, until_client_leaves
 from graphmem.service.rest.json_route import JsonRoute
-from graphmem.service.schemas import IdsBody, Mem0Fields
+from graphmem.service.schemas import Body, IdsBody, Items, Mem0Fields
 
 # The one organisation and project of a service, which the client asks for.
 PROJECT = "graphmem"
@@ -55,7 +56,10 @@ async def add(
     """Stores messages as `POST /memories` does."""
     ids, conditions = mem0.scope_and_conditions(body, body.filters, caller)
     if conditions:
-        raise Problem(400, "filters: takes only ids here")
+        app_id = conditions.pop("app_id", None)
+        if conditions or not isinstance(app_id, str) or body.app_id not in (None, app_id):
+            raise Problem(400, "filters: takes only ids here, each of them one")
+        body = body.model_copy(update={"app_id": app_id})
     return await mem0.store_messages(body, ids, service, response, idempotency_key)
 
 
@@ -65,6 +69,7 @@ router.post("/v3/memories/search/", response_model_exclude_unset=True)(mem0.sear
 class ListBody(IdsBody, Mem0Fields):
     """Whose memories are listed: by ids, here or in `filters`, which may also have conditions."""
 
+    app_id: str | None = Field(default=None, description="List the memories with this `app_id` in their metadata.")
     filters: dict[str, Any] | None = None
     show_expired: bool | None = None
     show_retired: bool | None = None
@@ -102,7 +107,7 @@ async def get_all(
     A page that takes more than 16 MiB is refused: ask for smaller ones.
     """
     body.name_ignored(response)
-    ids, conditions = mem0.scope_and_conditions(body, body.filters, caller)
+    ids, conditions = mem0.scope_and_conditions(body, body.filters, caller, body.app_id)
     start = (query.page - 1) * query.page_size
     async with until_client_leaves(request):
         with within_answer("page_size", "ask for smaller pages, or list them by GET /memories"):
@@ -134,6 +139,117 @@ router.put("/v1/memories/{memory_id}/", response_model_exclude_unset=True)(mem0.
 router.delete("/v1/memories/{memory_id}/", response_model_exclude_unset=True)(mem0.delete_memory)
 router.get("/v1/memories/{memory_id}/history/")(mem0.memory_history)
 router.delete("/v1/memories/", response_model_exclude_unset=True)(mem0.delete_memories)
+
+
+class BatchUpdate(Body):
+    """The changes of one of several memories."""
+
+    memory_id: str
+    text: str | None = None
+    metadata: dict[str, Any] | None = None
+
+
+class BatchUpdateBody(Body):
+    """The changes of several memories."""
+
+    memories: Annotated[Items[BatchUpdate], Field(min_length=1, max_length=limits.MAX_BATCH)]
+
+
+class BatchDelete(Body):
+    """One of several memories."""
+
+    memory_id: str
+
+
+class BatchDeleteBody(Body):
+    """Several memories."""
+
+    memories: Annotated[Items[BatchDelete], Field(min_length=1, max_length=limits.MAX_BATCH)]
+
+
+class BatchAnswer(answers.MessageAnswer):
+    """The memories after their changes."""
+
+    results: list[answers.ChangedMemory]
+
+
+@router.put("/v1/batch/", response_model_exclude_unset=True)
+async def update_batch(
+    body: BatchUpdateBody,
+    query: Annotated[mem0.ScopeQuery, Query()],
+    caller: CallerParam,
+    service: ServiceParam,
+    response: Response,
+) -> BatchAnswer:
+    """Changes several memories, as `PUT /memories/{memory_id}` does one: all of them, or none."""
+    query.name_ignored(response)
+    scope = validation.scope(**caller.scope(query.named(), required=False))[0]
+    changes = [(one.memory_id, {"text": one.text, "metadata": one.metadata}) for one in body.memories]
+    updated = await service.run(service.memory.sync._update_together, changes, scope)  # noqa: SLF001  (same package)
+    return BatchAnswer.model_validate({"message": f"Successfully updated {len(updated)} memories", "results": updated})
+
+
+@router.delete("/v1/batch/", response_model_exclude_unset=True)
+async def delete_batch(
+    body: BatchDeleteBody,
+    query: Annotated[mem0.ScopeQuery, Query()],
+    caller: CallerParam,
+    service: ServiceParam,
+    response: Response,
+) -> answers.ReceiptAnswer:
+    """Erases several memories, as `DELETE /memories/{memory_id}` does one: all of them, or none."""
+    query.name_ignored(response)
+    scope = validation.scope(**caller.scope(query.named(), required=False))[0]
+    ids = list(dict.fromkeys(one.memory_id for one in body.memories))
+    message = f"Successfully deleted {len(ids)} memories"
+    delete = service.memory.sync._delete_together  # noqa: SLF001  (same package)
+    return answers.ReceiptAnswer.model_validate(await service.run(delete, ids, scope, message))
+
+
+ProjectField = Literal["custom_instructions", "custom_categories"]
+
+
+class ProjectQuery(BaseModel):
+    """Which fields of the project are answered; by default all."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    fields: list[ProjectField] | None = None
+    org_id: Literal["graphmem"] | None = None
+    project_id: Literal["graphmem"] | None = None
+
+
+class Project(BaseModel):
+    """The one project of a service. Memories have no categories."""
+
+    custom_instructions: str | None = None
+    custom_categories: None = None
+
+
+_PROJECT_PATH = f"/api/v1/orgs/organizations/{PROJECT}/projects/{PROJECT}/"
+
+
+@router.get(_PROJECT_PATH, response_model_exclude_unset=True)
+async def get_project(query: Annotated[ProjectQuery, Query()], _: AdminParam, service: ServiceParam) -> Project:
+    """Returns the instructions for drawing facts that the configuration has."""
+    settings = service.memory.sync._engine.settings  # noqa: SLF001  (same package)
+    instructions = settings.custom_fact_extraction_prompt or settings.custom_instructions
+    values = {"custom_instructions": instructions, "custom_categories": None}
+    return Project.model_validate({name: value for name, value in values.items() if name in (query.fields or values)})
+
+
+async def no_project_changes(_: AdminParam) -> None:
+    """Refuses mem0's route that changes a project."""
+    raise Problem(409, "A project does not change while the service runs; change the configuration file.")
+
+
+async def no_feedback(_: CallerParam) -> None:
+    """Refuses mem0's route for judgements of memories. 404 would be to its client that there is no such memory."""
+    raise Problem(422, "Feedback is not kept here; change the memory, or erase it.", "not_supported")
+
+
+router.add_api_route(_PROJECT_PATH, no_project_changes, methods=["PATCH"], include_in_schema=False)
+router.add_api_route("/v1/feedback/", no_feedback, methods=["POST"], include_in_schema=False)
 
 
 class PlatformEntity(mem0_admin.EntityItem):
