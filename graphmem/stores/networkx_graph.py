@@ -10,6 +10,7 @@ from bisect import insort
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from threading import RLock
 
 import networkx as nx
@@ -200,13 +201,11 @@ class NetworkxIndex:
         return replace(entity, mentions=len(self._mentions[node[1], node[2]]))
 
     def _best_mentions(self, view: View, key: str, limit: int) -> list[str]:
-        memories: list[str] = []
-        for kind, _, _, uid in self._mentions[view.partition or "", key]:
-            if kind < MentionKind.COMMON_NOUN and self._is_visible(view, uid):
-                memories.append(uid)
-            if len(memories) == limit:
-                break
-        return memories
+        mentions = self._mentions[view.partition or "", key]
+        visible = (
+            uid for kind, _, _, uid in mentions if kind < MentionKind.COMMON_NOUN and self._is_visible(view, uid)
+        )
+        return list(islice(visible, limit))
 
     def _subgraph(self, view: View, memories: list[str], seed_entities: Sequence[str]) -> Subgraph:
         mentions = [(uid, entity, kind) for uid in memories for entity, kind in self._mentions_of(uid)]

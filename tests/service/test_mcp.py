@@ -330,7 +330,8 @@ def check_types(tool: type[Tool]) -> None:
     """Checks that a tool takes no value of another type for any of its arguments."""
     required = {name: "x" for name, field in tool.model_fields.items() if field.is_required()}
     for name, field in tool.model_fields.items():
-        wrong = [True, False, 5.0, 5.5, [5], {"a": 5}]
+        wrong = [5.0, 5.5, [5], {"a": 5}]
+        wrong += ["true", 1, 0] if field.annotation is bool else [True, False]
         if field.annotation is int:
             wrong += ["5.0", " 5", "5_0", "+5", "٥", "9" * 5000]
             assert getattr(tool.parse({**required, name: "51"[: 1 + (name == "max_tokens")]}), name) in {5, 51}
