@@ -410,7 +410,7 @@ def test_memories_that_are_no_longer_true_are_listed_and_found_on_request(client
 def test_words_are_looked_for_in_all_memories(client: TestClient, memory: Memory) -> None:
     first = memory.add("ÄRGER am Zeppelin, 100 % sicher_", user_id="ana", timestamp="2020-01-01")["results"][0]["id"]
     said = memory.add([{"role": "user", "content": "Moored.", "name": "Zoë"}], user_id="ana")["results"][0]["id"]
-    memory.add([f"Number {n}." for n in range(20)], user_id="ana")
+    memory.add([f"Bus {n}." for n in range(20)], user_id="ana")
 
     def found(q: str, **more: Any) -> list[str]:
         page = ok(client.get("/memories", params={"user_id": "ana", "q": q, **more}))

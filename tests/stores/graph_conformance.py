@@ -366,6 +366,11 @@ def fill_ledger(clerk: Any, seed: int, count: int = 50) -> list[MemoryRecord]:
             with clerk.ledger.write() as connection:
                 fact = replace(record, kind=Kind.FACT, seq=outbox.next_seq(connection))
                 memories.update(connection, fact)
+                # Facts are in no session's order.
+                before, after = memories.previous_row(connection, fact.row), memories.next_row(connection, fact.row)
+                if after is not None:
+                    memories.set_previous(connection, after, before, outbox.next_seq(connection))
+                memories.set_previous(connection, fact.row, None, outbox.next_seq(connection))
         enrich(clerk, clerk.record(record.id), keys, kinds)
         records.append(record)
     for record in chance.sample(records, count // 4):
