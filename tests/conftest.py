@@ -37,11 +37,11 @@ for name in [name for name in os.environ if name.startswith("GRAPHMEM_") and nam
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-# The folders of tests are in memory, where there is a gigabyte of it from which programs may be run: every commit is
+# The folders of tests are in memory, where there are four gigabytes of it from which programs may be run: a commit is
 # synced, which takes 2 ms on a disk and 10 µs there. PYTEST_DEBUG_TEMPROOT puts them elsewhere.
 if SHARED_MEMORY.is_dir() and os.access(SHARED_MEMORY, os.W_OK):
     flags, free = os.statvfs(SHARED_MEMORY).f_flag, shutil.disk_usage(SHARED_MEMORY).free
-    if not flags & os.ST_NOEXEC and free > 1 << 30:
+    if not flags & os.ST_NOEXEC and free > 4 << 30:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(SHARED_MEMORY))
 
 # Times without a UTC offset are local to the machine, which must make no difference.
