@@ -8,6 +8,7 @@ from concurrent.futures import Future, wait
 from contextvars import copy_context
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import repeat
 from threading import Event
 
 from graphmem.commands.types import ChangeSet, Outcome, StoreEnrichment
@@ -19,6 +20,7 @@ from graphmem.ingest.messages import is_bare_id
 from graphmem.model import EntityType, Extraction, Kind, MemoryRecord, Utterance
 from graphmem.models.protocols import Embedded, Embedder, Matrix, TokenEmbedder, embedding_spec_of
 from graphmem.observers import Observers
+from graphmem.recent import Recent
 from graphmem.stores.ledger import Ledger, embeddings, entity_names, memories, outbox
 from graphmem.stores.ledger.embedder import check_embedder
 from graphmem.stores.ledger.outbox import AwaitingRow
@@ -29,6 +31,10 @@ from graphmem.text import content_hash, normalise_key
 BATCH, BATCH_CHARS = 256, 32_000
 # Texts per commit while several partitions wait for their turn.
 SHARED_BATCH = 32
+# A sentence in which the extractor reads a name that a language model gives: alone, "schools" is no entity.
+NAME_FRAME = "There was the matter of {}."
+# Names of which is kept what their keys are.
+MAX_KNOWN_NAMES = 2_000
 # Characters of the longest text that is no long text: a few seconds of work, which closing waits for.
 MAX_SHORT_CHARS = 50_000
 
@@ -76,6 +82,7 @@ class Enricher:
         self._pool = pool
         self._observers = observers
         self._stopped, self._stopped_short = Event(), Event()
+        self._name_keys = Recent[str, str](MAX_KNOWN_NAMES)
 
     def stop(self, *, short_texts: bool) -> None:
         """Lets the enrichment of long texts, under way or called later, end early with WorkStopped.
@@ -180,6 +187,24 @@ class Enricher:
             StoreEnrichment(record.id, record.version, self.spec, h, embedded.get(h), extraction)
             for record, h, extraction in zip(records, hashes, extracting.result(), strict=True)
         )
+
+    def name_keys(self, names: Iterable[str]) -> dict[str, str]:
+        """Returns the keys under which the extractor finds entities in texts ("school" for "schools"), by name.
+
+        A name in which it finds no single entity has its normalised form as key. Raises ModelError.
+        """
+        wanted = dict.fromkeys(names)
+        keys = {name: key for name in wanted if (key := self._name_keys.get(name)) is not None}
+        if new := [name for name in wanted if name not in keys]:
+            extractions: Iterable[Extraction] = repeat(Extraction())
+            if self._extractor is not None:
+                sentences = [Utterance(NAME_FRAME.format(name)) for name in new]
+                extractions = self._pool.submit(copy_context().run, self._extractor.extract, sentences).result()
+            for name, extraction in zip(new, extractions, strict=False):
+                normalised = normalise_key(name)
+                same = (one.key for one in extraction.mentions if normalise_key(one.name) == normalised)
+                self._name_keys[name] = keys[name] = next(same, normalised)
+        return keys
 
     def embed_first_windows(self, texts: Sequence[str]) -> list[Matrix]:
         """Returns the vector of the first window of each text; nothing is stored. Raises ModelError."""

@@ -1372,6 +1372,29 @@ def test_entities_have_the_types_and_keys_of_the_model_once_each(spacy_memory: M
     assert types == sorted((one["name"].casefold(), one["type"]) for one in memory.entities(**ANN))
 
 
+def test_a_name_of_the_model_has_one_key_whether_the_fact_has_its_words_or_not(
+    spacy_memory: Memory, model: Scripted
+) -> None:
+    memory = spacy_memory
+    names = {"veterans": "Person", "John's family": "Person", "online group": "Organization"}
+    entities = [{"name": name, "type": type_} for name, type_ in names.items()]
+    texts = {
+        "We had veterans over.": "Invited veterans, John's family and an online group",
+        "They served all of us.": "Respects those who served",
+        "The veteran was glad.": "Made a veteran glad",
+    }
+    model.facts_by_text = {said: [fact(text, entities=entities)] for said, text in texts.items()}
+    add_texts(memory, *texts)
+    found = {one["name"]: one["type"] for one in memory.entities(**ANN)}
+    assert {name: found.get(name) for name in names} == names
+    # The extractor finds them in questions and messages under the same keys.
+    for asked in ("veteran", "veterans", "John's family", "online groups"):
+        key = memory._engine._enricher.name_keys([asked])[asked]
+        assert memory.entity(key, **ANN) is not None, asked
+    assert len([name for name in found if "veteran" in name.casefold()]) == 1
+    assert memory.verify()["ok"]
+
+
 def test_an_update_extracts_relations_from_the_new_text(spacy_memory: Memory, model: Scripted) -> None:
     memory = spacy_memory
     model.facts_by_text = {PARIS: ["Lives in Paris"], "Rome, sorry.": ["Lives in Rome"]}

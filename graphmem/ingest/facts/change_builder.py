@@ -122,26 +122,27 @@ def add_to_extraction(
 ) -> StoreEnrichment:
     """Adds a language model's mentions and relations to an enrichment.
 
-    The model's mentions win over the extractor's of the same key, and their types over those of earlier texts. Its
-    relations (`given`; None: it gave no list) replace the extractor's, together with the nouns
-    (`MentionKind.COMMON_NOUN`) that only these mention. Where the extractor has another key for the same words, its
-    lemma ("classic car"), that counts: the extractor finds it in the messages, too.
+    The model's mentions win over the extractor's of the same key or words, and their types over those of earlier texts.
+    Its relations (`given`; None: it gave no list) replace the extractor's, together with the nouns
+    (`MentionKind.COMMON_NOUN`) that only these mention.
     """
     extraction = enrichment.extraction
-    lemmas = {normalise_key(mention.name): mention.key for mention in extraction.mentions}
-    decided = {key: replace(one, key=key) for one in mentions for key in [lemmas.get(one.key, one.key)]}
-    keyed = (
-        replace(one, subject=lemmas.get(one.subject, one.subject), object=lemmas.get(one.object, one.object))
-        for one in given or ()
-    )
-    statements = tuple(dict.fromkeys(one for one in keyed if one.subject != one.object))
+    decided = {mention.key: mention for mention in mentions}
+    keys = {normalise_key(mention.name): mention.key for mention in decided.values()}
+    renamed = {mention.key: keys.get(normalise_key(mention.name), mention.key) for mention in extraction.mentions}
     own_mentions = [
-        mention for mention in extraction.mentions if given is None or mention.kind is not MentionKind.COMMON_NOUN
+        mention
+        for mention in extraction.mentions
+        if renamed[mention.key] == mention.key and (given is None or mention.kind is not MentionKind.COMMON_NOUN)
     ]
+    own_statements = (
+        replace(one, subject=renamed.get(one.subject, one.subject), object=renamed.get(one.object, one.object))
+        for one in extraction.statements
+    )
     merged = replace(
         extraction,
         mentions=tuple(({mention.key: mention for mention in own_mentions} | decided).values()),
-        statements=extraction.statements if given is None else statements,
+        statements=tuple(own_statements if given is None else given),
         decided_types=frozenset(key for key, mention in decided.items() if mention.type is not EntityType.OTHER),
     )
     return replace(enrichment, extraction=merged)

@@ -126,6 +126,18 @@ class Fact:
     statements: tuple[Statement, ...] | None = None
     is_cited: bool = True
 
+    def with_keys(self, keys: Mapping[str, str]) -> Fact:
+        """Returns the fact with other keys of its entities, by their present ones; no relation of one with itself."""
+        mentions = {key: replace(one, key=key) for one in self.mentions for key in [keys.get(one.key, one.key)]}
+        if self.statements is None:
+            return replace(self, mentions=tuple(mentions.values()))
+        keyed = (
+            replace(one, subject=keys.get(one.subject, one.subject), object=keys.get(one.object, one.object))
+            for one in self.statements
+        )
+        statements = tuple(dict.fromkeys(one for one in keyed if one.subject != one.object))
+        return replace(self, mentions=tuple(mentions.values()), statements=statements)
+
     def of_speaker(self, messages: Sequence[MemoryRecord]) -> list[MemoryRecord]:
         """Returns those of the job's messages whose speaker the fact is about: the last one it cites, else all."""
         return [messages[n] for n in (self.sources[-1:] if self.is_cited else self.sources)]

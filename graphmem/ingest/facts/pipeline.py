@@ -8,7 +8,7 @@ the same fact.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -36,6 +36,7 @@ from graphmem.stores.ledger import Ledger, embeddings, graph_reads, memories, ou
 from graphmem.stores.ledger.jobs import INSTRUCTIONS, Job
 from graphmem.stores.projection_worker import ProjectionWorker
 from graphmem.stores.protocols import VectorIndex
+from graphmem.text import normalise_key
 from graphmem.tracing import span
 
 logger = logging.getLogger("graphmem")
@@ -180,6 +181,10 @@ class FactPipeline:
         """The settings of this pipeline."""
         return self._config
 
+    def name_keys(self, names: Iterable[str]) -> dict[str, str]:
+        """Returns the keys under which the extractor finds entities of these names, by name."""
+        return self._enricher.name_keys(names)
+
     def enrich(self, records: Sequence[MemoryRecord]) -> list[StoreEnrichment]:
         """Computes vectors, entities and relations of texts that are not stored yet."""
         return list(self._enricher.compute(records))
@@ -290,7 +295,7 @@ class _PipelineRun:
 
     def run(self) -> JobResult:
         with span("find facts") as traced:
-            facts = self._extract_facts() if self._messages else []
+            facts = self._with_shared_keys(self._extract_facts()) if self._messages else []
             traced.set_attributes(**{"gen_ai.memory.record.count": len(facts)})
         drafts = [FactDraft(fact, self._record_of(fact)) for fact in facts]
         computed = self._pipeline.enrich([draft.record for draft in drafts]) if drafts else []
@@ -352,6 +357,17 @@ class _PipelineRun:
                 # Without one, a later request makes the summary.
                 summary, also = (self._summary, AlsoSummarise.NEXT) if self._summary else (summary, None)
         return extraction.deduplicate(facts, self._messages)
+
+    def _with_shared_keys(self, facts: Sequence[Fact]) -> list[Fact]:
+        """Gives the entities of facts the keys that the extractor gives these names in messages and questions.
+
+        A speaker keeps the key of the name that messages have.
+        """
+        speakers = {normalise_key(record.speaker) for record in self._messages if record.speaker is not None}
+        names = {one.key: one.name for fact in facts for one in fact.mentions if one.key not in speakers}
+        found = self._pipeline.name_keys(names.values())
+        keys = {key: found[name] for key, name in names.items()}
+        return [fact.with_keys(keys) for fact in facts]
 
     def _summary_to_ask_for(self, context: SessionContext) -> AlsoSummarise | None:
         """Returns the summary that the answers about facts shall bring, None if none.
