@@ -399,14 +399,16 @@ class Projection:
     def has_pending(self, partitions: Sequence[str] | None = None) -> bool:
         """Returns True if a shared projection has undelivered changes (a private one catches up before each read).
 
-        With `partitions` only their changes count, but while the projection's content is unknown, all do.
+        With `partitions` only their changes count, but while the projection's content is unknown, all do: one without a
+        cursor was never built, not even empty, and the ledger of a lower number than the cursor's came from a backup.
         """
+        if not self.shared:
+            return False
         with self._ledger.read() as connection:
-            pending = self.count_pending(connection)
-            if pending <= 0 or partitions is None:  # below 0, the ledger came from a backup
-                return pending != 0
-            cursor = outbox.cursor(connection, self._cursor_name)
-            return cursor is None or change_feed.has_changes(connection, cursor, partitions)
+            state = outbox.cursor_state(connection, self._cursor_name)
+            if partitions is None or state.cursor is None or state.last <= state.cursor:
+                return state.last != state.cursor
+            return change_feed.has_changes(connection, state.cursor, partitions)
 
     def count_pending(self, connection: Connection) -> int:
         """Returns the sequence numbers above the cursor of a shared projection; 0 for a private one."""

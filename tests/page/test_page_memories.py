@@ -727,9 +727,9 @@ def test_two_thousand_memories_are_scrolled_through_and_opened(site: Site) -> No
     site.enter()
     page = site.page
     site.row("Number 1999 of").wait_for()
-    page.get_by_label("Filter these memories").fill("many")
-    page.get_by_role("button", name="Look through older").click()
-    page.wait_for_function("() => document.querySelectorAll('.row').length === 2000")
+    for shown in range(200, 2001, 100):
+        page.get_by_role("button", name="Show older").click()
+        page.wait_for_function(f"() => document.querySelectorAll('.row').length === {shown}")
     drawn = """() => new Promise((done) => {
       let rows = 0;
       new MutationObserver((changes) => { rows += changes.length; }).observe(document.querySelector(".list"),

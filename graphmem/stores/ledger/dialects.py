@@ -51,7 +51,8 @@ class contains_word(GenericFunction[bool]):  # noqa: N801  (a function in statem
 @compiles(contains_word, "postgresql")
 def _strpos(element: contains_word, compiler: SQLCompiler, **options: Any) -> str:
     text, word = (compiler.process(clause, **options) for clause in element.clauses)
-    return f"(strpos(lower({text}), {word}) > 0)"
+    # Whatever the database's own collation is: that of "C" knows the capitals of ASCII only.
+    return f'(strpos(lower(({text}) COLLATE "und-x-icu"), {word}) > 0)'
 
 
 @compiles(contains_word, "sqlite")
