@@ -393,9 +393,8 @@ class Memory:
         record = find_memory(self._engine.ledger, command.id, scope)
         if record is None:  # the commit raises NotFoundError
             return command
-        kept = record.metadata if command.metadata is None or command.merges_metadata else {}
-        afterwards = {**kept, **(command.metadata or {})}
-        if command.metadata is not None and kept:
+        afterwards = command.metadata_after(record.metadata)
+        if command.metadata is not None and command.merges_metadata:
             validation.metadata(afterwards, limits=limits)  # what many updates add has the limit of one
         return command if hook is None else self._after_before_store(command, hook, record, afterwards)
 

@@ -210,11 +210,10 @@ def update_memory(command: UpdateMemory, uow: UnitOfWork) -> Outcome:
 
 
 def _updated(record: MemoryRecord, command: UpdateMemory) -> MemoryRecord:
-    kept = record.metadata if command.metadata is None or command.merges_metadata else {}
     return replace(
         record,
         text=record.text if command.text is None else command.text,
-        metadata={**kept, **(command.metadata or {})},
+        metadata=command.metadata_after(record.metadata),
         expires_at=record.expires_at if isinstance(command.expires_at, Unset) else command.expires_at,
         at=command.at or record.at,
         utc_offset=record.utc_offset if command.at is None else command.utc_offset,

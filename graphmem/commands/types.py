@@ -163,6 +163,11 @@ class UpdateMemory:
     at: datetime | None = None
     utc_offset: int | None = None
 
+    def metadata_after(self, former: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the metadata of the memory after the change."""
+        kept = former if self.metadata is None or self.merges_metadata else {}
+        return {**kept, **(self.metadata or {})}
+
 
 @dataclass(frozen=True, slots=True)
 class RetireMemory:

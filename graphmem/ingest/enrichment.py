@@ -8,7 +8,6 @@ from concurrent.futures import Future, wait
 from contextvars import copy_context
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from itertools import repeat
 from threading import Event
 
 from graphmem.commands.types import ChangeSet, Outcome, StoreEnrichment
@@ -100,33 +99,35 @@ class Enricher:
         Raises EmbedderChanged, as `compute` does, and WorkStopped: after `stop` if a text is long, and when the program
         ends.
         """
-        self.enrich_short(rows)
-        self.enrich_long(rows)
+        waiting = None if rows is None else self._awaiting(rows)
+        self.enrich_short(waiting)
+        self.enrich_long(waiting)
 
-    def enrich_short(self, rows: Sequence[int] | None = None) -> None:
-        """Enriches memories with short texts, as `process_pending` does; partitions take turns.
+    def enrich_short(self, waiting: Sequence[AwaitingRow] | None = None) -> None:
+        """Enriches those with short texts of these memories, or of all that have a task; partitions take turns.
 
-        Without `rows`, texts that are added before the end take their turns as well, so that none waits for all texts
-        of another user. Those left over when the first ones are done are for the next call.
+        Of all, texts that are added before the end take their turns as well, so that none waits for all texts of
+        another user. Those left over when the first ones are done are for the next call. Raises as `process_pending`
+        does.
         """
         # Without a pool the results could not be committed.
         with stoppable(lambda: self._stopped_short.is_set() or not self._pool.takes_tasks):
-            self._enrich(rows, are_long=False)
+            self._enrich(waiting, are_long=False)
 
-    def enrich_long(self, rows: Sequence[int] | None = None) -> None:
+    def enrich_long(self, waiting: Sequence[AwaitingRow] | None = None) -> None:
         """Enriches memories with long texts, one at a time, as `enrich_short` does those with short ones."""
         with stoppable(lambda: self._stopped.is_set() or not self._pool.takes_tasks):
-            self._enrich(rows, are_long=True)
+            self._enrich(waiting, are_long=True)
 
     def has_long_texts(self) -> bool:
         """Returns whether a memory with a long text waits for enrichment."""
-        return any(each.chars > MAX_SHORT_CHARS for each in self._awaiting(None))
+        return any(each.chars > MAX_SHORT_CHARS for each in self._awaiting())
 
-    def _enrich(self, rows: Sequence[int] | None, *, are_long: bool) -> None:
-        def awaiting(after: int = 0) -> list[AwaitingRow]:
-            return [each for each in self._awaiting(rows, after) if (each.chars > MAX_SHORT_CHARS) is are_long]
+    def _enrich(self, waiting: Sequence[AwaitingRow] | None, *, are_long: bool) -> None:
+        def chosen(among: Iterable[AwaitingRow]) -> list[AwaitingRow]:
+            return [each for each in among if (each.chars > MAX_SHORT_CHARS) is are_long]
 
-        first = awaiting()
+        first = chosen(self._awaiting() if waiting is None else waiting)
         queue, last, unfinished = _Queue(first), max((each.row for each in first), default=0), len(first)
         commits: list[Future[list[Outcome]]] = []
         try:
@@ -138,13 +139,13 @@ class Enricher:
                 wait(commits)
                 # Committed while the models compute the next batch.
                 commits.append(self._pool.submit(commit, self._ledger, change_set, timedelta(0)))
-                if rows is None and unfinished:
-                    queue.add(awaiting(queue.last))
+                if waiting is None and unfinished:
+                    queue.add(chosen(self._awaiting(after=queue.last)))
         finally:
             for future in commits:
                 future.result()
 
-    def _awaiting(self, rows: Sequence[int] | None, after: int = 0) -> list[AwaitingRow]:
+    def _awaiting(self, rows: Sequence[int] | None = None, after: int = 0) -> list[AwaitingRow]:
         """Returns the memories, among `rows` or all above `after`, that have a task."""
         with self._ledger.read() as connection:
             if rows is None:
@@ -196,11 +197,11 @@ class Enricher:
         wanted = dict.fromkeys(names)
         keys = {name: key for name in wanted if (key := self._name_keys.get(name)) is not None}
         if new := [name for name in wanted if name not in keys]:
-            extractions: Iterable[Extraction] = repeat(Extraction())
+            extractions = [Extraction()] * len(new)
             if self._extractor is not None:
                 sentences = [Utterance(NAME_FRAME.format(name)) for name in new]
                 extractions = self._pool.submit(copy_context().run, self._extractor.extract, sentences).result()
-            for name, extraction in zip(new, extractions, strict=False):
+            for name, extraction in zip(new, extractions, strict=True):
                 normalised = normalise_key(name)
                 same = (one.key for one in extraction.mentions if normalise_key(one.name) == normalised)
                 self._name_keys[name] = keys[name] = next(same, normalised)

@@ -63,25 +63,23 @@ def list_memories(
             )
             with closing(page):
                 records = list(counted(page))
-            valid, retired = memories.count_records(connection, view, everything, with_sources=with_sources)
+            total, retired = memories.count_records(connection, view, everything, with_sources=with_sources)
         else:
-            valid = retired = 0
+            total = retired = 0
             view_of_all = replace(view, show_retired=True)
             with closing(memories.list_records(connection, view_of_all, with_sources=with_sources)) as listed:
                 matching: Iterable[MemoryRecord] = filter(Matcher(metadata_filter).matches, listed)
                 if view.as_of is not None:  # facts that were updated since had other times then
                     matching = sorted(matching, key=lambda record: (record.at, record.row), reverse=True)
                 for record in matching:
-                    if view.is_past(record.valid_to):
-                        retired += 1
-                        if not view.show_retired:
-                            continue
-                    else:
-                        valid += 1
-                    if start < (valid + retired if view.show_retired else valid) <= start + limit:
+                    is_past = view.is_past(record.valid_to)
+                    retired += is_past
+                    if is_past and not view.show_retired:
+                        continue
+                    total += 1
+                    if start < total <= start + limit:
                         records.extend(counted([record]))
         relations = graph_reads.relations_stated_by(connection, view, [record.id for record in records])
-    total = valid + retired if view.show_retired else valid
     return MemoryPage(records, relations[:RELATION_LIMIT], total, retired)
 
 
@@ -129,6 +127,5 @@ def memories_after(
                     break
                 taken.append(record)
         records = memories.as_they_were(connection, view, taken)
-        valid, retired = memories.count_records(connection, view, list_filter, with_sources=with_sources)
-    total = valid + retired if view.show_retired else valid
+        total, retired = memories.count_records(connection, view, list_filter, with_sources=with_sources)
     return MemorySlice(records, total, retired, is_last)

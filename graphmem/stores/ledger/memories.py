@@ -327,14 +327,14 @@ def _by_day(shape: visibility.ViewShape) -> Select[Any]:
 def count_records(
     connection: Connection, view: View, list_filter: ListFilter, *, with_sources: bool
 ) -> tuple[int, int]:
-    """Returns two numbers of memories that match the filter: those that are valid, and those that no longer are.
+    """Returns two numbers of memories that match the filter: those inside the view, and those that are no longer true.
 
     The second counts also what the view hides as retired. Source messages count as in `list_records`.
     """
     shown = replace(view, show_retired=True)
     statement = _count(visibility.shape(shown), with_sources=with_sources).where(*_filter_conditions(list_filter))
     past, every = connection.execute(statement, view_values(connection, shown)).one()
-    return every - past, past
+    return every if view.show_retired else every - past, past
 
 
 @lru_cache(maxsize=128)
