@@ -89,7 +89,7 @@ class MadeUpLedger:
             for first in range(0, self.memories, ROWS):
                 self._insert_rows(connection, range(first, min(self.memories, first + ROWS)))
             connection.execute(schema.ledger.update().values(seq=2 * self.memories + 10))
-        record_embedder(ledger, embedding_spec_of(TokenMiniLM()).embedder)
+        record_embedder(ledger, embedding_spec_of(TokenMiniLM()))
         with ledger.write() as connection:
             connection.execute(schema.entities.update().values(mentions=_mentions_of()))
             connection.execute(schema.entities.delete().where(schema.entities.c.mentions == 0))

@@ -32,7 +32,12 @@ from graphmem.queries import gauges
 from graphmem.retrieval.types import SearchDeps
 from graphmem.settings import Settings
 from graphmem.stores.ledger import embeddings, integrity, items, jobs, memories, model_usage, outbox
-from graphmem.stores.ledger.embedder import check_embedder, record_embedder, recorded_embedder
+from graphmem.stores.ledger.embedder import (
+    check_embedder,
+    record_embedder,
+    recorded_embedder,
+    recorded_multilingual,
+)
 from graphmem.stores.ledger.jobs import JobKind
 from graphmem.stores.projection import Progress, Projection
 from graphmem.stores.projection_worker import ProjectionWorker
@@ -185,7 +190,7 @@ class Engine:
 
         Records the configured one in a ledger that has none yet.
         """
-        check_embedder(self.ledger, self.embedding_spec.embedder)
+        check_embedder(self.ledger, self.embedding_spec)
 
     @property
     def needs_rebuild(self) -> bool:
@@ -421,7 +426,7 @@ class Engine:
             outdated = list(memories.records_by_row(connection, rows).values())
         if outdated:
             self.commit([ReindexMemory(record.id) for record in outdated])
-        record_embedder(self.ledger, self._enricher.spec.embedder)
+        record_embedder(self.ledger, self._enricher.spec)
         self._enricher.process_pending()
         with self.ledger.write() as connection:
             deleted = embeddings.delete_other_embeddings(connection, self._enricher.spec)
@@ -472,11 +477,13 @@ class Engine:
             job_counts = gauges.job_counts(connection)
             configured = self.embedding_spec.embedder
             recorded = recorded_embedder(connection) or configured
+            multilingual = recorded_multilingual(connection)
         other = {"configured_embedder": configured.model, "configured_embedder_dims": configured.dims}
         return {
             **counts,
             "embedder": recorded.model,
             "embedder_dims": recorded.dims,
+            "multilingual_embedder": multilingual,
             **(other if recorded != configured else {}),
             "embedding_bytes": embedding_bytes,
             "bytes": self.ledger.size(),

@@ -5,14 +5,17 @@ Frozen, slotted and free of I/O. Times are timezone-aware UTC; stores keep them 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum, IntFlag, StrEnum
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from graphmem.times import said
+
+if TYPE_CHECKING:
+    from graphmem.models.protocols import Matrix
 
 # The role of messages that an assistant wrote.
 ASSISTANT = "assistant"
@@ -216,18 +219,33 @@ class EmbedderId(NamedTuple):
         return f"{self.model!r} ({self.dims} dimensions)"
 
 
+class SpaceVector(NamedTuple):
+    """A text's unit vector (dims,) and its space: the embedding form, "vector" or `EmbeddingSpec.multilingual`."""
+
+    space: str
+    vector: Matrix
+
+    def cosine(self, other: SpaceVector) -> float:
+        """Returns the cosine to a vector of the same space, -1 to one of another."""
+        return float(self.vector @ other.vector) if self.space == other.space else -1.0
+
+
 @dataclass(frozen=True, slots=True)
 class EmbeddingSpec:
-    """The embeddings stored for each text: the vectors of `model` and, unless `tokens` is None, token matrices.
+    """The embeddings stored for each text: the vectors of `model` and, unless None, token matrices and another vector.
 
     `dims` is the length of a vector. `tokens` is the embedding form of the token matrices, such as "tokens-128",
-    `token_dims` the length of a token vector.
+    `token_dims` the length of a token vector. `multilingual` is the embedding form of a vector in the multilingual
+    space, named after its model, and `multilingual_dims` its length. With it, a text that `model` does not read has
+    this vector alone.
     """
 
     model: str
     dims: int
     tokens: str | None = None
     token_dims: int = 0
+    multilingual: str | None = None
+    multilingual_dims: int = 0
 
     @property
     def embedder(self) -> EmbedderId:
@@ -236,8 +254,12 @@ class EmbeddingSpec:
 
     @property
     def names(self) -> list[str]:
-        """The embedding forms that are stored: "vector" and, if any, that of the token matrices."""
-        return [VECTOR] if self.tokens is None else [VECTOR, self.tokens]
+        """The embedding forms of a text that `model` reads: "vector", that of its tokens, the multilingual one."""
+        return [VECTOR, *(form for form in (self.tokens, self.multilingual) if form is not None)]
+
+    def is_complete(self, forms: Collection[str]) -> bool:
+        """Whether these are all embedding forms that a text has; of one that `model` does not read, the last alone."""
+        return set(forms) == set(self.names) or (self.multilingual is not None and set(forms) == {self.multilingual})
 
 
 class CandidateRow(NamedTuple):

@@ -19,6 +19,7 @@ from sqlalchemy import URL
 from graphmem.boundary.validation import is_encodable
 from graphmem.errors import ConfigError, StoreLocked, install_extra
 from graphmem.extraction.protocols import Extractor
+from graphmem.model import EmbeddingSpec
 from graphmem.models.protocols import Closeable, Embedder, LanguageModel, embedding_spec_of
 from graphmem.settings import CallableEmbedder as CallableSettings
 from graphmem.settings import MinilmEmbedder as MinilmSettings
@@ -225,7 +226,7 @@ def _open_vectors(
 
     A second process on one folder gets an index in its own memory, as does one that finds the disk full.
     """
-    config, configured = settings.vector_store.config, embedding_spec_of(embedder).embedder
+    config, spec = settings.vector_store.config, embedding_spec_of(embedder)
     if not _FOLDER_NAME.fullmatch(config.collection_name):
         raise ConfigError(
             f"vector_store.config.collection_name {config.collection_name!r}: use letters, digits, '-' and '_', "
@@ -233,29 +234,27 @@ def _open_vectors(
         )
     if config.is_server:
         _refuse_in_memory("vector_store", in_memory=in_memory)
-        server = _qdrant(config, ledger, embedder)
+        server = _qdrant(config, ledger, spec)
 
         def check() -> None:
             with ledger.read() as connection:
                 recorded = recorded_embedder(connection)
-            if recorded in {None, configured}:  # else `check_embedder` asks for a rebuild
+            if recorded in {None, spec.embedder}:  # else `check_embedder` asks for a rebuild
                 server.check()
 
-        sink = VectorSink(server, configured, takes_configured_only=True)
+        sink = VectorSink(server, spec, takes_configured_only=True)
         server_place = f"qdrant/{config.collection_name}"
         return server, ProjectionWorker(
             Projection("vectors", ledger, sink, shared=True, leased=True, place=server_place), check
         )
-    index = None if in_memory else _embedded_index(settings, ledger, embedder)
+    index = None if in_memory else _embedded_index(settings, ledger, spec)
     if index is None:
         index_in_memory = NumpyIndex()
         return index_in_memory, ProjectionWorker(
-            Projection("vectors", ledger, VectorSink(index_in_memory, configured), shared=False)
+            Projection("vectors", ledger, VectorSink(index_in_memory, spec), shared=False)
         )
     place = index.place if ledger.on_server else None  # a ledger in a file has one such folder
-    return index, ProjectionWorker(
-        Projection("vectors", ledger, VectorSink(index, configured), shared=True, place=place)
-    )
+    return index, ProjectionWorker(Projection("vectors", ledger, VectorSink(index, spec), shared=True, place=place))
 
 
 def _refuse_in_memory(key: str, *, in_memory: bool) -> None:
@@ -266,7 +265,7 @@ def _refuse_in_memory(key: str, *, in_memory: bool) -> None:
         )
 
 
-def _embedded_index(settings: Settings, ledger: Ledger, embedder: Embedder) -> EmbeddedIndex | None:
+def _embedded_index(settings: Settings, ledger: Ledger, spec: EmbeddingSpec) -> EmbeddedIndex | None:
     """Opens embedded Qdrant for vectors of the recorded embedder.
 
     Returns None if another process holds its folder, and if its disk is full, with a warning: one for each folder in a
@@ -282,7 +281,7 @@ def _embedded_index(settings: Settings, ledger: Ledger, embedder: Embedder) -> E
     # The folder's name has the ledger's UUID: two ledgers configured with one path never touch each other's points.
     place = folder / f"{config.collection_name}-{ledger.uuid}"
     try:
-        index = EmbeddedIndex(place, (recorded or embedder).dims)
+        index = EmbeddedIndex(place, (recorded or spec).dims, spec.multilingual_dims)
     except StoreLocked:
         return None
     except DiskFull as error:  # the words can be read all the same, and added as long as the ledger has room
@@ -294,7 +293,7 @@ def _embedded_index(settings: Settings, ledger: Ledger, embedder: Embedder) -> E
     return index
 
 
-def _qdrant(config: QdrantConfig, ledger: Ledger, embedder: Embedder) -> ServerIndex:
+def _qdrant(config: QdrantConfig, ledger: Ledger, spec: EmbeddingSpec) -> ServerIndex:
     try:
         from graphmem.stores.qdrant.client import QdrantOptions  # noqa: PLC0415
         from graphmem.stores.qdrant.server import ServerIndex  # noqa: PLC0415  (an extra)
@@ -312,7 +311,7 @@ def _qdrant(config: QdrantConfig, ledger: Ledger, embedder: Embedder) -> ServerI
         on_disk=bool(config.on_disk),
         quantized=config.quantization is not None,
     )
-    return ServerIndex(options, ledger.uuid, embedder.model, embedder.dims)
+    return ServerIndex(options, ledger.uuid, spec)
 
 
 def _open_graph(settings: Settings, ledger: Ledger, *, in_memory: bool) -> tuple[Graph, ProjectionWorker | None]:

@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from graphmem.commands.types import AddFact, CompleteJob, EnqueueExtraction, Outcome, OutcomeType, ReaffirmFact
 from graphmem.model import Kind, MemoryRecord, Scope
 from graphmem.stores.ledger import embeddings, jobs, memories, outbox, sessions
@@ -79,12 +77,13 @@ def _has_new_neighbours(command: CompleteJob, uow: UnitOfWork) -> bool:
     rows = sessions.facts_since(uow.connection, command.job.partition, command.last_seq_seen)
     if not rows:
         return False
-    vectors_by_row = embeddings.vectors_by_row(uow.connection, command.spec.model, rows)
+    vectors_by_row = embeddings.vectors_by_row(uow.connection, command.spec, rows)
     # A fact that is not embedded yet counts as near.
     return len(vectors_by_row) < len(rows) or any(
-        float(np.max(command.vectors @ vector)) >= command.min_similarity
-        for vectors in vectors_by_row.values()
-        for vector in vectors
+        vector.cosine(stored) >= command.min_similarity
+        for vector in command.vectors or ()
+        for stored_vectors in vectors_by_row.values()
+        for stored in stored_vectors
     )
 
 

@@ -23,10 +23,11 @@ from graphmem.model import (
     MemoryRecord,
     Message,
     Scope,
+    SpaceVector,
 )
 
 if TYPE_CHECKING:
-    from graphmem.models.protocols import Embedded, Matrix
+    from graphmem.models.protocols import Embedded
     from graphmem.stores.ledger.api_keys import ApiKey
     from graphmem.stores.ledger.jobs import Job
     from graphmem.stores.ledger.settings import StoredSetting
@@ -102,7 +103,7 @@ class CompleteJob:
     job: Job
     spec: EmbeddingSpec
     last_seq_seen: int = 0
-    vectors: Matrix | None = None
+    vectors: tuple[SpaceVector, ...] | None = None
     min_similarity: float = 1.0
     summarise_every: int = 0
 

@@ -16,8 +16,8 @@ from graphmem.concurrency import Pool, raise_if_stopped, stoppable
 from graphmem.errors import ModelError
 from graphmem.extraction.protocols import Extractor
 from graphmem.ingest.messages import is_bare_id
-from graphmem.model import EntityType, Extraction, Kind, MemoryRecord, Utterance
-from graphmem.models.protocols import Embedded, Embedder, Matrix, TokenEmbedder, embedding_spec_of
+from graphmem.model import VECTOR, EmbeddingSpec, EntityType, Extraction, Kind, MemoryRecord, SpaceVector, Utterance
+from graphmem.models.protocols import Embedded, Embedder, TokenEmbedder, embedding_spec_of
 from graphmem.observers import Observers
 from graphmem.recent import Recent
 from graphmem.stores.ledger import Ledger, embeddings, entity_names, memories, outbox
@@ -175,7 +175,7 @@ class Enricher:
         ledger's vectors are of another embedder.
         """
         hashes = [content_hash(record.embedded_text) for record in records]
-        check_embedder(self._ledger, self.spec.embedder)  # after `reset`, this records it again
+        check_embedder(self._ledger, self.spec)  # after `reset`, this records it again
         with self._ledger.read() as connection:
             cached = embeddings.cached_hashes(connection, self.spec, list(set(hashes)))
         new_texts = {h: record.embedded_text for h, record in zip(hashes, records, strict=True) if h not in cached}
@@ -207,12 +207,12 @@ class Enricher:
                 self._name_keys[name] = keys[name] = next(same, normalised)
         return keys
 
-    def embed_first_windows(self, texts: Sequence[str]) -> list[Matrix]:
-        """Returns the vector of the first window of each text; nothing is stored. Raises ModelError."""
+    def embed_first_windows(self, texts: Sequence[str]) -> list[SpaceVector]:
+        """Returns the vector of each text's first window (`first_vector`); nothing is stored. Raises ModelError."""
         if not texts:
             return []
         embedded = self._pool.submit(copy_context().run, self._embed, texts).result()
-        return [one.vectors[0] for one in embedded]
+        return [first_vector(self.spec, one) for one in embedded]
 
     def _embed(self, texts: Sequence[str]) -> list[Embedded]:
         if not texts:
@@ -249,6 +249,13 @@ def _utterance(record: MemoryRecord, named_persons: Collection[tuple[str, str]])
     role_name = _role_name(record) if is_fact else ""
     is_id = is_bare_id(record.speaker, record.role, record.scope) and _person(record) not in named_persons
     return Utterance(record.text, record.speaker or role_name or None, is_fact, is_id, role_name)
+
+
+def first_vector(spec: EmbeddingSpec, embedded: Embedded) -> SpaceVector:
+    """Returns the vector of a text's first window, the multilingual one of a text that has no other."""
+    if embedded.multilingual is None or len(embedded.vectors):
+        return SpaceVector(VECTOR, embedded.vectors[0])
+    return SpaceVector(spec.multilingual or VECTOR, embedded.multilingual)
 
 
 def _person(record: MemoryRecord) -> tuple[str, str]:

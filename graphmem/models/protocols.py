@@ -20,19 +20,32 @@ class Embedded:
     """A text's vectors (windows x dims, float32, unit rows) and one token matrix for each window.
 
     A token matrix is (tokens x token dims, int8): unit rows times 127. Embedders without tokens leave `tokens` empty.
+    `multilingual` is the whole text's vector in the multilingual space (multilingual dims, unit length), None without
+    such a space. With one, a text that the embedder reads in no other space has no `vectors` (0 x dims) and no tokens.
     """
 
     vectors: Matrix
     tokens: tuple[Tokens, ...]
+    multilingual: Matrix | None = None
+
+    @property
+    def windows(self) -> int:
+        """The number of the text's points in a vector index: one for each window, at least one."""
+        return max(1, len(self.vectors))
 
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedQuestion:
-    """A question's vector (dims,), its token vectors (tokens x token dims, unit rows) and the word of each token."""
+    """A question's vector (dims,), its token vectors (tokens x token dims, unit rows) and the word of each token.
 
-    vector: Matrix
+    `multilingual` is its vector in the multilingual space, None without such a space. With one, `vector` is None, and
+    there are no tokens, if the embedder reads the question in no other space.
+    """
+
+    vector: Matrix | None
     tokens: Matrix
     words: tuple[str, ...]
+    multilingual: Matrix | None = None
 
 
 class Embedder(Protocol):
@@ -90,6 +103,24 @@ class LocatingEmbedder(TokenEmbedder, Protocol):
 
     def token_places(self, text: str) -> Sequence[Sequence[int]]:
         """Returns, for each window of `embed_tokens`, the character offset of each token. Raises EmbeddingError."""
+        ...
+
+
+@runtime_checkable
+class MultilingualEmbedder(TokenEmbedder, Protocol):
+    """A TokenEmbedder with a second space, in which texts of several languages are compared.
+
+    Every text has a vector there, and only those that the first model reads have vectors and tokens of their own.
+    """
+
+    @property
+    def multilingual_form(self) -> str:
+        """The embedding form of the vectors in the multilingual space, named after their model and its revision."""
+        ...
+
+    @property
+    def multilingual_dims(self) -> int:
+        """The length of a vector in the multilingual space."""
         ...
 
 
@@ -165,6 +196,15 @@ class Closeable(Protocol):
 
 def embedding_spec_of(embedder: Embedder) -> EmbeddingSpec:
     """Returns the kinds of embeddings that are stored for each text with this embedder."""
+    if isinstance(embedder, MultilingualEmbedder):
+        return EmbeddingSpec(
+            embedder.model,
+            embedder.dims,
+            embedder.token_form,
+            embedder.token_dims,
+            embedder.multilingual_form,
+            embedder.multilingual_dims,
+        )
     if isinstance(embedder, TokenEmbedder):
         return EmbeddingSpec(embedder.model, embedder.dims, embedder.token_form, embedder.token_dims)
     return EmbeddingSpec(embedder.model, embedder.dims)

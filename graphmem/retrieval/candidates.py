@@ -13,7 +13,9 @@ from graphmem.model import CandidateRow, EmbeddingSpec
 from graphmem.models.protocols import Matrix
 from graphmem.retrieval.character_matching import CharacterMatches
 from graphmem.retrieval.features import Evidence
-from graphmem.retrieval.types import ScoredIds, SearchQuery
+from graphmem.retrieval.space_estimates import SpaceEstimates
+from graphmem.retrieval.token_matching import TokenMatches
+from graphmem.retrieval.types import EncodedQuery, ScoredIds, SearchQuery
 from graphmem.stores.ledger import Ledger, candidate_rows, memories
 from graphmem.stores.ledger.decoding import decoding
 
@@ -24,12 +26,17 @@ class Candidates:
     Its methods raise StoreError if the ledger fails.
     """
 
-    def __init__(self, query: SearchQuery, ledger: Ledger, spec: EmbeddingSpec, vector: Matrix | None) -> None:
+    def __init__(self, query: SearchQuery, ledger: Ledger, spec: EmbeddingSpec, encoded: EncodedQuery) -> None:
         self._query = query
         self._matcher = Matcher(query.filter)
         self._ledger = ledger
         self._spec = spec
-        self._vector = vector
+        self._encoded = encoded
+        # Multilingual cosines: of the memories that have no other vector, and of those from which estimates are made.
+        self._unread: dict[str, float] = {}
+        self._read: dict[str, float] = {}
+        self._similarity_estimates: SpaceEstimates | None = None
+        self._token_estimates: SpaceEstimates | None = None
         self._by_row: dict[int, CandidateRow] = {}
         # Memories of which it is known whether they may be hits, and those of them that may not.
         self._checked: set[str] = set()
@@ -118,17 +125,45 @@ class Candidates:
         return list(dict.fromkeys([*ids, *neighbours]))
 
     def _add_similarities(self, connection: Connection, rows: Sequence[int]) -> None:
-        """Adds exact cosines from the ledger's vectors, whichever arm found the memories."""
-        if self._vector is None:
+        """Adds exact cosines from the ledger's vectors, whichever arm found the memories.
+
+        In the multilingual space if the query has a vector there alone. A query that has both is compared there with
+        the memories that have no other vector, and `SpaceEstimates` converts these cosines.
+        """
+        encoded, similarity = self._encoded, self.evidence.similarity
+        if encoded.vector is None:
+            similarity |= self._multilingual_cosines(connection, rows)
             return
-        vector_rows, vectors = candidate_rows.read_vectors(connection, self._spec.model, rows)
-        if not vector_rows:
+        compared = self._cosines(*candidate_rows.read_vectors(connection, self._spec.model, rows), encoded.vector)
+        similarity |= compared
+        unread = [row for row in rows if self._by_row[row].id not in compared]
+        if encoded.multilingual is None or not unread:
             return
-        similarity = self.evidence.similarity
+        cosines = self._multilingual_cosines(connection, unread)
+        if not cosines:
+            return
+        if self._similarity_estimates is None:
+            self._read = self._multilingual_cosines(connection, [self.evidence.rows[uid].row for uid in similarity])
+            self._similarity_estimates = SpaceEstimates(similarity, self._read)
+        self._unread |= cosines
+        similarity |= self._similarity_estimates.convert(cosines)
+
+    def _multilingual_cosines(self, connection: Connection, rows: Sequence[int]) -> dict[str, float]:
+        if self._encoded.multilingual is None:
+            return {}
+        found, vectors = candidate_rows.read_multilingual(connection, self._spec, rows)
+        return self._cosines(found, vectors, self._encoded.multilingual)
+
+    def _cosines(self, rows: Sequence[int], vectors: Matrix, vector: Matrix) -> dict[str, float]:
+        """Returns the cosine of each memory's best window with the query, by id."""
+        cosines: dict[str, float] = {}
+        if not rows:
+            return cosines
         # Row by row, unlike a product of BLAS: equal texts get equal cosines to the last bit, wherever they stand.
-        for row, cosine in zip(vector_rows, np.einsum("ij,j->i", vectors, self._vector).tolist(), strict=True):
+        for row, cosine in zip(rows, np.einsum("ij,j->i", vectors, vector).tolist(), strict=True):
             uid = self._by_row[row].id
-            similarity[uid] = max(cosine, similarity.get(uid, cosine))
+            cosines[uid] = max(cosine, cosines.get(uid, cosine))
+        return cosines
 
     def score_tokens(self, ids: Sequence[str]) -> None:
         """Adds these memories and their neighbours to `evidence.matches`: by tokens, or by characters of their texts.
@@ -148,6 +183,19 @@ class Candidates:
             else:
                 window_rows, windows = candidate_rows.read_tokens(connection, self._spec, rows)
                 decoding(matches.add)([self._by_row[row].id for row in window_rows], windows)
+                self._estimate_tokens(matches, [uid for uid in new_ids if uid in self._unread])
+
+    def _estimate_tokens(self, matches: TokenMatches, unread: Sequence[str]) -> None:
+        """Adds estimated matches of memories without tokens: for each token of the query the same."""
+        if not unread:
+            return
+        if self._token_estimates is None:
+            read = [uid for uid in self._read if matches.contains(uid)]
+            totals = dict(zip(read, (matches.matrix(read) @ matches.weights).tolist(), strict=True))
+            self._token_estimates = SpaceEstimates(totals, self._read)
+        estimates = self._token_estimates.convert({uid: self._unread[uid] for uid in unread})
+        rows = np.repeat(np.clip(list(estimates.values()), 0.0, 1.0)[:, None], len(matches.weights), axis=1)
+        matches.add_rows(estimates, rows, [1] * len(estimates))
 
     def token_windows(self, rows: Sequence[int]) -> dict[int, list[bytes]]:
         """Returns {row: its windows' token matrices, int8 as bytes}; memories without tokens are missing."""

@@ -58,8 +58,8 @@ class Evidence:
 
     `similarity`: cosines. `keyword`: BM25 scores. `neighbours`: the memories before and after in the session (None: the
     view shows none). `matches`: the query's tokens compared with those of memories, or its characters where the
-    embedder does not read the script (None: neither). `is_supported_script`: whether the embedder reads the query's
-    script; if not, cosines are no feature.
+    embedder does not read the script (None: neither). `compares_vectors`: whether cosines mean something; if not, they
+    are no feature.
     """
 
     rows: dict[str, CandidateRow] = field(default_factory=dict)
@@ -67,7 +67,7 @@ class Evidence:
     similarity: dict[str, float] = field(default_factory=dict)
     keyword: Mapping[str, float] = field(default_factory=dict)
     matches: TokenMatches | CharacterMatches | None = None
-    is_supported_script: bool = True
+    compares_vectors: bool = True
 
     def table(self, ids: Sequence[str], query: AnalyzedQuery) -> FeatureTable:
         """Computes the features of these memories.
@@ -88,9 +88,7 @@ class Evidence:
         """Returns `dense` and `keyword`, and each with the neighbours' scores added (`dense_beside`, …)."""
         columns: dict[str, Column] = {}
         scores_by_arm = (
-            {"dense": self.similarity, "keyword": self.keyword}
-            if self.is_supported_script
-            else {"keyword": self.keyword}
+            {"dense": self.similarity, "keyword": self.keyword} if self.compares_vectors else {"keyword": self.keyword}
         )
         for name, scores in scores_by_arm.items():
             own, before, after, count = self._with_neighbours(ids, scores)

@@ -32,7 +32,15 @@ from graphmem.retrieval.query_analysis import analyze_query
 from graphmem.retrieval.requests import MAX_REQUEST_CHARS, asks_for_requests, is_request
 from graphmem.retrieval.retrievers import DENSE_LIMIT, KEYWORD_LIMIT, MAX_PARTITIONS, MAX_READ_CHARS, Retrievers
 from graphmem.retrieval.source_grouping import RankedMemory, group_sources, raise_replies
-from graphmem.retrieval.types import EncodedQuery, Hit, SearchDeps, SearchOutcome, SearchPartition, SearchQuery
+from graphmem.retrieval.types import (
+    EncodedQuery,
+    Hit,
+    ScoredIds,
+    SearchDeps,
+    SearchOutcome,
+    SearchPartition,
+    SearchQuery,
+)
 from graphmem.retrieval.weights import FULL, SearchWeights, Weights
 from graphmem.stores.ledger import candidate_rows, graph_reads, memories, term_stats
 from graphmem.text import is_unspaced, query_term_counts, term_counts, term_id, tokens, words_of
@@ -143,22 +151,17 @@ class _Search:
     def rank_candidates(self) -> None:
         """Keeps the visible memories that the arms found, adds their neighbours and chooses the best as candidates."""
         encoded, partitions = self._retrieved.encoded, self._retrieved.partitions
-        self._candidates = Candidates(
-            self._query, self._deps.ledger, embedding_spec_of(self._deps.embedder), encoded.vector
-        )
+        self._candidates = Candidates(self._query, self._deps.ledger, embedding_spec_of(self._deps.embedder), encoded)
+        if encoded.is_multilingual:
+            self._weights = self._weights.for_multilingual_query()
         evidence = self._candidates.evidence
-        evidence.is_supported_script = encoded.is_supported_script
-        search_dense, search_keyword = self._retrievers.dense, self._retrievers.keyword
-        dense = self._candidates.filter_hits(
-            lambda n: search_dense(encoded.vector, n), self._retrieved.dense, DENSE_LIMIT
-        )
-        keyword = self._candidates.filter_hits(
-            lambda n: search_keyword(partitions, n), self._retrieved.keyword, KEYWORD_LIMIT
-        )
+        evidence.compares_vectors = encoded.compares_vectors
+        dense = self._filtered_dense(self._retrieved.dense, self._retrieved.unread, DENSE_LIMIT)
+        keyword = self._filtered_keyword(self._retrieved.keyword, KEYWORD_LIMIT)
         evidence.keyword = keyword
-        self._arms = {"dense": dense, "keyword": keyword} if encoded.is_supported_script else {"keyword": keyword}
+        self._arms = {"dense": dense, "keyword": keyword} if encoded.compares_vectors else {"keyword": keyword}
         self._partitions = self._retrievers.partitions(
-            self._nearest_partitions(dense if encoded.is_supported_script else keyword, partitions), encoded
+            self._nearest_partitions(dense if encoded.compares_vectors else keyword, partitions), encoded
         )
         arm_ids = (
             scoring.union_in_order(dense, list(keyword)[:KEYWORD_CANDIDATE_LIMIT], self._dated()) or self._newest()
@@ -172,6 +175,19 @@ class _Search:
         if self._query.with_relevance and self._analysis.is_question:
             self._find_repetitions()
         self._weigh_tokens(encoded)
+
+    def _filtered_dense(self, dense: ScoredIds, unread: ScoredIds, limit: int) -> dict[str, float]:
+        """Returns the visible memories of both arms of vectors, up to `limit` of each, with their scores."""
+        search, encoded, filter_hits = self._retrievers, self._retrieved.encoded, self._candidates.filter_hits
+        return {
+            **filter_hits(lambda n: search.unread(encoded, n), unread, limit),
+            **filter_hits(lambda n: search.dense(encoded, n), dense, limit),
+        }
+
+    def _filtered_keyword(self, keyword: ScoredIds, limit: int) -> dict[str, float]:
+        """Returns up to `limit` visible memories of the keyword arm with their scores."""
+        search, partitions = self._retrievers.keyword, self._retrieved.partitions
+        return self._candidates.filter_hits(lambda n: search(partitions, n), keyword, limit)
 
     def _find_repetitions(self) -> None:
         """Finds the candidates that repeat the query, a question; the replies to them become candidates.
@@ -398,14 +414,9 @@ class _Search:
 
         Candidates are few, so that a search is fast; whoever asks for hundreds of hits gets these behind them.
         """
-        search_dense, search_keyword = self._retrievers.dense, self._retrievers.keyword
-        vector, partitions = self._retrieved.encoded.vector, self._retrieved.partitions
-        dense = self._candidates.filter_hits(
-            lambda n: search_dense(vector, n), search_dense(vector, arm_limit), arm_limit
-        )
-        keyword = self._candidates.filter_hits(
-            lambda n: search_keyword(partitions, n), search_keyword(partitions, arm_limit), arm_limit
-        )
+        search, encoded = self._retrievers, self._retrieved.encoded
+        dense = self._filtered_dense(search.dense(encoded, arm_limit), search.unread(encoded, arm_limit), arm_limit)
+        keyword = self._filtered_keyword(search.keyword(self._retrieved.partitions, arm_limit), arm_limit)
         candidates = set(self._ids)
         further = [uid for uid in scoring.union_in_order(dense, keyword) if uid not in candidates]
         self._candidates.evidence.keyword = {**keyword, **self._candidates.evidence.keyword}
@@ -473,7 +484,8 @@ class _Search:
         others = {*filter(None, questions.values()), *(name for kind, name in starts.values() if kind == "memory")}
         texts = self._texts(others)
         frequencies = self._frequencies(map(term_id, words))
-        terms = term_overlap.weigh_terms(words, *frequencies, inflected=not evidence.is_supported_script)
+        is_supported_script = self._retrieved.encoded.is_supported_script
+        terms = term_overlap.weigh_terms(words, *frequencies, inflected=not is_supported_script)
         overlaps = {uid: terms.overlap([text]) for uid, text in texts.items()}
         overlaps |= {
             hit.record.id: terms.overlap([record.embedded_text for record in (hit.record, *hit.sources)])
@@ -482,8 +494,7 @@ class _Search:
 
         def is_close(uid: str) -> bool:
             is_near = (
-                evidence.is_supported_script
-                and evidence.similarity.get(uid, 0.0) >= term_overlap.MIN_SIMILARITY_WITH_TERMS
+                is_supported_script and evidence.similarity.get(uid, 0.0) >= term_overlap.MIN_SIMILARITY_WITH_TERMS
             )
             return is_near or overlaps.get(uid, 0.0) > 0
 
@@ -493,7 +504,7 @@ class _Search:
             return term_overlap.is_relevant(
                 overlaps.get(name, 0.0),
                 evidence.similarity.get(name, 0.0),
-                is_supported_script=evidence.is_supported_script,
+                is_supported_script=is_supported_script,
             )
 
         answers = set(self._replies.values())

@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from graphmem.concurrency import WorkStopped
 from graphmem.errors import ModelError, StoreError
 from graphmem.model import GraphBounds, Mention, MentionKind, Seeds, Subgraph, View
-from graphmem.models.protocols import Matrix, TokenEmbedder
+from graphmem.models.protocols import MultilingualEmbedder, TokenEmbedder
 from graphmem.retrieval.types import EncodedQuery, RetrievedSet, ScoredIds, SearchDeps, SearchPartition, SearchQuery
 from graphmem.stores.ledger import entity_names, memories, term_stats
 from graphmem.stores.projection_worker import ProjectionWorker
@@ -50,8 +50,11 @@ class Retrievers:
         partitions = self._up_to_date_partitions()
         keyword = pool.submit(self.keyword, partitions, KEYWORD_LIMIT)
         encoded = encoding.result()
-        dense = self.dense(encoded.vector, DENSE_LIMIT)
-        return RetrievedSet(replace(encoded, entity_keys=parsing.result()), partitions, dense, keyword.result())
+        unread = pool.submit(self.unread, encoded, DENSE_LIMIT)
+        dense = self.dense(encoded, DENSE_LIMIT)
+        return RetrievedSet(
+            replace(encoded, entity_keys=parsing.result()), partitions, dense, unread.result(), keyword.result()
+        )
 
     def degrade_on_error(self, name: str, call: Callable[[], T], otherwise: T) -> T:
         """Returns the call's result; if a store or model fails, adds `name` to `degraded` and returns `otherwise`."""
@@ -87,6 +90,15 @@ class Retrievers:
 
         def encode() -> EncodedQuery:
             with self._deps.observers.model_call("embed"):
+                if isinstance(embedder, MultilingualEmbedder):
+                    question = embedder.embed_question(text)
+                    is_read = question.vector is not None
+                    return EncodedQuery(
+                        question.vector,
+                        question if is_read else None,
+                        is_supported_script=is_read,
+                        multilingual=question.multilingual,
+                    )
                 is_supported = self._deps.scripts.supports(text)
                 if is_supported and isinstance(embedder, TokenEmbedder):
                     tokens = embedder.embed_question(text)
@@ -110,14 +122,35 @@ class Retrievers:
             return kinds
         return {**dict.fromkeys(key_candidates(text), MentionKind.NAME), **kinds}
 
-    def dense(self, vector: Matrix | None, limit: int) -> ScoredIds:
-        """Returns the memories nearest to the query's vector with their cosines, unchecked; none without a vector."""
-        deps, view = self._deps, self._query.view
-        if vector is None:
-            return []
-        return self.degrade_on_error(
-            "vectors", lambda: deps.vector_worker.read(lambda: deps.vector_index.dense(view, vector, limit)), []
+    def dense(self, encoded: EncodedQuery, limit: int) -> ScoredIds:
+        """Returns the memories nearest to the query's vector with their cosines, unchecked; none without a vector.
+
+        The vector is the multilingual one if the query has no other.
+        """
+        index, view, vector, multilingual = (
+            self._deps.vector_index,
+            self._query.view,
+            encoded.vector,
+            encoded.multilingual,
         )
+        if vector is not None:
+            return self._nearest(lambda: index.dense(view, vector, limit))
+        if multilingual is not None:
+            return self._nearest(lambda: index.multilingual(view, multilingual, limit))
+        return []
+
+    def unread(self, encoded: EncodedQuery, limit: int) -> ScoredIds:
+        """Returns the nearest of the memories that have a vector in the multilingual space alone, unchecked.
+
+        None for a query without a vector in either space.
+        """
+        index, view, multilingual = self._deps.vector_index, self._query.view, encoded.multilingual
+        if encoded.vector is None or multilingual is None:
+            return []
+        return self._nearest(lambda: index.multilingual(view, multilingual, limit, without_dense=True))
+
+    def _nearest(self, search: Callable[[], ScoredIds]) -> ScoredIds:
+        return self.degrade_on_error("vectors", lambda: self._deps.vector_worker.read(search), [])
 
     def keyword(self, partitions: Sequence[str], limit: int) -> ScoredIds:
         """Returns the memories that share words with the query, with their BM25 scores, unchecked; best first.

@@ -87,28 +87,42 @@ class SearchPartition:
 
 @dataclass(frozen=True, slots=True)
 class EncodedQuery:
-    """The query as the models read it: its vector, its tokens, and the entity keys in it.
+    """The query as the models read it: its vectors, its tokens, and the entity keys in it.
 
     `entity_keys` maps each key to its mention kind: how the query names the entity. `is_supported_script`: whether the
-    embedder reads the query's script; if it does not, `tokens` is None.
+    embedder reads the query's script; if it does not, `tokens` is None. `multilingual` is the vector in the
+    multilingual space, None without such a space; with one, a query that the embedder does not read has no `vector`.
     """
 
     vector: Matrix | None = None
     tokens: EmbeddedQuestion | None = None
     entity_keys: Mapping[str, MentionKind] = field(default_factory=dict)
     is_supported_script: bool = True
+    multilingual: Matrix | None = None
+
+    @property
+    def is_multilingual(self) -> bool:
+        """Whether memories are compared with the query in the multilingual space alone."""
+        return self.vector is None and self.multilingual is not None
+
+    @property
+    def compares_vectors(self) -> bool:
+        """Whether cosines mean something: the embedder reads the script, or there is a multilingual space."""
+        return self.is_supported_script or self.is_multilingual
 
 
 @dataclass(frozen=True, slots=True)
 class RetrievedSet:
     """The encoded query, the keys of the partitions to search, and the ids and scores that each arm found.
 
-    The ids come from the projections and are not yet checked against the ledger, the view and the filter.
+    `unread` are memories that have a vector in the multilingual space alone, for a query that has both. The ids come
+    from the projections and are not yet checked against the ledger, the view and the filter.
     """
 
     encoded: EncodedQuery
     partitions: Sequence[str]
     dense: ScoredIds
+    unread: ScoredIds
     keyword: ScoredIds
 
 

@@ -11,7 +11,8 @@ multiplied by a random factor (lognormal, sigma .3), recall falls by less than a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 # {feature: weight}. The features are the columns of `features.Evidence.table`, `graph` and `hop` (PageRank and second
 # hop), `named` and `alike` (passages).
@@ -24,6 +25,7 @@ class SearchWeights:
 
     `candidates` choose among the arms' memories, `seeds` the seeds of PageRank, `final` the hits. Those that end in
     `_without_tokens` replace them without token matches. `tokens` and `uses_graph` switch token matches and the graph.
+    `multilingual` has weights, by stage, that replace these for a query that is compared in the multilingual space.
     """
 
     candidates: Weights
@@ -33,6 +35,14 @@ class SearchWeights:
     final_without_tokens: Weights
     tokens: bool = True
     uses_graph: bool = True
+    multilingual: Mapping[str, Weights] = field(default_factory=dict)
+
+    def for_multilingual_query(self) -> SearchWeights:
+        """Returns the weights for a query that is compared with memories in the multilingual space."""
+        changed: dict[str, Any] = {
+            stage: {**getattr(self, stage), **weights} for stage, weights in self.multilingual.items()
+        }
+        return replace(self, **changed)
 
 
 FULL = SearchWeights(
@@ -65,6 +75,15 @@ FULL = SearchWeights(
         "speaker": 2.4, "type": 1.2, "date": 3.2, "only_date": 9.0, "question_share": -1.2, "unasked": -3.6,
         "graph": 4.2, "hop": 0.5,
     },
+    multilingual={
+        # Such a query has matches of characters and words in place of tokens. Beside a vector that reads the language
+        # they say less, and those of the neighbours do harm.
+        "candidates": {"dense": 2.0, "dense_beside": 1.0},
+        "seeds": {"dense": 2.0, "dense_beside": 1.0},
+        "seeds_without_tokens": {"dense": 2.0, "dense_beside": 1.0},
+        "final": {"dense": 6.0, "dense_beside": 1.5, "tokens": 1.0, "tokens_beside": 0.0},
+        "final_without_tokens": {"dense": 6.0, "dense_beside": 1.5},
+    },
 )  # fmt: skip
 
 
@@ -75,7 +94,12 @@ def _flat(**final: float) -> SearchWeights:
     """
     arm_weights = {name: weight for name, weight in final.items() if name in {"dense", "keyword"}}
     return replace(
-        FULL, candidates=arm_weights or FULL.candidates, final=final, final_without_tokens=final, uses_graph=False
+        FULL,
+        candidates=arm_weights or FULL.candidates,
+        final=final,
+        final_without_tokens=final,
+        uses_graph=False,
+        multilingual={},
     )
 
 

@@ -7,7 +7,7 @@ Filled from the ledger's embeddings with the requested partitions only. Exact se
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import RLock
 from typing import TYPE_CHECKING
 
@@ -21,18 +21,33 @@ if TYPE_CHECKING:
     from graphmem.models.protocols import Matrix
 
 
+# The spaces of vectors; the last is the multilingual one of the memories that have no vector in the first.
+DENSE, MULTILINGUAL, MULTILINGUAL_ALONE = "dense", "multilingual", "multilingual alone"
+
+
 @dataclass(slots=True)
 class _Partition:
-    """The points of one partition by memory id. `matrix` caches the memory id and vector of each window."""
+    """The points of one partition by memory id. `matrices` caches the memory id and vector of each row, by space."""
 
     points: dict[str, Point]
-    matrix: tuple[list[str], Matrix] | None = None
+    matrices: dict[str, tuple[list[str], Matrix]] = field(default_factory=dict)
 
-    def rows(self) -> tuple[list[str], Matrix]:
-        if self.matrix is None:
-            memory_ids = [uid for uid, point in self.points.items() for _ in point.vectors]
-            self.matrix = memory_ids, np.concatenate([point.vectors for point in self.points.values()])
-        return self.matrix
+    def rows(self, space: str) -> tuple[list[str], Matrix]:
+        if space not in self.matrices:
+            vectors = {uid: _vectors(point, space) for uid, point in self.points.items()}
+            memory_ids = [uid for uid, rows in vectors.items() for _ in rows]
+            # Memories without a vector in this space may have rows of another length.
+            filled = [rows for rows in vectors.values() if len(rows)]
+            self.matrices[space] = memory_ids, np.concatenate(filled) if filled else np.empty((0, 0), np.float32)
+        return self.matrices[space]
+
+
+def _vectors(point: Point, space: str) -> Matrix:
+    if space == DENSE:
+        return point.vectors
+    if point.multilingual is None or (space == MULTILINGUAL_ALONE and len(point.vectors)):
+        return np.empty((0, 0), np.float32)
+    return point.multilingual[None]
 
 
 class NumpyIndex:
@@ -50,23 +65,33 @@ class NumpyIndex:
             for point in points:
                 partition = self._partitions.setdefault(point.record.partition, _Partition({}))
                 partition.points[point.record.id] = point
-                partition.matrix = None
+                partition.matrices.clear()
 
     def delete(self, ids: Sequence[str]) -> int:
         with self._lock:
-            return sum(len(point.vectors) for uid in ids for point in self._pop(uid))
+            return sum(point.windows for uid in ids for point in self._pop(uid))
 
     def _pop(self, uid: str) -> Iterator[Point]:
         for partition in self._partitions.values():
             if uid in partition.points:
-                partition.matrix = None
+                partition.matrices.clear()
                 yield partition.points.pop(uid)
 
     def dense(self, view: View, vector: Matrix, limit: int) -> list[tuple[str, float]]:
+        return self._nearest(view, DENSE, vector, limit)
+
+    def multilingual(
+        self, view: View, vector: Matrix, limit: int, *, without_dense: bool = False
+    ) -> list[tuple[str, float]]:
+        return self._nearest(view, MULTILINGUAL_ALONE if without_dense else MULTILINGUAL, vector, limit)
+
+    def _nearest(self, view: View, space: str, vector: Matrix, limit: int) -> list[tuple[str, float]]:
         cosines: dict[str, float] = {}
         with self._lock:
             for partition in self._partitions_in(view):
-                memory_ids, matrix = partition.rows()
+                memory_ids, matrix = partition.rows(space)
+                if not memory_ids:
+                    continue
                 for uid, cosine in zip(memory_ids, (matrix @ vector).tolist(), strict=True):
                     cosines[uid] = max(cosine, cosines.get(uid, -1.0))
             return self._top(view, cosines, limit)
@@ -103,9 +128,7 @@ class NumpyIndex:
 
     def count(self) -> int:
         with self._lock:
-            return sum(
-                len(point.vectors) for partition in self._partitions.values() for point in partition.points.values()
-            )
+            return sum(point.windows for partition in self._partitions.values() for point in partition.points.values())
 
     def list_held(self, partitions: Sequence[str] | None = None) -> Iterator[tuple[str, int, int]]:
         with self._lock:
@@ -114,7 +137,7 @@ class NumpyIndex:
             ]
             points = [point for partition in selected for point in partition.points.values()]
         for point in points:
-            yield point.record.id, point.record.seq, len(point.vectors)
+            yield point.record.id, point.record.seq, point.windows
 
     def wipe(self) -> None:
         with self._lock:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from threading import Event, RLock
 from typing import Protocol, TypeVar
 from uuid import uuid4
@@ -19,7 +20,7 @@ from uuid import uuid4
 from sqlalchemy import Connection
 
 from graphmem.errors import CLOSED, StoreError, StoreUnavailable
-from graphmem.model import EmbedderId
+from graphmem.model import EmbeddingSpec
 from graphmem.stores.ledger import Ledger, change_feed, embeddings, memories, outbox, tombstones
 from graphmem.stores.ledger.embedder import recorded_embedder
 from graphmem.stores.protocols import EntityState, GraphIndex, MemoryState, Point, RelationState, StoreLost, VectorIndex
@@ -75,21 +76,22 @@ class ProjectionSink(Protocol):
 class VectorSink:
     """The `ProjectionSink` of a vector index. The signature is (sequence number, number of windows).
 
-    It delivers the vectors of the embedder that the ledger records, or of the configured one (`embedder`) before any is
+    It delivers the vectors of the embedder that the ledger records, or of the configured one (`spec`) before any is
     recorded. With `takes_configured_only`, for an index on a server, it delivers no points while the recorded embedder
     is not the configured one.
     """
 
-    def __init__(self, index: VectorIndex, embedder: EmbedderId, *, takes_configured_only: bool = False) -> None:
+    def __init__(self, index: VectorIndex, spec: EmbeddingSpec, *, takes_configured_only: bool = False) -> None:
         self._index = index
-        self._embedder = embedder
+        self._spec = spec
         self._takes_configured_only = takes_configured_only
 
     def prepare_write(self, connection: Connection, batch: change_feed.ChangeBatch) -> Callable[[], dict[str, str]]:
-        embedder = recorded_embedder(connection) or self._embedder
+        embedder = recorded_embedder(connection) or self._spec.embedder
         points: list[Point] = []
-        if embedder == self._embedder or not self._takes_configured_only:
-            points = change_feed.points(connection, embedder.model, batch.records)
+        if embedder == self._spec.embedder or not self._takes_configured_only:
+            spec = replace(self._spec, model=embedder.model, dims=embedder.dims)
+            points = change_feed.points(connection, spec, batch.records)
         with_point = {point.record.id for point in points}
         without_point = [record.id for record in batch.records if record.id not in with_point]
         removed = [*batch.tombstones_of_kind("memory"), *without_point]

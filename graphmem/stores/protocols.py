@@ -29,12 +29,19 @@ class StoreLost(StoreUnavailable):
 class Point:
     """A memory as written to a vector index: its record, one vector per window, its BM25 weights by term.
 
-    The index stores `record.seq` with each point.
+    `multilingual` is the whole text's vector in the multilingual space, if there is one. A memory that has it alone has
+    no `vectors` (0 x dims) and one point. The index stores `record.seq` with each point.
     """
 
     record: MemoryRecord
     vectors: Matrix
     weights: Mapping[int, float]
+    multilingual: Matrix | None = None
+
+    @property
+    def windows(self) -> int:
+        """The number of points in the index."""
+        return max(1, len(self.vectors))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +115,16 @@ class VectorIndex(Protocol):
 
     def dense(self, view: View, vector: Matrix, limit: int) -> list[tuple[str, float]]:
         """Returns (memory id, cosine) of the nearest memories in the view, best first, each by its best window."""
+        ...
+
+    def multilingual(
+        self, view: View, vector: Matrix, limit: int, *, without_dense: bool = False
+    ) -> list[tuple[str, float]]:
+        """Returns (memory id, cosine) of the nearest memories in the multilingual space, in the view, best first.
+
+        `without_dense`: only of memories that have no vector in the other space. Nothing from an index that was made
+        without the multilingual space.
+        """
         ...
 
     def sparse(self, view: View, weights: Mapping[int, float], limit: int) -> list[tuple[str, float]]:

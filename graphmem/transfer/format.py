@@ -56,6 +56,7 @@ from graphmem.model import (
 )
 from graphmem.models.protocols import Embedded, Matrix, Tokens
 from graphmem.stores.ledger.api_keys import ApiKey
+from graphmem.stores.ledger.embeddings import decode_multilingual
 from graphmem.stores.ledger.memories import encode_record
 from graphmem.stores.ledger.settings import StoredSetting
 from graphmem.text import content_hash
@@ -521,18 +522,41 @@ def _mention(value: object, path: str) -> Mention:
 
 
 def _embeddings_for(fields: FieldReader, target: ImportTarget) -> Embedded | None:
-    """Reads the vectors and tokens of each window; None if this ledger uses another model or further embeddings."""
+    """Reads the embeddings of a text; None if this ledger uses another model or further embeddings."""
     spec = target.spec
     model = fields.required("model", validation.stored_name)
-    if model != spec.model or not all(map(fields.has_unread, spec.names)):
+    if model != spec.model or not spec.is_complete([name for name in spec.names if fields.has_unread(name)]):
         return None
+    multilingual = _multilingual(fields, spec)
     vectors = fields.list_of("vector", lambda value, path: _vector(value, path, spec.dims)) or ()
     tokens: tuple[Tokens, ...] = ()
     if spec.tokens is not None:
         tokens = fields.list_of(spec.tokens, lambda value, path: _tokens(value, path, spec.token_dims)) or ()
         if len(tokens) != len(vectors):
             raise ValidationError(f"embeddings: {len(vectors)} vectors and tokens of {len(tokens)} windows; give both")
-    return Embedded(np.stack(vectors), tokens) if vectors else None
+    if not vectors and multilingual is None:
+        return None
+    return Embedded(np.stack(vectors) if vectors else np.empty((0, spec.dims), np.float32), tokens, multilingual)
+
+
+def _multilingual(fields: FieldReader, spec: EmbeddingSpec) -> Matrix | None:
+    """Reads a text's vector in the multilingual space: a scale as a 32-bit float, and a signed byte for each number."""
+    if spec.multilingual is None:
+        return None
+
+    def read(value: object, path: str) -> Matrix:
+        data = _from_base64(value, path)
+        if len(data) != VECTOR_BYTES + spec.multilingual_dims:
+            validation.refuse(
+                path, len(data), f"bytes are no vector of {spec.multilingual_dims} dimensions; export it again"
+            )
+        rows: Matrix = decode_multilingual([data])
+        return np.asarray(rows[0])
+
+    rows = fields.list_of(spec.multilingual, read) or ()
+    if len(rows) > 1:
+        raise ValidationError(f"embeddings.{spec.multilingual}: {len(rows)} vectors; a text has one in this space")
+    return rows[0] if rows else None
 
 
 def _vector(value: object, path: str, dims: int) -> Matrix:

@@ -22,17 +22,22 @@ from support.waiting import TIMEOUT, wait_until
 
 from graphmem import Memory, Settings
 from graphmem.errors import ConfigError, StoreError, StoreUnavailable
+from graphmem.model import EmbeddingSpec
 from graphmem.stores.protocols import StoreLost
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "stores"))
 
 from vector_index_conformance import (
     DIMS,
+    MULTILINGUAL_DIMS,
     Scope,
     at_cosine,
+    in_both_spaces,
+    in_multilingual_space,
     point,
     random_points,
     search_dense,
+    search_multilingual,
     search_sparse,
     uid,
     unit_vector,
@@ -65,15 +70,22 @@ def name(client: Any) -> Iterator[str]:
 
 @pytest.fixture(params=[False, True], ids=["rest", "grpc"])
 def open_index(request: pytest.FixtureRequest, name: str) -> Iterator[Callable[..., Any]]:
-    """`open_index(ledger=None, model="fake", dims=DIMS, **server)`: an index on the test's collection."""
+    """`open_index(ledger=None, model="fake", dims=DIMS, multilingual=None, **server)`: an index on its collection."""
     from graphmem.stores.qdrant.client import QdrantOptions
     from graphmem.stores.qdrant.server import ServerIndex
 
     opened: list[Any] = []
 
-    def open_one(ledger: str | None = None, model: str = "fake", dims: int = DIMS, **more: Any) -> Any:
+    def open_one(
+        ledger: str | None = None,
+        model: str = "fake",
+        dims: int = DIMS,
+        multilingual: str | None = None,
+        **more: Any,
+    ) -> Any:
+        spec = EmbeddingSpec(model, dims, multilingual=multilingual, multilingual_dims=MULTILINGUAL_DIMS)
         options = {"url": URL, "collection": name, "grpc_port": GRPC_PORT, "prefer_grpc": request.param, **more}
-        opened.append(ServerIndex(QdrantOptions(**options), ledger or str(uuid4()), model, dims))
+        opened.append(ServerIndex(QdrantOptions(**options), ledger or str(uuid4()), spec))
         return opened[-1]
 
     yield open_one
@@ -157,10 +169,28 @@ def test_a_newer_schema_is_refused(client: Any, name: str, open_index: Callable[
     assert not isinstance(caught.value, StoreUnavailable)
 
 
+def test_a_collection_of_one_space_serves_without_the_other_until_it_is_empty(
+    client: Any, name: str, open_index: Callable[..., Any]
+) -> None:
+    old = open_index()
+    old.upsert([point(1)])
+    index = open_index(multilingual="fake-m")
+    index.upsert([in_both_spaces(1, 0), in_multilingual_space(2, 0)])
+    assert (search_dense(index), search_sparse(index), search_multilingual(index)) == ([uid(1)], [uid(1), uid(2)], [])
+    index.wipe()
+    assert search_dense(old) == [uid(1)]
+    old.wipe()
+    index.wipe()
+    index.upsert([in_both_spaces(1, 0), in_multilingual_space(2, 0)])
+    assert search_multilingual(index) == [(uid(1), 1.0), (uid(2), 1.0)]
+    assert client.get_collection(name).config.metadata["graphmem"]["multilingual"] == "fake-m"
+
+
 def test_several_processes_may_create_the_collection_at_once(name: str, open_index: Callable[..., Any]) -> None:
     program = (
         "import sys; from graphmem.stores.qdrant.server import *\n"
-        "index = ServerIndex(QdrantOptions(sys.argv[1], collection=sys.argv[2]), sys.argv[3], 'fake', 8)\n"
+        "spec = EmbeddingSpec('fake', 8)\n"
+        "index = ServerIndex(QdrantOptions(sys.argv[1], collection=sys.argv[2]), sys.argv[3], spec)\n"
         "print(index.count()); index.close()"
     )
     processes = [
@@ -436,11 +466,11 @@ def test_a_key_over_plain_http_is_warned_about_once() -> None:
     from graphmem.stores.qdrant.server import ServerIndex
 
     with pytest.warns(UserWarning, match="plain http") as caught:
-        ServerIndex(QdrantOptions("http://example.org:6333", api_key="hush"), "l", "m", 8).close()
+        ServerIndex(QdrantOptions("http://example.org:6333", api_key="hush"), "l", EmbeddingSpec("m", 8)).close()
     assert len(caught) == 1
     assert "hush" not in str(caught[0].message)
-    ServerIndex(QdrantOptions("http://localhost:6333", api_key="hush"), "l", "m", 8).close()
-    ServerIndex(QdrantOptions("https://example.org:6333", api_key="hush"), "l", "m", 8).close()
+    ServerIndex(QdrantOptions("http://localhost:6333", api_key="hush"), "l", EmbeddingSpec("m", 8)).close()
+    ServerIndex(QdrantOptions("https://example.org:6333", api_key="hush"), "l", EmbeddingSpec("m", 8)).close()
 
 
 # --- journeys ---------------------------------------------------------------------------------------------------------

@@ -19,10 +19,13 @@ import pytest
 from qdrant_edge import EdgeShard
 from vector_index_conformance import (
     DIMS,
+    MULTILINGUAL_DIMS,
     VectorIndexContract,
     check_ranks_like_the_exact_index,
+    in_both_spaces,
     point,
     search_dense,
+    search_multilingual,
     search_sparse,
     uid,
     unit_vector,
@@ -54,7 +57,7 @@ def memory_folder() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def shared_index(memory_folder: Path) -> Iterator[VectorIndex]:
-    index = EmbeddedIndex(memory_folder / "opened" / "one", DIMS)
+    index = EmbeddedIndex(memory_folder / "opened" / "one", DIMS, MULTILINGUAL_DIMS)
     yield index
     index.close()
 
@@ -216,6 +219,15 @@ def test_edge_of_other_dimensions_opens_empty(folder: Path) -> None:
     assert again.count() == 0
     again.upsert([point(1, np.ones(DIMS * 2, np.float32))])
     assert again.dense(view(), np.ones(DIMS * 2, np.float32) / 4, 5)[0][0] == uid(1)
+    again.close()
+
+
+def test_edge_of_one_space_opens_empty_for_two(folder: Path) -> None:
+    write_index(folder)
+    again = EmbeddedIndex(folder, DIMS, MULTILINGUAL_DIMS)
+    assert again.count() == 0
+    again.upsert([in_both_spaces(1, 0)])
+    assert (search_dense(again), search_multilingual(again)) == ([uid(1)], [(uid(1), 1.0)])
     again.close()
 
 

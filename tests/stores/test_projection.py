@@ -11,7 +11,7 @@ from graph_conformance import far, store_memory
 
 from graphmem.commands.types import DeleteMemory, RetireMemory, UpdateMemory
 from graphmem.errors import StoreError, StoreUnavailable
-from graphmem.model import EmbedderId, Scope
+from graphmem.model import EmbeddingSpec, Scope
 from graphmem.stores import projection as delivery
 from graphmem.stores.ledger import integrity, memories, outbox
 from graphmem.stores.networkx_graph import NetworkxIndex
@@ -82,7 +82,7 @@ def index() -> Picky:
 
 @pytest.fixture
 def shared(clerk: Any, index: Picky) -> Projection:
-    return Projection("vectors", clerk.ledger, VectorSink(index, clerk.spec.embedder), shared=True)
+    return Projection("vectors", clerk.ledger, VectorSink(index, clerk.spec), shared=True)
 
 
 def list_versions(index: Any) -> dict[str, int]:
@@ -176,7 +176,7 @@ def test_an_updated_memory_is_removed_until_it_is_enriched(clerk: Any, shared: P
 def test_catching_up_does_not_wait_for_later_writes(
     clerk: Any, shared: bool, index: Picky, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    projection = Projection("vectors", clerk.ledger, VectorSink(index, clerk.spec.embedder), shared=shared)
+    projection = Projection("vectors", clerk.ledger, VectorSink(index, clerk.spec), shared=shared)
     clerk.say("Anna paints")
     real = index.upsert
 
@@ -213,14 +213,14 @@ def test_delivering_everything_twice_leads_to_the_same_contents(clerk: Any, shar
 
 def test_an_index_of_a_server_gets_no_points_of_another_embedder(clerk: Any, index: Picky) -> None:
     clerk.say("Anna paints")
-    other = EmbedderId(clerk.embedder.model, clerk.embedder.dims * 2)
+    other = EmbeddingSpec(clerk.embedder.model, clerk.embedder.dims * 2)
     sink = VectorSink(index, other, takes_configured_only=True)
     Projection("vectors", clerk.ledger, sink, shared=True).catch_up([])
     assert index.batches == []
 
 
 def test_a_private_projection_holds_the_requested_partitions(clerk: Any, index: Picky) -> None:
-    private = Projection("vectors", clerk.ledger, VectorSink(index, clerk.spec.embedder), shared=False)
+    private = Projection("vectors", clerk.ledger, VectorSink(index, clerk.spec), shared=False)
     mine, theirs = clerk.say("Anna paints"), clerk.say("Bob sings", scope=Scope("bob"))
     private.catch_up(["user:alice", "user:nobody"])
     assert (set(list_versions(index)), private.verify()) == ({mine.id}, CLEAN)
@@ -231,7 +231,7 @@ def test_a_private_projection_holds_the_requested_partitions(clerk: Any, index: 
 
 
 def test_erasures_reach_a_private_projection(clerk: Any, index: Picky) -> None:
-    private = Projection("vectors", clerk.ledger, VectorSink(index, clerk.spec.embedder), shared=False)
+    private = Projection("vectors", clerk.ledger, VectorSink(index, clerk.spec), shared=False)
     record = clerk.say("Anna paints")
     private.catch_up(["user:alice"])
     clerk.commit(DeleteMemory(record.id))
@@ -265,7 +265,7 @@ def test_two_projections_keep_cursors_of_their_own(clerk: Any, shared: Projectio
 
 
 def test_after_a_write_a_private_projection_updates_only_partitions_it_holds(clerk: Any, index: Picky) -> None:
-    private = Projection("vectors", clerk.ledger, VectorSink(index, clerk.spec.embedder), shared=False)
+    private = Projection("vectors", clerk.ledger, VectorSink(index, clerk.spec), shared=False)
     record = clerk.say("Anna paints")
     private.deliver(["user:alice"])
     assert list_versions(index) == {}
@@ -299,7 +299,7 @@ def test_without_a_cursor_a_projection_is_wiped_first(clerk: Any, shared: Projec
 
 @pytest.mark.parametrize("kind", ["shared", "private"])
 def test_a_reset_by_anyone_empties_a_projection_at_its_next_delivery(clerk: Any, index: Picky, kind: str) -> None:
-    target, partitions = VectorSink(index, clerk.spec.embedder), ["user:alice"]
+    target, partitions = VectorSink(index, clerk.spec), ["user:alice"]
     projection = Projection("vectors", clerk.ledger, target, shared=kind == "shared")
     clerk.say("Anna paints")
     projection.catch_up(partitions)
@@ -320,7 +320,7 @@ def test_a_reset_during_a_batch_erases_what_the_batch_writes(
     clerk: Any, monkeypatch: pytest.MonkeyPatch, method: str, kind: str, leased: bool
 ) -> None:
     store = NumpyIndex() if kind == "vectors" else NetworkxIndex()
-    target = VectorSink(store, clerk.spec.embedder) if isinstance(store, NumpyIndex) else GraphSink(store)
+    target = VectorSink(store, clerk.spec) if isinstance(store, NumpyIndex) else GraphSink(store)
     projection = Projection(kind, clerk.ledger, target, shared=True, leased=leased)
     clerk.say("Anna paints")
     real = getattr(store, method)
@@ -386,7 +386,7 @@ def test_batches_of_any_size_deliver_everything(clerk: Any, monkeypatch: pytest.
         clerk.commit(DeleteMemory(record.id))
     index, graph = Picky(), NetworkxIndex()
     both = [
-        Projection("vectors", clerk.ledger, VectorSink(index, clerk.spec.embedder), shared=True),
+        Projection("vectors", clerk.ledger, VectorSink(index, clerk.spec), shared=True),
         Projection("graph", clerk.ledger, GraphSink(graph), shared=True),
     ]
     for projection in both:
@@ -632,14 +632,14 @@ def test_a_rebuild_killed_before_its_wipe_is_resumed(
         patch.setattr(index, "wipe", lambda: (_ for _ in ()).throw(KeyboardInterrupt))
         shared.rebuild([])
     assert (cursor(clerk), shared.has_pending()) == (None, True)
-    again = Projection("vectors", clerk.ledger, VectorSink(index, clerk.spec.embedder), shared=True)
+    again = Projection("vectors", clerk.ledger, VectorSink(index, clerk.spec), shared=True)
     index.batches.clear()
     again.catch_up([])
     assert (len(index.batches), again.verify()) == (1, CLEAN)
 
 
 def test_a_private_projection_is_rebuilt_with_the_given_partitions(clerk: Any, index: Picky) -> None:
-    private = Projection("vectors", clerk.ledger, VectorSink(index, clerk.spec.embedder), shared=False)
+    private = Projection("vectors", clerk.ledger, VectorSink(index, clerk.spec), shared=False)
     record = clerk.say("Anna paints")
     private.catch_up(["user:alice"])
     private.rebuild(["user:alice"])
@@ -649,7 +649,7 @@ def test_a_private_projection_is_rebuilt_with_the_given_partitions(clerk: Any, i
 def test_the_cursor_survives_in_the_ledger(clerk: Any, shared: Projection, index: Picky) -> None:
     clerk.say("Anna paints")
     shared.catch_up([])
-    again = Projection("vectors", clerk.ledger, VectorSink(index, clerk.spec.embedder), shared=True)
+    again = Projection("vectors", clerk.ledger, VectorSink(index, clerk.spec), shared=True)
     again.catch_up([])
     assert len(index.batches) == 1
 

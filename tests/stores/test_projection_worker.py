@@ -88,7 +88,7 @@ def server() -> Server:
 
 
 def projection(clerk: Any, server: Server) -> Projection:
-    return Projection("vectors", clerk.ledger, VectorSink(server, clerk.spec.embedder), shared=True, leased=True)
+    return Projection("vectors", clerk.ledger, VectorSink(server, clerk.spec), shared=True, leased=True)
 
 
 @pytest.fixture
@@ -348,7 +348,7 @@ def test_closing_waits_for_a_hanging_delivery_until_the_timeout(clerk: Any, serv
 
 def test_a_store_in_this_process_is_waited_for_without_timeout(clerk: Any, server: Server) -> None:
     projection_worker = ProjectionWorker(
-        Projection("vectors", clerk.ledger, VectorSink(server, clerk.spec.embedder), shared=False)
+        Projection("vectors", clerk.ledger, VectorSink(server, clerk.spec), shared=False)
     )
     record = clerk.say("Anna paints")
     assert projection_worker.catch_up(["user:alice"], 0)

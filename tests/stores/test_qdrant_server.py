@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from vector_index_conformance import (
     DIMS,
+    MULTILINGUAL_DIMS,
     VectorIndexContract,
     check_ranks_like_the_exact_index,
     point,
@@ -20,6 +21,7 @@ from vector_index_conformance import (
 )
 
 from graphmem.errors import StoreUnavailable
+from graphmem.model import EmbeddingSpec
 from graphmem.stores.protocols import VectorIndex
 
 URL = os.environ.get("QDRANT_URL")
@@ -48,7 +50,8 @@ def shared_index(over_grpc: bool) -> Iterator[VectorIndex]:
     from graphmem.stores.qdrant.server import ServerIndex
 
     name = f"graphmem-test-{uuid4().hex}"
-    index = ServerIndex(make_options(name, prefer_grpc=over_grpc), str(uuid4()), "fake", DIMS)
+    spec = EmbeddingSpec("fake", DIMS, multilingual="fake-m", multilingual_dims=MULTILINGUAL_DIMS)
+    index = ServerIndex(make_options(name, prefer_grpc=over_grpc), str(uuid4()), spec)
     yield index
     index.close()
     client = QdrantClient(URL, check_compatibility=False)
@@ -90,7 +93,9 @@ def test_an_older_version_changes_nothing(empty_index: VectorIndex) -> None:
 def test_a_closed_server_index_is_unavailable(over_grpc: bool) -> None:
     from graphmem.stores.qdrant.server import ServerIndex
 
-    index = ServerIndex(make_options("graphmem-never-opened", prefer_grpc=over_grpc), str(uuid4()), "fake", DIMS)
+    index = ServerIndex(
+        make_options("graphmem-never-opened", prefer_grpc=over_grpc), str(uuid4()), EmbeddingSpec("fake", DIMS)
+    )
     index.close()
     index.close()
     with pytest.raises(StoreUnavailable, match="closed"):

@@ -16,7 +16,7 @@ from graphmem.model import Kind, MemoryRecord, Scope, View
 from graphmem.stores.numpy_index import NumpyIndex
 from graphmem.stores.protocols import Point, VectorIndex
 
-DIMS = 8
+DIMS, MULTILINGUAL_DIMS = 8, 6
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 ALICE = Scope("alice")
 HOUR = timedelta(hours=1)
@@ -59,6 +59,25 @@ def point(
     return Point(record(number, scope, **more), rows, {7: 1.0} if weights is None else weights)
 
 
+def in_both_spaces(number: int, direction: int, **more: Any) -> Point:
+    """A point with a vector along a direction of the multilingual space as well."""
+    return replace(point(number, **more), multilingual=multilingual_vector(direction))
+
+
+def in_multilingual_space(number: int, direction: int, **more: Any) -> Point:
+    """A point of a text that the first model does not read."""
+    return replace(in_both_spaces(number, direction, **more), vectors=np.empty((0, DIMS), np.float32))
+
+
+def multilingual_vector(direction: int) -> Any:
+    return np.eye(MULTILINGUAL_DIMS, dtype=np.float32)[direction]
+
+
+def search_multilingual(index: VectorIndex, direction: int = 0, **more: Any) -> list[tuple[str, float]]:
+    hits = index.multilingual(view(), multilingual_vector(direction), 10, **more)
+    return [(memory_id, round(cosine, 3)) for memory_id, cosine in hits]
+
+
 def view(scope: Scope = ALICE, *, anywhere: bool = False, **more: Any) -> View:
     return View(scope, **{"now": NOON + HOUR, "partition": None if anywhere else scope.partition, **more})
 
@@ -91,6 +110,30 @@ class VectorIndexContract:
         assert index.count() == 2
         assert search_dense(index) == [uid(1), uid(2)]
         assert search_sparse(index) == [uid(1)]
+
+    def test_a_memory_is_found_in_each_space_in_which_it_has_a_vector(self, index: VectorIndex) -> None:
+        index.upsert([point(1), in_both_spaces(2, 0), in_multilingual_space(3, 1), in_multilingual_space(4, 0)])
+        assert index.count() == 4
+        assert sorted(index.list_held()) == [(uid(n), n + 1, 1) for n in (1, 2, 3, 4)]
+        assert search_dense(index) == [uid(1), uid(2)]
+        assert search_sparse(index) == [uid(1), uid(2), uid(3), uid(4)]
+        assert search_multilingual(index) == [(uid(2), 1.0), (uid(4), 1.0), (uid(3), 0.0)]
+        assert search_multilingual(index, without_dense=True) == [(uid(4), 1.0), (uid(3), 0.0)]
+
+    def test_a_point_written_again_leaves_the_space_that_it_no_longer_has(self, index: VectorIndex) -> None:
+        index.upsert([in_both_spaces(1, 0), in_multilingual_space(2, 0)])
+        index.upsert([in_multilingual_space(1, 1, seq=9), replace(point(2), record=record(2, seq=9))])
+        assert search_dense(index) == [uid(2)]
+        assert search_multilingual(index, 1) == search_multilingual(index, 1, without_dense=True) == [(uid(1), 1.0)]
+
+    def test_long_texts_have_one_vector_in_the_multilingual_space(self, index: VectorIndex) -> None:
+        long = replace(point(1, unit_vector(1), unit_vector(0, 1)), multilingual=multilingual_vector(0))
+        index.upsert([long])
+        assert index.count() == 2
+        assert search_multilingual(index) == [(uid(1), 1.0)]
+        assert search_multilingual(index, without_dense=True) == []
+        assert index.delete([uid(1)]) == 2
+        assert (search_multilingual(index), search_dense(index)) == ([], [])
 
     def test_upserting_nothing_changes_nothing(self, index: VectorIndex) -> None:
         index.upsert([])

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import Any
+
+import numpy as np
 
 from graphmem.commands.types import ChangeSet, Command, Outcome
 from graphmem.commands.unit_of_work import commit
@@ -12,9 +16,12 @@ from graphmem.concurrency import Pool
 from graphmem.ingest.enrichment import Enricher
 from graphmem.ingest.messages import message_commands
 from graphmem.model import MemoryRecord, Message, Scope, View
+from graphmem.models.protocols import Embedder, Matrix
+from graphmem.models.two_spaces import TwoSpaceEmbedder
 from graphmem.observers import Observers
 from graphmem.stores.ledger import Ledger, integrity, memories
 from graphmem.testing import HashEmbedder, WordExtractor
+from graphmem.text import tokens
 
 DIMS = 64
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
@@ -31,13 +38,45 @@ def fake_models(**config: Any) -> dict[str, Any]:
     return {"embedder": embedder, "extractor": {"provider": "none"}, **config}
 
 
+class HashEncoder:
+    """A multilingual encoder: texts of the same words in any of the `DICTIONARY`'s languages have the same vector."""
+
+    model, dims = "hash-multilingual", 2 * DIMS
+    DICTIONARY = MappingProxyType({"安娜": "Anna", "画画": "paints", "Анна": "Anna", "рисует": "paints"})
+
+    def encode(self, texts: Sequence[str]) -> Matrix:
+        return np.stack([HashEmbedder(self.dims).embed_query(self._translated(text)) for text in texts])
+
+    def _translated(self, text: str) -> str:
+        for word, translation in self.DICTIONARY.items():
+            text = text.replace(word, f" {translation} ")
+        return text
+
+
+def two_space_embedder() -> TwoSpaceEmbedder:
+    """An embedder whose first model reads ASCII alone."""
+    return TwoSpaceEmbedder(LocatingHashEmbedder(DIMS), HashEncoder(), str.isascii)
+
+
+class LocatingHashEmbedder(HashEmbedder):
+    """A HashEmbedder that locates its tokens."""
+
+    def token_places(self, text: str) -> list[list[int]]:
+        return [[text.lower().find(word) for word in tokens(text)]]
+
+
 class Clerk:
     """Writes to a ledger as the engine does, with models that need no files."""
 
     def __init__(self, ledger: Ledger, pool: Pool) -> None:
         self.ledger = ledger
-        self.embedder = HashEmbedder(DIMS)
-        self._enricher = Enricher(ledger, self.embedder, WordExtractor(), pool, Observers())
+        self._pool = pool
+        self.use(HashEmbedder(DIMS))
+
+    def use(self, embedder: Embedder) -> None:
+        """Embeds later texts with this model."""
+        self.embedder = embedder
+        self._enricher = Enricher(self.ledger, embedder, WordExtractor(), self._pool, Observers())
         self.spec = self._enricher.spec
 
     def commit(

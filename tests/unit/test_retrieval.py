@@ -306,7 +306,7 @@ def test_every_weight_is_of_a_feature() -> None:
 
 def test_cosines_of_an_unsupported_script_are_no_features() -> None:
     rows = candidate_row(1), candidate_row(2)
-    values = columns(make_evidence(*rows, similarity={"m1": 0.9}, keyword={"m2": 1.0}, is_supported_script=False))
+    values = columns(make_evidence(*rows, similarity={"m1": 0.9}, keyword={"m2": 1.0}, compares_vectors=False))
     assert not values.keys() & {"dense", "dense_beside"}
     assert values["keyword"] == [0.0, 1.0]
 

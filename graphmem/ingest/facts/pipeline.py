@@ -16,21 +16,19 @@ from threading import Lock
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-import numpy as np
-
 from graphmem.commands.facts import DecisionConflict, JobAlreadyDone
 from graphmem.commands.types import ChangeSet, Command, CompleteJob, Outcome, StoreEnrichment
 from graphmem.commands.unit_of_work import commit
 from graphmem.errors import LLMUnavailable, NotFoundError, StoreUnavailable
 from graphmem.ingest.counted_model import CountedModel
-from graphmem.ingest.enrichment import Enricher
+from graphmem.ingest.enrichment import Enricher, first_vector
 from graphmem.ingest.facts import decision, extraction
 from graphmem.ingest.facts.change_builder import ChangeBuilder, add_to_extraction
 from graphmem.ingest.facts.decision import Action, DecisionType, FactDraft, KnownMemory
 from graphmem.ingest.facts.extraction import AlsoSummarise, Fact, common_value
 from graphmem.ingest.facts.summary_requests import summary_beside_facts, summary_command
-from graphmem.model import EmbeddingSpec, Kind, MemoryRecord, Scope, View
-from graphmem.models.protocols import LanguageModel, Matrix, Prompt, Usage
+from graphmem.model import VECTOR, EmbeddingSpec, Kind, MemoryRecord, Scope, SpaceVector, View
+from graphmem.models.protocols import LanguageModel, Prompt, Usage
 from graphmem.observers import Observers
 from graphmem.stores.ledger import Ledger, embeddings, graph_reads, memories, outbox, sessions
 from graphmem.stores.ledger.jobs import INSTRUCTIONS, Job
@@ -194,7 +192,9 @@ class FactPipeline:
         """The embeddings stored for each text."""
         return self._enricher.spec
 
-    def comparison_vectors(self, drafts: Sequence[FactDraft], enrichments: Sequence[StoreEnrichment]) -> list[Matrix]:
+    def comparison_vectors(
+        self, drafts: Sequence[FactDraft], enrichments: Sequence[StoreEnrichment]
+    ) -> list[SpaceVector]:
         """Returns the vector by which each fact is compared with memories: of its text without the speaker's name.
 
         Memories are embedded after their speaker's name. With the name before the fact as well, all memories of a
@@ -202,9 +202,11 @@ class FactPipeline:
         """
         stored_hashes = [enrichment.text_hash for enrichment in enrichments if enrichment.embedded is None]
         with self._ledger.read() as connection:
-            stored = embeddings.first_vectors(connection, self.spec.model, stored_hashes) if stored_hashes else {}
+            stored = embeddings.first_vectors(connection, self.spec, stored_hashes) if stored_hashes else {}
         vectors = [
-            stored[enrichment.text_hash] if enrichment.embedded is None else enrichment.embedded.vectors[0]
+            stored[enrichment.text_hash]
+            if enrichment.embedded is None
+            else first_vector(self.spec, enrichment.embedded)
             for enrichment in enrichments
         ]
         texts = {n: draft.nameless_text for n, draft in enumerate(drafts) if draft.record.speaker}
@@ -213,7 +215,7 @@ class FactPipeline:
         return vectors
 
     def near_memories(
-        self, job: Job, drafts: Sequence[FactDraft], vectors: Sequence[Matrix]
+        self, job: Job, drafts: Sequence[FactDraft], vectors: Sequence[SpaceVector]
     ) -> tuple[int, list[list[str]], dict[str, KnownMemory]]:
         """Returns the last sequence number, the ids of the facts near to each new one, and these facts by id.
 
@@ -227,7 +229,12 @@ class FactPipeline:
             raise StoreUnavailable("the vector index is behind; new facts are compared once it has caught up")
         now, scope = datetime.now(UTC), _compared_scope(job)
         view = View(scope, now, job.partition, frozenset({Kind.FACT}))
-        hits = self._index_worker.read(lambda: [self._index.dense(view, vector, NEAREST_READ) for vector in vectors])
+        hits = self._index_worker.read(
+            lambda: [
+                (self._index.dense if space == VECTOR else self._index.multilingual)(view, vector, NEAREST_READ)
+                for space, vector in vectors
+            ]
+        )
         near = [[uid for uid, similarity in hits_of_one if similarity >= MIN_SIMILARITY] for hits_of_one in hits]
         with self._ledger.read() as connection:
             uids = dict.fromkeys(uid for uids_of_one in near for uid in uids_of_one)
@@ -399,7 +406,7 @@ class _PipelineRun:
     # --- decision -----------------------------------------------------------------------------------------------
 
     def _decide_and_commit(
-        self, drafts: Sequence[FactDraft], enrichments: Sequence[StoreEnrichment], vectors: Sequence[Matrix]
+        self, drafts: Sequence[FactDraft], enrichments: Sequence[StoreEnrichment], vectors: Sequence[SpaceVector]
     ) -> list[Outcome]:
         summary = self._summary_commands()
         summarise_every = 0 if summary else self._pipeline.config.summarise_every
@@ -422,7 +429,7 @@ class _PipelineRun:
             traced.set_attributes(**{"gen_ai.memory.record.count": len(undecided)})
             for action in self._ask_decisions(drafts, near_memories, near_ids, undecided):
                 actions.setdefault(action.fact, []).append(action)
-        complete = replace(complete, last_seq_seen=last_seq, vectors=np.stack(vectors), min_similarity=MIN_SIMILARITY)
+        complete = replace(complete, last_seq_seen=last_seq, vectors=tuple(vectors), min_similarity=MIN_SIMILARITY)
         compared = list(near_memories.values())
         builder = ChangeBuilder(self._pipeline.enrich, drafts, enrichments, self._messages, compared)
         for n in range(len(drafts)):

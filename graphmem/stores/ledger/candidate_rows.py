@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from sqlalchemy import Connection, Select, bindparam, func, select
 
 from graphmem.model import VECTOR, CandidateRow, EmbeddingSpec, Kind, View
 from graphmem.stores.ledger import visibility
 from graphmem.stores.ledger.array_parameters import in_array
-from graphmem.stores.ledger.decoding import decoding, moment
+from graphmem.stores.ledger.decoding import moment
+from graphmem.stores.ledger.embeddings import decode_multilingual, decode_vectors
 from graphmem.stores.ledger.schema import embeddings, memories, partitions
 
 if TYPE_CHECKING:
@@ -79,12 +79,18 @@ def read_vectors(connection: Connection, model: str, row_ids: Sequence[int]) -> 
     Windows of one memory are adjacent and in order; memories without vectors of this model are left out.
     """
     window_rows, data = _embeddings_of(connection, model, VECTOR, row_ids)
-    return window_rows, _matrix(data)
+    return window_rows, decode_vectors(data)
 
 
-@decoding
-def _matrix(data: list[bytes]) -> Matrix:
-    return np.frombuffer(b"".join(data), "<f4").reshape(len(data), -1 if data else 0).astype(np.float32, copy=False)
+def read_multilingual(connection: Connection, spec: EmbeddingSpec, row_ids: Sequence[int]) -> tuple[list[int], Matrix]:
+    """Returns the vectors of memories in the multilingual space as (row ids, matrix): one row for each memory.
+
+    Memories without one are left out.
+    """
+    if spec.multilingual is None:
+        return [], decode_multilingual([])
+    rows, data = _embeddings_of(connection, spec.model, spec.multilingual, row_ids)
+    return rows, decode_multilingual(data)
 
 
 def read_tokens(connection: Connection, spec: EmbeddingSpec, row_ids: Sequence[int]) -> tuple[list[int], list[bytes]]:

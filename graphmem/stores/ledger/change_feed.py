@@ -12,7 +12,16 @@ import numpy as np
 from sqlalchemy import Column, ColumnElement, Connection, RowMapping, Select, Table, func, or_, select
 
 from graphmem.digests import Digests
-from graphmem.model import Entity, EntityType, MemoryRecord, MentionKind, Relation, from_micros, optional_from_micros
+from graphmem.model import (
+    EmbeddingSpec,
+    Entity,
+    EntityType,
+    MemoryRecord,
+    MentionKind,
+    Relation,
+    from_micros,
+    optional_from_micros,
+)
 from graphmem.stores.ledger import candidate_rows, entity_names, graph_reads, memories, outbox
 from graphmem.stores.ledger.array_parameters import in_array
 from graphmem.stores.ledger.decoding import decoding
@@ -116,16 +125,24 @@ def _changed(
     return [(row_id, seq) for row_id, seq in connection.execute(statement)]
 
 
-def points(connection: Connection, model: str, records: Sequence[MemoryRecord]) -> list[Point]:
+def points(connection: Connection, spec: EmbeddingSpec, records: Sequence[MemoryRecord]) -> list[Point]:
     """Returns the points of the records that are enriched; the others have none yet."""
-    window_rows, vectors = candidate_rows.read_vectors(connection, model, [record.row for record in records])
+    rows = [record.row for record in records]
+    window_rows, vectors = candidate_rows.read_vectors(connection, spec.model, rows)
     counts = Counter(window_rows)
     ends = list(accumulate(counts.values()))
     windows = dict(zip(counts, np.split(vectors, ends[:-1]), strict=True)) if window_rows else {}
+    multilingual = dict(zip(*candidate_rows.read_multilingual(connection, spec, rows), strict=True))
+    no_vectors = np.empty((0, spec.dims), np.float32)
     return [
-        Point(record, windows[record.row], bm25_weights(term_counts(record.embedded_text)))
+        Point(
+            record,
+            windows.get(record.row, no_vectors),
+            bm25_weights(term_counts(record.embedded_text)),
+            multilingual.get(record.row),
+        )
         for record in records
-        if record.row in windows
+        if record.row in windows or record.row in multilingual
     ]
 
 

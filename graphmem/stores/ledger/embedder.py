@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from logging import getLogger
 from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, select
 
 from graphmem.errors import ConfigError
-from graphmem.model import EmbedderId
+from graphmem.model import EmbedderId, EmbeddingSpec
 from graphmem.stores.ledger.schema import ledger as ledger_table
 
 if TYPE_CHECKING:
     from graphmem.stores.ledger import Ledger
+
+logger = getLogger(__name__)
+# The UUIDs of the ledgers of which a warning was logged.
+_warned_of: set[str] = set()
 
 
 class EmbedderChanged(ConfigError):
@@ -26,20 +31,39 @@ def recorded_embedder(connection: Connection) -> EmbedderId | None:
     return None if model is None else EmbedderId(model, dims)
 
 
-def check_embedder(ledger: Ledger, configured: EmbedderId) -> None:
-    """Raises EmbedderChanged if the ledger's vectors are of another embedder; records the first one."""
+def recorded_multilingual(connection: Connection) -> str | None:
+    """Returns the form of the vectors in the multilingual space that all embedded texts have; None if some have none.
+
+    None as well before the first vectors.
+    """
+    return connection.scalar(select(ledger_table.c.multilingual))
+
+
+def check_embedder(ledger: Ledger, spec: EmbeddingSpec) -> None:
+    """Raises EmbedderChanged if the ledger's vectors are of another embedder; records the first one.
+
+    Warns once in a process of a ledger whose texts have no vectors in the multilingual space yet.
+    """
+    configured = spec.embedder
     with ledger.read() as connection:
-        recorded = recorded_embedder(connection)
+        recorded, multilingual = recorded_embedder(connection), recorded_multilingual(connection)
     if recorded is None:
-        record_embedder(ledger, configured)
+        record_embedder(ledger, spec)
     elif recorded != configured:
         raise EmbedderChanged(
             f"embedder: this ledger's vectors are of {recorded}, the configuration says {configured}; run `graphmem "
             f"rebuild` or call rebuild() to embed everything anew, or configure {recorded} again"
         )
+    elif multilingual != spec.multilingual and spec.multilingual is not None and ledger.uuid not in _warned_of:
+        _warned_of.add(ledger.uuid)
+        logger.warning(
+            "embedder: texts of this ledger have no vectors in the multilingual space yet, so that they are found in "
+            "the embedder's own languages alone; `graphmem rebuild` or rebuild() adds these vectors"
+        )
 
 
-def record_embedder(ledger: Ledger, embedder: EmbedderId) -> None:
-    """Commits that the ledger's vectors are this embedder's."""
+def record_embedder(ledger: Ledger, spec: EmbeddingSpec) -> None:
+    """Commits that the ledger's vectors are of this specification."""
+    values = {"embedder": spec.model, "embedder_dims": spec.dims, "multilingual": spec.multilingual}
     with ledger.write() as connection:
-        connection.execute(ledger_table.update().values(embedder=embedder.model, embedder_dims=embedder.dims))
+        connection.execute(ledger_table.update().values(values))

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sqlalchemy import Connection, bindparam, func, or_, select, true
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, func, not_, or_, select, true
 
-from graphmem.model import VECTOR, VECTOR_BYTES, AnswerType, EmbeddingSpec, MemoryRecord
+from graphmem.model import VECTOR, VECTOR_BYTES, AnswerType, EmbeddingSpec, MemoryRecord, SpaceVector
 from graphmem.stores.ledger.array_parameters import in_array
 from graphmem.stores.ledger.decoding import decoding
 from graphmem.stores.ledger.schema import embeddings as embeddings_table
@@ -45,41 +45,44 @@ _MARK_ENRICHED = (
 
 def cached_hashes(connection: Connection, spec: EmbeddingSpec, hashes: Sequence[str]) -> set[str]:
     """Returns the content hashes among `hashes` whose embeddings are all cached."""
-    statement = (
-        select(embeddings_table.c.hash)
-        .where(
-            embeddings_table.c.model == spec.model,
-            embeddings_table.c.window == 0,
-            embeddings_table.c.form.in_(spec.names),
-            embeddings_table.c.hash.in_(hashes),
-        )
-        .group_by(embeddings_table.c.hash)
-        .having(func.count() == len(spec.names))
+    statement = select(embeddings_table.c.hash, embeddings_table.c.form).where(
+        embeddings_table.c.model == spec.model,
+        embeddings_table.c.window == 0,
+        embeddings_table.c.form.in_(spec.names),
+        embeddings_table.c.hash.in_(hashes),
     )
-    return set(connection.scalars(statement))
+    forms: dict[str, list[str]] = {}
+    for text_hash, form in connection.execute(statement):
+        forms.setdefault(text_hash, []).append(form)
+    return {text_hash for text_hash, names in forms.items() if spec.is_complete(names)}
 
 
 def add_reference(connection: Connection, spec: EmbeddingSpec, text_hash: str, embedded: Embedded | None) -> int:
     """Counts one more use of a text's embeddings and stores those that are new. Returns its number of windows.
 
-    With `embedded` None the embeddings were cached when enrichment began; returns 0 if they were erased since.
+    With `embedded` None the embeddings were cached when enrichment began; returns 0 if they were erased since. Of an
+    incomplete cached text, the forms that it no longer has are erased.
     """
     values = {"text_hash": text_hash, "model": spec.model, "forms": spec.names}
     cached: dict[str, int] = dict(connection.execute(_WINDOW_COUNTS, values).all())
+    of_text = (
+        embeddings_table.c.hash == text_hash,
+        embeddings_table.c.model == spec.model,
+        embeddings_table.c.form.in_(spec.names),
+    )
     if cached:
-        of_text = (
-            embeddings_table.c.hash == text_hash,
-            embeddings_table.c.model == spec.model,
-            embeddings_table.c.form.in_(spec.names),
-        )
         connection.execute(embeddings_table.update().where(*of_text).values(uses=embeddings_table.c.uses + 1))
-    if len(cached) < len(spec.names):
-        if embedded is None:
-            return 0
-        uses = connection.scalar(_MAX_USES, values) or 1
-        rows = [row for row in _rows(spec, text_hash, embedded, uses) if row["form"] not in cached]
-        connection.execute(embeddings_table.insert(), rows)
-    return cached.get(VECTOR) or (0 if embedded is None else len(embedded.vectors))
+    if spec.is_complete(cached):
+        return cached.get(VECTOR, 1)
+    if embedded is None:
+        return 0
+    uses = connection.scalar(_MAX_USES, values) or 1
+    rows = list(_rows(spec, text_hash, embedded, uses))
+    superseded = cached.keys() - {row["form"] for row in rows}
+    if superseded:
+        connection.execute(embeddings_table.delete().where(*of_text, embeddings_table.c.form.in_(superseded)))
+    connection.execute(embeddings_table.insert(), [row for row in rows if row["form"] not in cached])
+    return embedded.windows
 
 
 def store_embeddings_and_terms(
@@ -106,6 +109,8 @@ def _rows(spec: EmbeddingSpec, text_hash: str, embedded: Embedded, uses: int) ->
     data = {VECTOR: [row.astype("<f4").tobytes() for row in embedded.vectors]}
     if spec.tokens is not None:
         data[spec.tokens] = [tokens.tobytes() for tokens in embedded.tokens]
+    if spec.multilingual is not None and embedded.multilingual is not None:
+        data[spec.multilingual] = [encode_multilingual(embedded.multilingual)]
     for form, windows in data.items():
         for window, content in enumerate(windows):
             yield {
@@ -143,38 +148,74 @@ def mark_enriched(
     connection.execute(_MARK_ENRICHED, {"row": record.row, **values})
 
 
-def vectors_by_row(connection: Connection, model: str, rows: Sequence[int]) -> dict[int, Matrix]:
-    """Returns {row: vectors} of memories, (windows, dims) in float32; memories without vectors are left out."""
+def vectors_by_row(connection: Connection, spec: EmbeddingSpec, rows: Sequence[int]) -> dict[int, list[SpaceVector]]:
+    """Returns {row: vectors} of memories, of all windows and spaces; memories without vectors are left out."""
     statement = (
-        select(memories.c.id, embeddings_table.c.data)
+        select(memories.c.id, embeddings_table.c.form, embeddings_table.c.data)
         .join(embeddings_table, embeddings_table.c.hash == memories.c.embedding)
-        .where(in_array(memories.c.id, "rows"), embeddings_table.c.model == model, embeddings_table.c.form == VECTOR)
+        .where(
+            in_array(memories.c.id, "rows"),
+            embeddings_table.c.model == spec.model,
+            embeddings_table.c.form.in_(_vector_forms(spec)),
+        )
         .order_by(memories.c.id, embeddings_table.c.window)
     )
-    vectors: dict[int, list[Matrix]] = {}
-    for row, data in connection.execute(statement, {"rows": list(rows)}):
-        vectors.setdefault(row, []).append(_decode_vector(data))
-    return {row: _stack(windows) for row, windows in vectors.items()}
+    vectors: dict[int, list[SpaceVector]] = {}
+    for row, form, data in connection.execute(statement, {"rows": list(rows)}):
+        vectors.setdefault(row, []).append(SpaceVector(form, _decode(form, data)))
+    return vectors
 
 
-def first_vectors(connection: Connection, model: str, hashes: Sequence[str]) -> dict[str, Matrix]:
-    """Returns {text hash: vector of the text's first window}, (dims,) in float32; texts without one are left out."""
-    statement = select(embeddings_table.c.hash, embeddings_table.c.data).where(
+def first_vectors(connection: Connection, spec: EmbeddingSpec, hashes: Sequence[str]) -> dict[str, SpaceVector]:
+    """Returns {text hash: vector of the text's first window}, the multilingual one of texts that have no other.
+
+    Texts without a vector are left out.
+    """
+    statement = select(embeddings_table.c.hash, embeddings_table.c.form, embeddings_table.c.data).where(
         in_array(embeddings_table.c.hash, "hashes"),
-        embeddings_table.c.model == model,
-        embeddings_table.c.form == VECTOR,
+        embeddings_table.c.model == spec.model,
+        embeddings_table.c.form.in_(_vector_forms(spec)),
         embeddings_table.c.window == 0,
     )
-    result = connection.execute(statement, {"hashes": list(hashes)})
-    return {text_hash: _decode_vector(data) for text_hash, data in result}
+    vectors: dict[str, SpaceVector] = {}
+    for text_hash, form, data in connection.execute(statement, {"hashes": list(hashes)}):
+        if form == VECTOR or text_hash not in vectors:
+            vectors[text_hash] = SpaceVector(form, _decode(form, data))
+    return vectors
+
+
+def _vector_forms(spec: EmbeddingSpec) -> list[str]:
+    return [form for form in (VECTOR, spec.multilingual) if form is not None]
+
+
+def _decode(form: str, data: bytes) -> Matrix:
+    rows: Matrix = decode_vectors([data]) if form == VECTOR else decode_multilingual([data])
+    return np.asarray(rows[0])
 
 
 @decoding
-def _decode_vector(data: bytes) -> Matrix:
-    return np.frombuffer(data, "<f4")
+def decode_vectors(data: Sequence[bytes]) -> Matrix:
+    """Returns the vectors of windows as a matrix (windows x dims, float32)."""
+    return np.frombuffer(b"".join(data), "<f4").reshape(len(data), -1 if data else 0).astype(np.float32, copy=False)
 
 
-_stack = decoding(np.stack)
+def encode_multilingual(vector: Matrix) -> bytes:
+    """Returns a vector in the multilingual space as stored: one byte a number, times a scale of its own in front.
+
+    The components are small, so that 127 for 1 would waste three of eight bits. Measured: of the ten nearest of 10,000
+    sentences .997 stay.
+    """
+    scale = np.float32(max(float(np.abs(vector).max()), 1e-9) / 127)
+    return bytes(scale.astype("<f4").tobytes() + np.rint(vector / scale).astype(np.int8).tobytes())
+
+
+@decoding
+def decode_multilingual(data: Sequence[bytes]) -> Matrix:
+    """Returns stored vectors in the multilingual space as a matrix (texts x dims, float32, unit rows)."""
+    rows = np.frombuffer(b"".join(data), np.uint8).reshape(len(data), -1 if data else 0)
+    matrix = np.ascontiguousarray(rows[:, VECTOR_BYTES:]).view(np.int8).astype(np.float32)
+    norms = np.linalg.norm(matrix, axis=1, keepdims=True)
+    return np.asarray(matrix / np.maximum(norms, 1e-9))
 
 
 def clear_enrichment(connection: Connection, row: int) -> None:
@@ -192,21 +233,29 @@ def enrichment_state(connection: Connection, row: int) -> tuple[str | None, int]
 def rows_without_embeddings(connection: Connection, spec: EmbeddingSpec) -> list[int]:
     """Returns the rows of enriched memories that lack an embedding form of `spec`, as after a change of the embedder.
 
-    Vectors of another length than `spec.dims` count as lacking.
+    Vectors of another length than `spec.dims` count as lacking. Only texts that the model reads need vectors where
+    there is a multilingual form.
     """
     length = func.length(embeddings_table.c.data)
-    lacks_form = [
-        ~select(embeddings_table.c.hash)
-        .where(
-            embeddings_table.c.hash == memories.c.embedding,
-            embeddings_table.c.model == spec.model,
-            embeddings_table.c.form == form,
-            (length == VECTOR_BYTES * spec.dims) if form == VECTOR else true(),
+
+    def has(form: str) -> ColumnElement[bool]:
+        return (
+            select(embeddings_table.c.hash)
+            .where(
+                embeddings_table.c.hash == memories.c.embedding,
+                embeddings_table.c.model == spec.model,
+                embeddings_table.c.form == form,
+                (length == VECTOR_BYTES * spec.dims) if form == VECTOR else true(),
+            )
+            .exists()
         )
-        .exists()
-        for form in spec.names
-    ]
-    return list(connection.scalars(select(memories.c.id).where(memories.c.embedding.is_not(None), or_(*lacks_form))))
+
+    if spec.multilingual is None:
+        is_complete = and_(*map(has, spec.names))
+    else:
+        latin_forms = [has(form) for form in spec.names if form != spec.multilingual]
+        is_complete = and_(has(spec.multilingual), or_(and_(*latin_forms), not_(or_(*latin_forms))))
+    return list(connection.scalars(select(memories.c.id).where(memories.c.embedding.is_not(None), ~is_complete)))
 
 
 def total_windows(connection: Connection) -> int:

@@ -121,7 +121,11 @@ def wipe(connection: Connection) -> None:
         settings,
     ):  # fmt: skip
         connection.execute(table.delete())
-    connection.execute(ledger.update().values(embedder=None, embedder_dims=None, unguarded=0, epoch=ledger.c.epoch + 1))
+    connection.execute(
+        ledger.update().values(
+            embedder=None, embedder_dims=None, multilingual=None, unguarded=0, epoch=ledger.c.epoch + 1
+        )
+    )
     compaction.count_erasure(connection)
 
 

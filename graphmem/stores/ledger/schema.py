@@ -25,7 +25,7 @@ from sqlalchemy import (
 from graphmem.stores.ledger.dialects import Text
 
 # The alembic revision that this code reads and writes. An older ledger is migrated to it, a newer one refused.
-REVISION = "0004"
+REVISION = "0005"
 
 # The PostgreSQL schema of all tables, apart from other applications' in the same database.
 POSTGRES_SCHEMA = "graphmem"
@@ -48,6 +48,7 @@ ledger = Table(
     Column("epoch", BigInteger, nullable=False),  # number of resets
     Column("embedder", Text),  # the model whose vectors the projections hold
     Column("embedder_dims", Integer),  # the length of these vectors
+    Column("multilingual", Text),  # the embedding form in the multilingual space that all embedded texts have
     Column("secret", Text),  # "configured:ID" or "file:ID": place and id of the secret key
     Column("unguarded", BigInteger, nullable=False, server_default="0"),  # erased messages whose secret key was lost
     Column("erasures", BigInteger, nullable=False, server_default="0"),  # commits that erased words since compaction
@@ -262,7 +263,7 @@ embeddings = Table(
     metadata,
     Column("hash", Text, primary_key=True),
     Column("model", Text, primary_key=True),
-    Column("form", Text, primary_key=True),  # the embedding form: "vector", or that of the tokens
+    Column("form", Text, primary_key=True),  # the embedding form: "vector", that of the tokens, the multilingual one
     Column("window", SmallInteger, primary_key=True),
     Column("data", LargeBinary, nullable=False),
     Column("uses", Integer, nullable=False),

@@ -1,6 +1,6 @@
 """The client of a Qdrant server: connections, graphmem's collection, and the client's errors as graphmem's.
 
-The collection's metadata names the model of its vectors. Collection and metadata are created in one step: of two
+The collection's metadata names the models of its vectors. Collection and metadata are created in one step: of two
 processes that create it at the same time, the second finds the first one's complete.
 """
 
@@ -27,8 +27,9 @@ from qdrant_client.http.exceptions import ApiException, ResponseHandlingExceptio
 
 from graphmem.concurrency import is_caller_timeout
 from graphmem.errors import CLOSED, ConfigError, GraphmemError, StoreError, StoreUnavailable
+from graphmem.model import EmbeddingSpec
 from graphmem.stores.protocols import StoreLost
-from graphmem.stores.qdrant.payload import DENSE, SPARSE
+from graphmem.stores.qdrant.payload import DENSE, MULTILINGUAL, SPARSE
 
 if TYPE_CHECKING:
     from graphmem.models.protocols import Matrix
@@ -157,11 +158,15 @@ class QdrantOptions:
 
 @dataclass(frozen=True, slots=True)
 class CollectionInfo:
-    """The metadata of a collection; `id` distinguishes it from one of the same name on another server."""
+    """The metadata of a collection; `id` distinguishes it from one of the same name on another server.
+
+    `multilingual` is the embedding form of its vectors in the multilingual space, None in a collection without them.
+    """
 
     model: str
     dims: int
     id: str
+    multilingual: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,9 +198,14 @@ def _grpc_vector(vector: list[float] | models.SparseVector) -> grpc.VectorInput:
     return grpc.VectorInput(sparse=grpc.SparseVector(indices=vector.indices, values=vector.values))
 
 
-def point_struct(uid: str, vector: Matrix, weights: Mapping[int, float], payload: dict[str, Any]) -> grpc.PointStruct:
-    """Builds the gRPC message of a point directly; converting the client's models takes three times as long."""
-    vectors = {DENSE: grpc.Vector(dense=grpc.DenseVector(data=vector.tolist()))}
+def point_struct(
+    uid: str, dense: Mapping[str, Matrix], weights: Mapping[int, float], payload: dict[str, Any]
+) -> grpc.PointStruct:
+    """Builds the gRPC message of a point directly; converting the client's models takes three times as long.
+
+    `dense` has the dense vectors by name.
+    """
+    vectors = {name: grpc.Vector(dense=grpc.DenseVector(data=vector.tolist())) for name, vector in dense.items()}
     if weights:
         vectors[SPARSE] = grpc.Vector(sparse=grpc.SparseVector(indices=list(weights), values=list(weights.values())))
     return grpc.PointStruct(
@@ -264,12 +274,12 @@ class Connection:
 
 
 class Collection:
-    """The collection on the server, opened at its first use."""
+    """The collection on the server, opened at its first use, for the vectors of this specification."""
 
-    def __init__(self, options: QdrantOptions, model: str, dims: int) -> None:
+    def __init__(self, options: QdrantOptions, spec: EmbeddingSpec) -> None:
         self.name = options.collection
         self._options = options
-        self._model, self._dims = model, dims
+        self._spec = spec
         self._lock = Lock()
         self._connection: Connection | None = None
         self._info: CollectionInfo | None = None
@@ -302,14 +312,22 @@ class Collection:
     @property
     def matches_model(self) -> bool:
         """True if the collection holds this model's vectors, by its metadata as last read."""
-        return self._info is not None and (self._info.model, self._info.dims) == (self._model, self._dims)
+        return self._info is not None and (self._info.model, self._info.dims) == self._spec.embedder
+
+    @property
+    def has_multilingual(self) -> bool:
+        """True if the collection holds the vectors in the multilingual space that the specification asks for.
+
+        A collection that was made without them serves without them, as the space of a vector cannot be added.
+        """
+        return self._info is not None and self._spec.multilingual in {self._info.multilingual, None}
 
     def model_mismatch_error(self) -> ConfigError:
         """Returns the error for a collection that holds another model's vectors."""
         stored_vectors = "" if self._info is None else f"{self._info.dims} dimensions of {self._info.model!r}"
         return ConfigError(
             f"vector_store: the collection {self.name!r} on {self._options.address} holds vectors of "
-            f"{stored_vectors}, the embedder gives {self._dims} of {self._model!r}; "
+            f"{stored_vectors}, the embedder gives {self._spec.dims} of {self._spec.model!r}; "
             "choose another vector_store.config.collection_name"
         )
 
@@ -441,19 +459,32 @@ class Collection:
                 f"the collection {self.name!r} on {self._options.address} is of a newer graphmem; upgrade this one, "
                 "or choose another vector_store.config.collection_name"
             )
-        return CollectionInfo(metadata["model"], metadata["dims"], metadata["id"])
+        multilingual = metadata.get("multilingual")
+        return CollectionInfo(
+            metadata["model"],
+            metadata["dims"],
+            metadata["id"],
+            multilingual if isinstance(multilingual, str) else None,
+        )
 
     def _create(self) -> models.CollectionInfo:
-        metadata = {"schema": SCHEMA_VERSION, "model": self._model, "dims": self._dims, "id": str(uuid4())}
-        on_disk = self._options.on_disk or None
+        spec, on_disk = self._spec, self._options.on_disk or None
+        metadata = {"schema": SCHEMA_VERSION, "model": spec.model, "dims": spec.dims, "id": str(uuid4())}
+        vectors = {DENSE: models.VectorParams(size=spec.dims, distance=models.Distance.COSINE, on_disk=on_disk)}
+        if spec.multilingual is not None:
+            metadata["multilingual"] = spec.multilingual
+            vectors[MULTILINGUAL] = models.VectorParams(
+                size=spec.multilingual_dims,
+                distance=models.Distance.COSINE,
+                on_disk=on_disk,
+                datatype=models.Datatype.FLOAT16,
+            )
         int8 = models.ScalarQuantizationConfig(type=models.ScalarType.INT8, always_ram=True)
         with self._rest(WRITE_TIMEOUT) as rest:
             try:
                 rest.create_collection(
                     self.name,
-                    vectors_config={
-                        DENSE: models.VectorParams(size=self._dims, distance=models.Distance.COSINE, on_disk=on_disk)
-                    },
+                    vectors_config=vectors,
                     sparse_vectors_config={
                         SPARSE: models.SparseVectorParams(index=models.SparseIndexParams(on_disk=on_disk))
                     },

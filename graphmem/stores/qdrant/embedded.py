@@ -27,6 +27,7 @@ from qdrant_edge import (
     EdgeVectorParams,
     FieldCondition,
     Filter,
+    HasVectorCondition,
     MatchAny,
     MatchValue,
     PayloadSchemaType,
@@ -37,6 +38,7 @@ from qdrant_edge import (
     ScrollRequest,
     SparseVector,
     UpdateOperation,
+    VectorStorageDatatype,
 )
 from qdrant_edge import (
     Point as EdgePoint,
@@ -46,7 +48,16 @@ from graphmem.errors import CLOSED, ConfigError, StoreError, StoreLocked, StoreU
 from graphmem.model import View
 from graphmem.stores.ledger.sqlite import file_identity, private_folder
 from graphmem.stores.protocols import Point, StoreLost
-from graphmem.stores.qdrant.payload import DENSE, SPARSE, best_by_memory, conditions, count_windows, payload
+from graphmem.stores.qdrant.payload import (
+    DENSE,
+    MULTILINGUAL,
+    SPARSE,
+    best_by_memory,
+    conditions,
+    count_windows,
+    payload,
+    vectors_of,
+)
 
 if TYPE_CHECKING:
     from graphmem.models.protocols import Matrix
@@ -76,16 +87,18 @@ class DiskFull(StoreUnavailable):
 class EmbeddedIndex:
     """A `VectorIndex` in a folder.
 
-    `dims` is the length of its vectors. An empty index takes that of the first points; otherwise points of another
-    length raise StoreLost, for the embedder has changed. Opening raises StoreLocked when another process has the folder
+    `dims` is the length of its vectors, `multilingual_dims` that of those in the multilingual space (0: it has none).
+    An empty index takes the first length of the first points; otherwise points of another length raise StoreLost, for
+    the embedder has changed. Opening raises StoreLocked when another process has the folder
     open, DiskFull without the room that Edge needs, and ConfigError when a new index would lie beside the collections
     of qdrant-client's local mode. Adding and deleting raise DiskFull, too.
     """
 
-    def __init__(self, folder: Path, dims: int) -> None:
+    def __init__(self, folder: Path, dims: int, multilingual_dims: int = 0) -> None:
         private_folder(folder.parent)
         self._folder = folder
         self._dims = dims
+        self._multilingual_dims = multilingual_dims
         self._closed = False
         with self._translated_errors():
             place = folder.parent
@@ -172,8 +185,13 @@ class EmbeddedIndex:
                 os.chmod(os.path.join(folder, name), 0o600)  # noqa: PTH101, PTH118
 
     def _config(self) -> EdgeConfig:
+        vectors = {DENSE: EdgeVectorParams(size=self._dims, distance=Distance.Cosine)}
+        if self._multilingual_dims:
+            vectors[MULTILINGUAL] = EdgeVectorParams(
+                size=self._multilingual_dims, distance=Distance.Cosine, datatype=VectorStorageDatatype.Float16
+            )
         return EdgeConfig(
-            vectors={DENSE: EdgeVectorParams(size=self._dims, distance=Distance.Cosine)},
+            vectors=vectors,
             sparse_vectors={SPARSE: EdgeSparseVectorParams()},
             wal_enabled=False,
         )
@@ -202,7 +220,9 @@ class EmbeddedIndex:
                 f"the vector index {str(self._folder)!r} was moved, replaced or removed while it was open; "
                 "close this Memory and open it again"
             )
-        needed = sum(point.vectors.nbytes + _POINT_BYTES * len(point.vectors) for point in points)
+        needed = sum(
+            point.vectors.nbytes + 2 * self._multilingual_dims + _POINT_BYTES * point.windows for point in points
+        )
         self._check_room(_MIN_FREE_BYTES + needed)
 
     def _is_in_place(self) -> bool:
@@ -269,6 +289,8 @@ class EmbeddedIndex:
             # Edge only marks a point as deleted: its vector stays in the file until the segment is rewritten. So it is
             # overwritten with zeros first.
             blank: dict[str, Any] = {DENSE: [0.0] * self._dims}
+            if self._multilingual_dims:
+                blank[MULTILINGUAL] = [0.0] * self._multilingual_dims
             self._shard.update(UpdateOperation.update_vectors([PointVectors(uid, blank) for uid in point_ids]))
             self._shard.update(UpdateOperation.delete_points(point_ids))
         return len(point_ids)
@@ -283,13 +305,23 @@ class EmbeddedIndex:
     def dense(self, view: View, vector: Matrix, limit: int) -> list[tuple[str, float]]:
         return self._query(view, vector.tolist(), DENSE, limit)
 
+    def multilingual(
+        self, view: View, vector: Matrix, limit: int, *, without_dense: bool = False
+    ) -> list[tuple[str, float]]:
+        if not self._multilingual_dims:
+            return []
+        excluded = [HasVectorCondition(DENSE)] if without_dense else []
+        return self._query(view, vector.tolist(), MULTILINGUAL, limit, excluded)
+
     def sparse(self, view: View, weights: Mapping[int, float], limit: int) -> list[tuple[str, float]]:
         if not weights:
             return []
         return self._query(view, SparseVector(list(weights), list(weights.values())), SPARSE, limit)
 
-    def _query(self, view: View, vector: Any, using: str, limit: int) -> list[tuple[str, float]]:
-        query, selected = Query.Nearest(vector, using=using), _filter(view)
+    def _query(
+        self, view: View, vector: Any, using: str, limit: int, excluded: Sequence[HasVectorCondition] = ()
+    ) -> list[tuple[str, float]]:
+        query, selected = Query.Nearest(vector, using=using), _filter(view, excluded)
 
         def search(point_count: int) -> list[tuple[str, float]]:
             request = QueryRequest(limit=point_count, query=query, filter=selected, with_payload=["memory"])
@@ -316,7 +348,11 @@ class EmbeddedIndex:
         offset: Any = None
         while True:
             request = ScrollRequest(
-                offset=offset, limit=_PAGE, filter=selected, with_payload=["memory", "seq"], with_vector=[DENSE]
+                offset=offset,
+                limit=_PAGE,
+                filter=selected,
+                with_payload=["memory", "seq"],
+                with_vector=[DENSE, MULTILINGUAL] if self._multilingual_dims else [DENSE],
             )
             with self._translated_errors():
                 page, offset = self._shard.scroll(request)
@@ -379,17 +415,17 @@ class EmbeddedIndex:
 def _edge_points(point: Point) -> Iterator[EdgePoint]:
     record, sparse = point.record, SparseVector(list(point.weights), list(point.weights.values()))
     shared = payload(record)
-    for window, vector in enumerate(point.vectors):
-        vectors: dict[str, Any] = {DENSE: vector.tolist()}
+    for window, dense in enumerate(vectors_of(point)):
+        vectors: dict[str, Any] = {name: vector.tolist() for name, vector in dense.items()}
         if window == 0 and point.weights:  # the first window carries the words of the whole text
             vectors[SPARSE] = sparse
         yield EdgePoint(point_id(record.id, window), vectors, shared)
 
 
 def _is_intact(vector: Any) -> bool:
-    """Returns True if a point's vector has unit length, as stored; a damaged file yields zeros, or no vector."""
-    dense = vector.get(DENSE) if isinstance(vector, dict) else None
-    return dense is not None and abs(sum(x * x for x in dense) - 1) < _NORM_TOLERANCE
+    """Returns True if a point's vectors have unit length, as stored; a damaged file yields zeros, or no vector."""
+    stored = list(vector.values()) if isinstance(vector, dict) else []
+    return bool(stored) and all(abs(sum(x * x for x in dense) - 1) < _NORM_TOLERANCE for dense in stored)
 
 
 def point_id(memory: str, window: int) -> UUID:
@@ -397,7 +433,7 @@ def point_id(memory: str, window: int) -> UUID:
     return UUID(memory) if window == 0 else uuid5(NAMESPACE_OID, f"{memory}/{window}")
 
 
-def _filter(view: View) -> Filter:
+def _filter(view: View, excluded: Sequence[HasVectorCondition]) -> Filter:
     view_conditions = conditions(view)
     moment = float(view_conditions.moment)
     equal = {**view_conditions.parts, **({} if view.partition is None else {"partition": view.partition})}
@@ -408,7 +444,7 @@ def _filter(view: View) -> Filter:
         must.append(FieldCondition(key="kind", match=MatchAny(list(view_conditions.kinds))))
     if view_conditions.not_kinds:
         must_not.append(FieldCondition(key="kind", match=MatchAny(list(view_conditions.not_kinds))))
-    return Filter(must=list(must), must_not=list(must_not))
+    return Filter(must=list(must), must_not=[*must_not, *excluded])
 
 
 def _hole_bytes(file: Path) -> int:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from graphmem.model import ALL_KINDS, Kind, MemoryRecord, View, micros
 
-DENSE, SPARSE = "dense", "bm25"
+if TYPE_CHECKING:
+    from graphmem.models.protocols import Matrix
+    from graphmem.stores.protocols import Point
+
+# The names of the vectors.
+DENSE, MULTILINGUAL, SPARSE = "dense", "multilingual", "bm25"
 # The kind of almost all memories, and of every point whose payload has no kind.
 DEFAULT_KIND = Kind.EPISODE
 # Points to request beyond the limit, because several points may belong to one memory of several windows.
@@ -83,6 +88,14 @@ def best_by_memory(search: Callable[[int], Sequence[tuple[str, float]]], limit: 
         if len(best) >= limit or len(points) < point_count:
             return sorted(best.items(), key=lambda pair: (-pair[1], pair[0]))[:limit]
         point_count *= 4
+
+
+def vectors_of(point: Point) -> Iterator[dict[str, Matrix]]:
+    """Yields the dense vectors of each point of a memory by name; the first has the one of the whole text."""
+    whole = {} if point.multilingual is None else {MULTILINGUAL: point.multilingual}
+    for window in range(point.windows):
+        own = {DENSE: point.vectors[window]} if window < len(point.vectors) else {}
+        yield {**own, **whole} if window == 0 else own
 
 
 def count_windows(payloads: Iterable[dict[str, Any]]) -> list[tuple[str, int, int]]:

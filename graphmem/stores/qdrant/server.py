@@ -8,12 +8,13 @@ newer one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import NAMESPACE_OID, uuid5
 
 from qdrant_client import grpc, models
 
-from graphmem.model import View
+from graphmem.model import EmbeddingSpec, View
 from graphmem.stores.protocols import Point
 from graphmem.stores.qdrant.client import (
     Collection,
@@ -24,7 +25,16 @@ from graphmem.stores.qdrant.client import (
     point_struct,
     upsert_operation,
 )
-from graphmem.stores.qdrant.payload import DENSE, SPARSE, best_by_memory, conditions, count_windows, payload
+from graphmem.stores.qdrant.payload import (
+    DENSE,
+    MULTILINGUAL,
+    SPARSE,
+    best_by_memory,
+    conditions,
+    count_windows,
+    payload,
+    vectors_of,
+)
 
 if TYPE_CHECKING:
     from graphmem.models.protocols import Matrix
@@ -49,10 +59,10 @@ class ServerIndex:
     StoreLost if it was deleted since it was opened; `wipe` creates it again.
     """
 
-    def __init__(self, server: QdrantOptions, ledger: str, model: str, dims: int) -> None:
-        self._collection = Collection(server, model, dims)
+    def __init__(self, server: QdrantOptions, ledger: str, spec: EmbeddingSpec) -> None:
+        self._collection = Collection(server, spec)
         self._ledger = ledger
-        self._points_per_request = max(1, _COMPONENTS_PER_REQUEST // dims)
+        self._points_per_request = max(1, _COMPONENTS_PER_REQUEST // (spec.dims + spec.multilingual_dims))
 
     def check(self) -> None:
         """Opens the collection. Raises ConfigError if it cannot be used, StoreUnavailable if it is out of reach."""
@@ -60,9 +70,12 @@ class ServerIndex:
             pass
 
     def upsert(self, points: Sequence[Point]) -> None:
-        structs = [struct for point in points for struct in self._point_structs(point)]
-        if not structs:
+        if not points:
             return
+        with self._collection.connected():
+            if not self._collection.has_multilingual:
+                points = [replace(point, multilingual=None) for point in points]
+        structs = [struct for point in points for struct in self._point_structs(point)]
         # A batch is the ledger's state at one moment: a stored `seq` above its highest was read later, and stays.
         not_newer = _range("seq", lte=max(point.record.seq for point in points))
         requests = [[upsert_operation(chunk, not_newer)] for chunk in _chunks(structs, self._points_per_request)]
@@ -75,7 +88,7 @@ class ServerIndex:
         """Selects the windows left over from longer earlier texts of these memories."""
         ids_by_windows: dict[int, list[str]] = {}
         for point in points:
-            ids_by_windows.setdefault(len(point.vectors), []).append(point.record.id)
+            ids_by_windows.setdefault(point.windows, []).append(point.record.id)
         surplus = [
             models.Filter(must=[_is_in("memory", ids), _range("window", gte=windows)])
             for windows, ids in ids_by_windows.items()
@@ -85,11 +98,11 @@ class ServerIndex:
     def _point_structs(self, point: Point) -> Iterator[grpc.PointStruct]:
         record = point.record
         shared = {**payload(record), "ledger": self._ledger, "partition": self._stored_partition(record.partition)}
-        for window, vector in enumerate(point.vectors):
+        for window, dense in enumerate(vectors_of(point)):
             # The first window carries the words of the whole text.
             weights = point.weights if window == 0 else {}
             uid = str(uuid5(NAMESPACE_OID, f"{self._ledger}/{record.id}/{window}"))
-            yield point_struct(uid, vector, weights, {**shared, "window": window})
+            yield point_struct(uid, dense, weights, {**shared, "window": window})
 
     def delete(self, ids: Sequence[str]) -> int:
         removed = 0
@@ -106,15 +119,26 @@ class ServerIndex:
     def dense(self, view: View, vector: Matrix, limit: int) -> list[tuple[str, float]]:
         return self._query(view, vector.tolist(), DENSE, limit)
 
+    def multilingual(
+        self, view: View, vector: Matrix, limit: int, *, without_dense: bool = False
+    ) -> list[tuple[str, float]]:
+        with self._collection.connected():
+            if not self._collection.has_multilingual:
+                return []
+        excluded = [models.HasVectorCondition(has_vector=DENSE)] if without_dense else []
+        return self._query(view, vector.tolist(), MULTILINGUAL, limit, excluded)
+
     def sparse(self, view: View, weights: Mapping[int, float], limit: int) -> list[tuple[str, float]]:
         if not weights:
             return []
         vector = models.SparseVector(indices=list(weights), values=list(weights.values()))
         return self._query(view, vector, SPARSE, limit)
 
-    def _query(self, view: View, vector: Any, using: str, limit: int) -> list[tuple[str, float]]:
-        params = _SEARCH_PARAMS if using == DENSE else None
-        query = VectorQuery(self._collection.name, vector, using, self._filter(view), params)
+    def _query(
+        self, view: View, vector: Any, using: str, limit: int, excluded: Sequence[models.HasVectorCondition] = ()
+    ) -> list[tuple[str, float]]:
+        params = None if using == SPARSE else _SEARCH_PARAMS
+        query = VectorQuery(self._collection.name, vector, using, self._filter(view, excluded), params)
         with self._collection.connected() as connection:
             return best_by_memory(lambda point_count: connection.nearest(query, point_count), limit)
 
@@ -149,11 +173,11 @@ class ServerIndex:
         collection = self._collection
         with collection.connected_for_reset() as connection:
             self._delete_own_points(connection)
-            if collection.matches_model:
-                return
-            if self._count(connection, None):
+            is_empty = not self._count(connection, None)
+            if not collection.matches_model and not is_empty:
                 raise collection.model_mismatch_error()
-            collection.replace()
+            if is_empty and not (collection.matches_model and collection.has_multilingual):
+                collection.replace()
 
     def _delete_own_points(self, connection: Connection) -> None:
         """Deletes page by page, so that no single request exceeds the write timeout."""
@@ -174,7 +198,7 @@ class ServerIndex:
     def _own_points(self) -> models.FieldCondition:
         return _is("ledger", self._ledger)
 
-    def _filter(self, view: View) -> models.Filter:
+    def _filter(self, view: View, excluded: Sequence[models.HasVectorCondition]) -> models.Filter:
         view_conditions = conditions(view)
         must = [
             self._own_points() if view.partition is None else _is("partition", self._stored_partition(view.partition))
@@ -186,7 +210,7 @@ class ServerIndex:
             must.append(_is_in("kind", view_conditions.kinds))
         if view_conditions.not_kinds:
             must_not.append(_is_in("kind", view_conditions.not_kinds))
-        return models.Filter(must=list(must), must_not=list(must_not))
+        return models.Filter(must=list(must), must_not=[*must_not, *excluded])
 
 
 def _is(name: str, value: str) -> models.FieldCondition:

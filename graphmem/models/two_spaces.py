@@ -1,0 +1,89 @@
+"""A MultilingualEmbedder of two models: one for the texts that it reads, one for all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from graphmem.models.protocols import Embedded, EmbeddedQuestion, LocatingEmbedder, Matrix
+
+
+class SentenceEncoder(Protocol):
+    """Turns texts of several languages into unit vectors of one space. `model` names the model and its revision."""
+
+    @property
+    def model(self) -> str: ...
+
+    @property
+    def dims(self) -> int: ...
+
+    def encode(self, texts: Sequence[str]) -> Matrix:
+        """Returns a matrix (texts x dims, float32, unit rows); a row does not depend on the other texts.
+
+        Raises EmbeddingError.
+        """
+        ...
+
+
+class TwoSpaceEmbedder:
+    """Embeds every text in the multilingual space, and those for which `reads` returns True with `own` as well."""
+
+    def __init__(self, own: LocatingEmbedder, multilingual: SentenceEncoder, reads: Callable[[str], bool]) -> None:
+        self._own = own
+        self._multilingual = multilingual
+        self._reads = reads
+
+    @property
+    def model(self) -> str:
+        return self._own.model
+
+    @property
+    def dims(self) -> int:
+        return self._own.dims
+
+    @property
+    def token_form(self) -> str:
+        return self._own.token_form
+
+    @property
+    def token_dims(self) -> int:
+        return self._own.token_dims
+
+    @property
+    def multilingual_form(self) -> str:
+        return self._multilingual.model
+
+    @property
+    def multilingual_dims(self) -> int:
+        return self._multilingual.dims
+
+    def embed(self, texts: Sequence[str]) -> list[Matrix]:
+        """Returns the vectors of the first model, of texts that it does not read as well."""
+        return self._own.embed(texts)
+
+    def embed_query(self, text: str) -> Matrix:
+        """Returns a question's vector of the first model."""
+        return self._own.embed_query(text)
+
+    def embed_tokens(self, texts: Sequence[str]) -> list[Embedded]:
+        if not texts:
+            return []
+        read = [text for text in texts if self._reads(text)]
+        own = dict(zip(read, self._own.embed_tokens(read), strict=True))
+        unread = Embedded(np.empty((0, self.dims), np.float32), ())
+        return [
+            Embedded((embedded := own.get(text, unread)).vectors, embedded.tokens, vector)
+            for text, vector in zip(texts, self._multilingual.encode(texts), strict=True)
+        ]
+
+    def embed_question(self, text: str) -> EmbeddedQuestion:
+        vector = self._multilingual.encode([text])[0]
+        if not self._reads(text):
+            return EmbeddedQuestion(None, np.empty((0, self.token_dims), np.float32), (), vector)
+        own = self._own.embed_question(text)
+        return EmbeddedQuestion(own.vector, own.tokens, own.words, vector)
+
+    def token_places(self, text: str) -> Sequence[Sequence[int]]:
+        return self._own.token_places(text)
