@@ -869,6 +869,7 @@ class Memory:
 
         `embedder` is the model of the ledger's vectors, `embedder_dims` their length; `configured_embedder` and
         `configured_embedder_dims` are there if another one is configured: `rebuild` changes to it.
+        `multilingual_embedder` is the model of the second vector that all texts have (None: not all have one).
         `unguarded` counts erased messages that would not be recognised if they came again, because the ledger's secret
         key was lost. `stores` describes the ledger and each projection: `{"name", "provider", "available", "seq",
         "pending", "oldest_pending_at", "dead_letters"}`. `seq` is the last sequence number that the store has (None for

@@ -79,6 +79,7 @@ class StatsAnswer(BaseModel):
     jobs: int = 0
     embedder: str = ""
     embedder_dims: int = 0
+    multilingual_embedder: str | None = None
     configured_embedder: str = ""
     configured_embedder_dims: int = 0
     embedding_bytes: dict[str, int] = {}
