@@ -59,11 +59,13 @@ class ValidationError(GraphmemError, ValueError):
     """An argument cannot be used; the message names the argument, its value and the remedy.
 
     `without_value` is the message for places where no input may be repeated: it names the value's class instead.
+    `argument` is the name at its beginning, None if that is no argument of the call, but a line of a file, for example.
     """
 
-    def __init__(self, message: str, without_value: str | None = None) -> None:
+    def __init__(self, message: str, without_value: str | None = None, *, argument: str | None = None) -> None:
         super().__init__(message)
         self.without_value = message if without_value is None else without_value
+        self.argument = argument
 
 
 class NotFoundError(GraphmemError, LookupError, ValueError):

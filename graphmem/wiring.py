@@ -28,7 +28,7 @@ from graphmem.settings import Neo4jGraph as Neo4jSettings
 from graphmem.settings import NetworkxGraph as NetworkxSettings
 from graphmem.settings import OpenaiEmbedder as OpenaiEmbedderSettings
 from graphmem.settings import SpacyExtractor as SpacySettings
-from graphmem.stores.ledger import Ledger, secret_key
+from graphmem.stores.ledger import Ledger, exists, secret_key
 from graphmem.stores.ledger.embedded_graph import EmbeddedGraph
 from graphmem.stores.ledger.embedder import recorded_embedder
 from graphmem.stores.ledger.postgres import parse_url
@@ -145,6 +145,14 @@ def ledger_location(settings: Settings) -> Path | URL:
             raise ConfigError("ledger_url: holds a lone surrogate, which no name of a file can; correct it")
         return Path(file_path)
     return Path(settings.history_db_path or home_folder(settings) / "ledger.sqlite").expanduser()
+
+
+def has_ledger(settings: Settings) -> bool:
+    """Returns whether there is a ledger where the settings say, without creating one.
+
+    Also True if it cannot be told: opening the ledger says why.
+    """
+    return exists(ledger_location(settings))
 
 
 def _keyring(settings: Settings, location: Path | URL | None) -> SecretKeySource:

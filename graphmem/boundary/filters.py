@@ -97,7 +97,7 @@ class Matcher:
                 f"filters: needs more than {MAX_COMPARED_CHARS:,} comparisons of characters with the memories of this "
                 "scope; use fewer conditions, above all contains and icontains, or a narrower scope"
             )
-            raise ValidationError(refusal)
+            raise ValidationError(refusal, argument="filters")
         return is_match
 
 

@@ -102,7 +102,7 @@ def refuse(argument: str, value: object, remedy: str) -> NoReturn:
     # `argument` may contain the caller's own keys, so it is escaped to one line and shortened like the value.
     name = _SHORT_REPR.repr(argument)[1:-1]
     kind = value.kind if isinstance(value, _RedactedText) else type(value).__name__
-    raise ValidationError(f"{name}={value_text[:80]}: {remedy}", f"{name} ({kind}): {remedy}")
+    raise ValidationError(f"{name}={value_text[:80]}: {remedy}", f"{name} ({kind}): {remedy}", argument=name)
 
 
 # --- scope, ids and paths ------------------------------------------------------------------------------------------
@@ -163,7 +163,7 @@ def required_scope(
     call_scope, conditions = scope(user_id, agent_id, run_id, filters=filters)
     if call_scope is None:
         message = "user_id, agent_id and run_id are all missing: pass at least one to say whose memories to use"
-        raise ValidationError(message)
+        raise ValidationError(message, argument="user_id")
     return call_scope, conditions
 
 
@@ -213,12 +213,15 @@ def _checked_name(value: object, argument: str) -> str:
 
 
 def folder(value: object, argument: str = "path") -> str:
-    """Returns a path as text, which may be ":memory:". Does not look at the file system."""
-    if not isinstance(value, str | os.PathLike):
-        refuse(argument, value, 'must be the path of a folder, or ":memory:"')
-    path = os.fspath(value)
+    """Returns a folder's path as text, which may be ":memory:". Does not look at the file system."""
+    return path_text(value, argument, 'must be the path of a folder, or ":memory:"')
+
+
+def path_text(value: object, argument: str, remedy: str) -> str:
+    """Returns a path as text. `remedy` says what it must be. Does not look at the file system."""
+    path = os.fspath(value) if isinstance(value, str | os.PathLike) else None
     if not isinstance(path, str) or not path:
-        refuse(argument, value, 'must be the path of a folder, or ":memory:"')
+        refuse(argument, value, remedy)
     if "\0" in path:
         refuse(argument, _RedactedText(path), "holds a NUL character, which no file name can contain; remove it")
     if not is_encodable(path):

@@ -124,7 +124,7 @@ def run_demo(call: CommandContext) -> None:
 @contextmanager
 def _demo_memory(call: CommandContext) -> Iterator[Memory]:
     if call.home is not None:
-        with call.memory() as memory:
+        with call.memory(may_create=True) as memory:
             yield memory
         return
     with tempfile.TemporaryDirectory(prefix="graphmem-") as folder, Memory(folder, settings=Settings()) as memory:

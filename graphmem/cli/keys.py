@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from graphmem.cli.options import CommandContext, unscoped_command
-from graphmem.errors import ValidationError
 from graphmem.model import iso, optional_iso
 
 if TYPE_CHECKING:
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
     from graphmem.stores.ledger.api_keys import ApiKey
 
 keys = typer.Typer(
-    help="Makes, lists and revokes the keys of clients that reach the memory over HTTP.",
+    help="Makes, lists and revokes the keys of clients of the service.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -31,7 +30,9 @@ def create(
     user: Annotated[str | None, typer.Option(metavar="ID", help="The user of a key with the role user.")] = None,
     agent: Annotated[str | None, typer.Option(metavar="ID", help="Only the memories of this agent.")] = None,
     label: Annotated[str, typer.Option(metavar="TEXT", help="What the key is for.")] = "",
-    expires: Annotated[str | None, typer.Option(metavar="TIME", help="Its end: a time, or the last day.")] = None,
+    expires_at: Annotated[
+        str | None, typer.Option("--expires", metavar="TIME", help="Its end: a time, or the last day.")
+    ] = None,
     rate: Annotated[
         str | None,
         typer.Option(metavar="RATE", help="Its most requests, such as 600/minute; by default as configured."),
@@ -41,9 +42,13 @@ def create(
     from graphmem.service.keys import Keys  # noqa: PLC0415
 
     if role == "user" and user is None:
-        raise ValidationError("--user is missing: name the user whose memories the key reaches, or give another --role")
-    with call.memory() as memory:
-        key, text = Keys(memory).create(role, user_id=user, agent_id=agent, label=label, expires_at=expires, rate=rate)
+        raise typer.BadParameter(
+            "--user is missing: name the user whose memories the key reaches, or give another --role"
+        )
+    with call.memory(may_create=True) as memory:
+        key, text = Keys(memory).create(
+            role, user_id=user, agent_id=agent, label=label, expires_at=expires_at, rate=rate
+        )
     call.print_answer({**_shown(key), "key": text}, lambda renderer: renderer.plain(text))
 
 

@@ -25,9 +25,10 @@ def mcp(
         typer.Option(help="The names of the core tools: add_memory or memory.add.", show_default="plain"),
     ] = None,
 ) -> None:
-    """Serves the memories of one user to an MCP client, over standard input and output.
+    """Serves the memories of one user to an MCP client.
 
-    The client starts this command, and its model uses the tools. --user is required, or GRAPHMEM_MCP__USER_ID.
+    They speak over standard input and output. The client starts this command, and its model uses the tools. --user is
+    required, or GRAPHMEM_MCP__USER_ID.
     """
     # Before the SDK is imported, and on standard error: standard output has the protocol alone.
     logging.basicConfig(level=logging.WARNING, format="graphmem: %(message)s")
@@ -41,7 +42,7 @@ def mcp(
     if ids["user_id"] is None:
         raise ConfigError("--user is missing: name the user whose memories these are, or set GRAPHMEM_MCP__USER_ID")
     scope = validation.required_scope(**ids)[0]
-    with call.memory() as memory:
+    with call.memory(may_create=True) as memory:
         server = create_server(
             memory,
             lambda _: scope,

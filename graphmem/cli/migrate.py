@@ -47,23 +47,24 @@ def mem0(
         str | None, typer.Option(metavar="TIME", help="The time of memories that have none in mem0.")
     ] = None,
 ) -> None:
-    """Imports mem0's memories (1.x and 2.x), with their ids, times, metadata and histories.
+    """Imports mem0's memories (1.x and 2.x) with their histories.
 
+    They keep ids, times and metadata.
     --user, --agent and --run import only memories with these ids; memories without any id get them.
     """
     from graphmem.transfer.sources import mem0_collection  # noqa: PLC0415
     from graphmem.transfer.sources import mem0_history as histories  # noqa: PLC0415
     from graphmem.transfer.sources.mem0 import Mem0Source  # noqa: PLC0415
 
-    zone = call.settings().zone
+    scope, zone = validation.scope(**call.scope)[0], call.settings().zone
     at = None if timestamp is None else validation.moment(timestamp, "--timestamp", zone)
     with (
         histories.open_history(history) as past,
         mem0_collection.open_collection(qdrant, collection, api_key) as points,
     ):
-        source = Mem0Source(points, past, validation.scope(**call.scope)[0], at, zone)
+        source = Mem0Source(points, past, scope, at, zone)
         total = source.survey()
-        with call.memory() as memory:
+        with call.memory(may_create=True) as memory:
             report = _import_records(memory, source.records(), total)
             report |= {"others": source.other_scopes}
             _print_report(call, memory, report, source.skipped)
@@ -78,9 +79,10 @@ def jsonl(
         typer.Option(metavar="TIME", help="The time of messages without one.", show_default="the file's date"),
     ] = None,
 ) -> None:
-    """Imports a file of the MCP server `server-memory`, or a chat export: messages as JSON Lines or JSON.
+    """Imports a memory file of an MCP server, or an exported chat.
 
-    Lines that cannot be imported are reported and skipped; the exit status is 1 then.
+    The MCP server is `server-memory`; a chat is messages as JSON Lines or JSON. Lines that cannot be imported are
+    reported and skipped; the exit status is 1 then.
     """
     from graphmem.transfer.sources import mcp_memory  # noqa: PLC0415
 
@@ -92,7 +94,7 @@ def jsonl(
         return
     source = mcp_memory.McpMemoryFile(text, scope, at)
     records = list(source.records())
-    with call.memory() as memory:
+    with call.memory(may_create=True) as memory:
         report = _import_records(memory, records, len(records))
         _print_report(call, memory, report, source.skipped)
     _fail_if_any(source.skipped)
@@ -118,7 +120,7 @@ def _add_chat(call: CommandContext, path: Path, text: str, at: datetime) -> None
         _print_skipped(renderer, skipped)
 
     skipped = skipped_records.SkippedRecords()
-    with call.memory() as memory:
+    with call.memory(may_create=True) as memory:
         messages = chat.messages(path, text, memory.limits, skipped)
         result = add_all(memory, str(path), messages, {**call.scope, "timestamp": at}, wait=True)
         call.print_answer({**result, "left": skipped.by_reason}, show)

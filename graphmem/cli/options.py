@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec
 import typer
 from typer.models import ArgumentInfo, OptionInfo
 
-from graphmem.errors import GraphmemError, ValidationError
+from graphmem.errors import ConfigError, GraphmemError, StoreError, ValidationError
 from graphmem.escapes import json_text
 
 if TYPE_CHECKING:
@@ -37,11 +37,13 @@ ReferenceDate = Annotated[
     str | None, typer.Option(metavar="TIME", help='The time from which "last week" and the like are counted.')
 ]
 Metadata = Annotated[str | None, typer.Option(metavar="JSON", help="A JSON object to store with the memory.")]
-# The exit status after Ctrl+C: 128 + SIGINT, as shells report it.
-INTERRUPTED = 130
+# The exit statuses: the work failed; the command line or the configuration cannot be used; Ctrl+C (128 + SIGINT, as
+# shells report it).
+FAILED, UNUSABLE, INTERRUPTED = 1, 2, 130
 SCOPE_OPTIONS = "user", "agent", "run"
 # The options by the names that arguments of `Memory` have in its errors.
 _OPTION_OF_SCOPE_ID = {f"{name}_id": f"--{name}" for name in SCOPE_OPTIONS}
+_FIRST_NAME = re.compile(r"[\w-]+")
 _SCOPE_ID = re.compile(rf"(?<![\w.])(?:{'|'.join(_OPTION_OF_SCOPE_ID)})\b")
 
 
@@ -59,11 +61,18 @@ class CommandContext:
     json: bool
 
     @contextmanager
-    def memory(self) -> Iterator[Memory]:
-        """Opens the memory that the options name, and closes it."""
+    def memory(self, *, may_create: bool = False) -> Iterator[Memory]:
+        """Opens the memory that the options name, and closes it.
+
+        Raises StoreError if there is none, unless it `may_create` one: a command that reads would show a misspelt
+        folder as an empty memory, and leave it behind.
+        """
         from graphmem.memory import Memory  # noqa: PLC0415  (takes a second, for which --help need not wait)
 
-        with Memory(self.home, settings=self.settings()) as memory:
+        settings = self.settings()
+        if not may_create:
+            _check_exists(settings)
+        with Memory(self.home, settings=settings) as memory:
             try:
                 yield memory
             except KeyboardInterrupt:
@@ -72,10 +81,12 @@ class CommandContext:
 
     def settings(self) -> Settings:
         """Returns the configuration that the options name, with `version` "v1.1": commands rely on its result shape."""
+        from graphmem.boundary import validation  # noqa: PLC0415
         from graphmem.settings import Settings  # noqa: PLC0415
 
         settings = Settings.from_env(home=self.home) if self.config is None else Settings.from_file(self.config)
-        return settings.model_copy(update={"version": "v1.1"})
+        home = {} if self.home is None else {"home": validation.home(self.home, "home")}
+        return settings.model_copy(update={"version": "v1.1", **home})
 
     def print_answer(self, value: object, show: Callable[[Renderer], object]) -> None:
         """Prints a command's answer: `value` as JSON with --json, else whatever `show` prints with the renderer."""
@@ -110,7 +121,10 @@ _COMMON_OPTIONS = inspect.signature(_options, eval_str=True).parameters
 
 
 def command(function: Callable[Concatenate[CommandContext, P], None]) -> Callable[..., None]:
-    """Decorates a command: adds the common options, and turns graphmem's errors into one line and exit status 1.
+    """Decorates a command: adds the common options, and turns graphmem's errors into one line and an exit status.
+
+    UNUSABLE is that of errors which name a part of the command line or are about the configuration, FAILED that of all
+    others, such as a file with unusable contents.
 
     The function gets a CommandContext in place of the common options; typer reads the extended signature.
     """
@@ -137,7 +151,7 @@ def _with_options(
 ) -> Callable[..., None]:
     own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
     shared = [_COMMON_OPTIONS[name].replace(kind=inspect.Parameter.KEYWORD_ONLY) for name in shared_names]
-    written_names = _written_names(own)
+    written_names = _written_names([*own, *shared])
 
     @functools.wraps(function)
     def run(**arguments: Any) -> None:
@@ -145,7 +159,10 @@ def _with_options(
         try:
             function(call, **{name: value for name, value in arguments.items() if name not in shared_names})  # type: ignore[call-arg]  # typer has checked them against the signature below
         except ValidationError as error:
-            raise error_exit(_as_written(error, written_names)) from None
+            message, status = _as_written(error, written_names)
+            raise error_exit(message, status) from None
+        except ConfigError as error:
+            raise error_exit(str(error), UNUSABLE) from None
         except GraphmemError as error:
             raise error_exit(str(error)) from None
         except KeyboardInterrupt:
@@ -170,26 +187,43 @@ def _written_names(parameters: Sequence[inspect.Parameter]) -> dict[str, str]:
     return names
 
 
-def _as_written(error: ValidationError, written_names: Mapping[str, str]) -> str:
-    """Returns the message with the arguments at its beginning, and the scope's in its remedy, as a command line writes
-    them. The value in it stays as it is.
+def _as_written(error: ValidationError, written_names: Mapping[str, str]) -> tuple[str, int]:
+    """Returns the message with the argument at its beginning, and the scope's in its remedy, as a command line writes
+    them, and the exit status: UNUSABLE if it begins with a part of the command line. The value in it stays as it is.
     """
-    message, remedy = str(error), error.without_value.partition("): ")[2]
-    remedy = remedy if message.endswith(remedy) else ""
-    name = "|".join(map(re.escape, written_names))
-    named = re.compile(rf"\A(?:{name})(?:(?:, | and )(?:{name}))*(?=[=:.]| are all missing)")
-    start = named.sub(
-        lambda match: re.sub(name, lambda one: written_names[one[0]], match[0]), message[: -len(remedy) or None]
+    message, name = str(error), _FIRST_NAME.match(error.argument or "")
+    if name is None or name[0] not in written_names:
+        first = _FIRST_NAME.match(message)
+        return message, UNUSABLE if first is not None and first[0] in written_names.values() else FAILED
+    rest = message.removeprefix(name[0])
+    remedy = rest if message == error.without_value else error.without_value.partition("): ")[2]
+    value = rest.removesuffix(remedy)
+    return (
+        written_names[name[0]] + value + _SCOPE_ID.sub(lambda match: _OPTION_OF_SCOPE_ID[match[0]], remedy),
+        UNUSABLE,
     )
-    return start + _SCOPE_ID.sub(lambda match: _OPTION_OF_SCOPE_ID[match[0]], remedy)
 
 
-def error_exit(message: str) -> typer.Exit:
-    """Prints the message to standard error in one line; returns the exception (exit status 1) to be raised."""
+def error_exit(message: str, status: int = FAILED) -> typer.Exit:
+    """Prints the message to standard error in one line; returns the exception to be raised."""
     from graphmem.cli.render import one_line  # noqa: PLC0415
 
     typer.echo(f"graphmem: {one_line(message)}", err=True)
-    return typer.Exit(1)
+    return typer.Exit(status)
+
+
+def _check_exists(settings: Settings) -> None:
+    """Raises StoreError if no ledger is where the settings say."""
+    from graphmem.wiring import has_ledger, ledger_location  # noqa: PLC0415
+
+    if has_ledger(settings):
+        return
+    location = ledger_location(settings)
+    place = f"at {str(location)!r}" if isinstance(location, Path) else "in the database that ledger_url names"
+    raise StoreError(
+        f"there is no memory {place}; name the folder (--home, GRAPHMEM_HOME) or the configuration (--config) of one "
+        "that exists, or make one with 'graphmem add'"
+    )
 
 
 def json_object(text: str | None, option: str) -> dict[str, Any] | None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib.resources import files
 from typing import Annotated, Any
 
@@ -9,9 +12,6 @@ import typer
 
 from graphmem.cli.options import CommandContext, service_command
 from graphmem.errors import ConfigError
-
-# The exit status of a service that may not start as it is configured.
-REFUSED = 2
 
 
 @service_command
@@ -28,9 +28,10 @@ def serve(
         bool, typer.Option("--alerts", help="Print alert rules for Prometheus, and serve nothing.")
     ] = False,
 ) -> None:
-    """Serves the memories over HTTP: REST as mem0's clients speak it, MCP at /mcp, and a page at /ui/.
+    """Serves the memories over HTTP: REST, MCP and a page.
 
-    The first start on this machine makes a key and prints it. Requests send it as X-API-Key or as a Bearer token.
+    REST is that of mem0's clients, MCP is at /mcp, the page at /ui/. The first start on this machine makes a key and
+    prints it. Requests send it as X-API-Key or as a Bearer token.
     """
     if alerts:
         typer.echo((files("graphmem.service") / "monitoring" / "alerts.yml").read_text("utf-8"), nl=False)
@@ -41,22 +42,33 @@ def serve(
         from graphmem.service.server import Start, begin_log, listen, prepare, run  # noqa: PLC0415
 
     settings = call.settings()
-    given: dict[str, Any] = {"host": host, "port": port, "workers": workers, "default_user": default_user}
-    section = settings.serve.with_values(**{name: value for name, value in given.items() if value is not None})
-    settings = settings.model_copy(update={"home": call.home or settings.home, "serve": section})
-    start = Start(settings, needs_key=not no_auth)
-    begin_log()
-    try:
+    options = {"host": host, "port": port, "workers": workers, "default_user": default_user}
+    given = {name: value for name, value in options.items() if value is not None}
+    with _naming_options(given):
+        section = settings.serve.with_values(**given)
+        start = Start(settings.model_copy(update={"serve": section}), needs_key=not no_auth)
+        begin_log()
         new_key = prepare(start)
+        if new_key is not None:  # before anything else can fail: nobody could read it again
+            typer.echo(f"graphmem: a key of the role admin, shown this once: {new_key}", err=True)
+        with listen(section) as listener:
+            name, number = listener.getsockname()[:2]
+            address = f"http://[{name}]:{number}" if ":" in name else f"http://{name}:{number}"
+            typer.echo(f"graphmem: serving on {address}", err=True)
+            if section.ui and new_key is not None:  # browsers do not send what follows "#"
+                typer.echo(f"graphmem: the page with this key: {address}/ui/#key={new_key}", err=True)
+            run(start, listener)
+
+
+@contextmanager
+def _naming_options(given: Mapping[str, Any]) -> Iterator[None]:
+    """Lets errors about the settings whose values are `given` by options name these options."""
+    try:
+        yield
     except ConfigError as error:
-        typer.echo(f"graphmem: {error}", err=True)
-        raise typer.Exit(REFUSED) from None
-    if new_key is not None:  # before anything else can fail: nobody could read it again
-        typer.echo(f"graphmem: a key of the role admin, shown this once: {new_key}", err=True)
-    with listen(section) as listener:
-        name, number = listener.getsockname()[:2]
-        address = f"http://[{name}]:{number}" if ":" in name else f"http://{name}:{number}"
-        typer.echo(f"graphmem: serving on {address}", err=True)
-        if section.ui and new_key is not None:  # browsers do not send what follows "#"
-            typer.echo(f"graphmem: the page with this key: {address}/ui/#key={new_key}", err=True)
-        run(start, listener)
+        written = re.sub(
+            r"\bserve\.(\w+)",
+            lambda match: f"--{match[1].replace('_', '-')}" if match[1] in given else match[0],
+            str(error),
+        )
+        raise ConfigError(written.removeprefix("serve: ")) from None

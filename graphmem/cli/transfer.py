@@ -24,7 +24,7 @@ def backup(
     call: CommandContext,
     file: Annotated[str, typer.Argument(metavar="FILE|-", help="The file to write, or - for standard output.")],
 ) -> None:
-    """Writes a copy of the ledger, an SQLite file, to a file, also while other processes use it.
+    """Writes a copy of an SQLite ledger, also one in use.
 
     It has all that was committed when the command began, and is readable by you only. The ledger's secret.key is not in
     it: keep that apart. For a ledger on PostgreSQL use pg_dump.
@@ -41,7 +41,7 @@ def backup(
 @command
 def export(
     call: CommandContext,
-    file: Annotated[str, typer.Argument(metavar="FILE|-", help="The file to write, or - for standard output.")],
+    path_or_file: Annotated[str, typer.Argument(metavar="FILE|-", help="The file to write, or - for standard output.")],
 ) -> None:
     """Writes all memories, or those of a scope, to a file.
 
@@ -50,17 +50,17 @@ def export(
     """
     from graphmem.cli.render import ProgressBar  # noqa: PLC0415
 
-    target: str | IO[bytes] = sys.stdout.buffer if file == STANDARD_STREAM else file
-    replaces = file != STANDARD_STREAM and os.path.exists(file)  # noqa: PTH110  (Path.exists raises for a name that is too long)
+    target: str | IO[bytes] = sys.stdout.buffer if path_or_file == STANDARD_STREAM else path_or_file
+    replaces = path_or_file != STANDARD_STREAM and os.path.exists(path_or_file)  # noqa: PTH110  (Path.exists raises for a name that is too long)
     with call.memory() as memory, ProgressBar() as bar:
         counts = memory.export(target, **call.scope, progress=bar.update)
     if not counts["memories"]:
         _warn_empty_export(call, replaces=replaces)
     summary = f"{counts['memories']} memories, {counts['erased']} erased ones noted"
-    if file == STANDARD_STREAM:
+    if path_or_file == STANDARD_STREAM:
         typer.echo(f"graphmem: {summary}", err=True)
     else:
-        call.print_answer(counts, lambda renderer: renderer.line(f"{summary}: {file}"))
+        call.print_answer(counts, lambda renderer: renderer.line(f"{summary}: {path_or_file}"))
 
 
 def _warn_empty_export(call: CommandContext, *, replaces: bool) -> None:
@@ -77,7 +77,9 @@ def _warn_empty_export(call: CommandContext, *, replaces: bool) -> None:
 @unscoped_command
 def import_(
     call: CommandContext,
-    file: Annotated[str, typer.Argument(metavar="FILE|-", help="A file that export wrote, or - for standard input.")],
+    path_or_file: Annotated[
+        str, typer.Argument(metavar="FILE|-", help="A file that export wrote, or - for standard input.")
+    ],
     restore: Annotated[bool, typer.Option("--restore", help="Import memories that were erased here, too.")] = False,  # noqa: FBT002
 ) -> None:
     """Imports all memories of a file that export wrote.
@@ -87,8 +89,8 @@ def import_(
     """
     from graphmem.cli.render import ProgressBar  # noqa: PLC0415
 
-    source: str | IO[bytes] = sys.stdin.buffer if file == STANDARD_STREAM else file
-    with call.memory() as memory, ProgressBar() as bar:
+    source: str | IO[bytes] = sys.stdin.buffer if path_or_file == STANDARD_STREAM else path_or_file
+    with call.memory(may_create=True) as memory, ProgressBar() as bar:
         counts = memory.import_(source, restore=restore, progress=bar.update)
     call.print_answer(counts, lambda renderer: _print_imported(renderer, counts))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections import Counter
 from collections.abc import Mapping
@@ -52,9 +53,13 @@ def add(
     words" on most lines, one speaker at least twice) or text; --format names the format, also of TEXT and standard
     input.
     """
+    from graphmem.boundary import validation  # noqa: PLC0415
     from graphmem.cli.bulk_add import add_all  # noqa: PLC0415
     from graphmem.transfer.sources.message_files import MessageDefaults, is_file, read_file, read_words  # noqa: PLC0415
 
+    validation.one_of(role, "role", sorted(validation.REMEMBERED_ROLES))
+    if name is not None:
+        validation.entity_name(name, "name")
     extra, defaults = json_object(metadata, "--metadata"), MessageDefaults(role, name)
     if file is not None and text is None:
         source, messages = read_file(file, defaults, form)
@@ -64,7 +69,7 @@ def add(
             typer.echo("graphmem: a file has this name; the name was added as text; --file reads the file", err=True)
     else:
         raise typer.BadParameter("give words (- for standard input) or --file FILE")
-    with call.memory() as memory:
+    with call.memory(may_create=True) as memory:
         options = {**call.scope, "metadata": extra, "timestamp": timestamp, "infer": False if as_spoken else None}
         result = add_all(memory, source, messages, options, wait=not no_wait)
         call.print_answer(result, lambda renderer: show_added(renderer, result, len(messages)))
@@ -106,8 +111,10 @@ def update(
 ) -> None:
     """Corrects a memory; its history keeps the old text."""
     extra = json_object(metadata, "--metadata")
+    if text is None and extra is None:
+        raise typer.BadParameter("nothing to change; give TEXT or --metadata")
     with call.memory() as memory:
-        updated = memory.update(memory_id, text, metadata=extra, replace_metadata=replace_metadata, **call.scope)
+        updated = memory.update(memory_id, text=text, metadata=extra, replace_metadata=replace_metadata, **call.scope)
     call.print_answer(updated, lambda renderer: renderer.updated_memory(updated))
 
 
@@ -140,7 +147,7 @@ def delete(
         else:
             memory_ids = list(dict.fromkeys(ids or ()))
             if missing := [uid for uid in memory_ids if memory.get(uid, **call.scope) is None]:
-                raise error_exit(f"no memory {', '.join(missing)}; nothing was deleted")
+                raise error_exit(f"no memory {shlex.join(missing)}; nothing was deleted")
             receipt = _merge_receipts([memory.delete(uid, **call.scope) for uid in memory_ids])
     call.print_answer(receipt, lambda renderer: renderer.line(receipt["message"]))
 

@@ -41,7 +41,7 @@ def reverse_command(command: UndoEvent, uow: UnitOfWork) -> RestoreMemory | Upda
     record = None if event is None else memories.find(uow.connection, event.memory_id)
     if event is None or record is None or (uow.visible_scope and not record.is_in(uow.visible_scope)):
         raise NotFoundError(
-            f"no event {command.event!r:.80} in this scope; history() and explain() give the ids there are"
+            f"no event {command.event!r:.80} in this scope; the history of a memory gives the ids there are"
         )
     if event.event == "SCOPE":
         raise ValidationError(

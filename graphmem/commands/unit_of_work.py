@@ -82,7 +82,7 @@ from graphmem.model import MemoryRecord, Scope
 from graphmem.stores.ledger import Ledger, compaction, events, memories, outbox
 from graphmem.text import is_passage
 
-NOT_FOUND = "no memory {id!r:.80} in this scope; `search` and `get_all` give the ids that exist"
+NOT_FOUND = "no memory {id!r:.80} in this scope; a search or a list of it gives the ids that exist"
 
 
 def commit(ledger: Ledger, change_set: ChangeSet, session_gap: timedelta) -> list[Outcome]:

@@ -26,6 +26,7 @@ from graphmem.transfer.format import FieldReader, check_format
 MAX_LINE = 256 * 1024 * 1024
 # Bytes of the first line. The limit recognises a file of another kind without reading much of it.
 MAX_HEADER = 64 * 1024
+_NO_FILE = "must be the path of a file, or an open file"
 _COUNT_NAMES = {
     "memory": "memories", "erased": "erased", "alias": "aliases", "name": "names", "item": "items",
     "setting": "settings", "key": "keys",
@@ -91,7 +92,7 @@ def open_writer(target: object, store_paths: Sequence[Path] = ()) -> Iterator[Ca
     to, and ValidationError if it is neither a path nor a file.
     """
     if isinstance(target, str | os.PathLike):
-        path = Path(validation.folder(target, "path_or_file"))
+        path = Path(validation.path_text(target, "path_or_file", _NO_FILE))
         with _as_store_error(f"{path} cannot be written"), atomic_file(path, store_paths) as write:
             yield write
         return
@@ -177,7 +178,7 @@ def open_reader(source: object) -> Iterator[tuple[Iterator[Mapping[str, Any]], i
     iterating raises ValidationError where it is incomplete. Raises StoreError if the file cannot be read.
     """
     if isinstance(source, str | os.PathLike):
-        path = Path(validation.folder(source, "path_or_file"))
+        path = Path(validation.path_text(source, "path_or_file", _NO_FILE))
         with _as_store_error(f"{path} cannot be read"):
             if path.exists() and not path.is_file():
                 raise StoreError(f"{path}: is no file; name one that export has written")

@@ -479,6 +479,7 @@ def home() -> Iterator[str]:
         p.setattr(graphmem.wiring, "_extractor", lambda _: WordExtractor())
         p.setattr(graphmem.wiring, "_embedder", lambda _: HashEmbedder(DIMS))
         p.chdir(name)
+        Memory(f"{name}/home").close()  # commands that read refuse a folder without one
         yield f"{name}/home"
         assert sorted(os.listdir(name)) == ["home"]
 

@@ -147,7 +147,7 @@ def test_the_timestamp_option_sets_the_time(tmp_path, home):
     migrate(write_lines(tmp_path / "memory.jsonl", GRAPH[1:2]), "--timestamp", "2024-02-03")
     with Memory() as memory:
         assert memory.get_all(user_id="tom")["results"][0]["at"][:10] == "2024-02-03"
-    assert "--timestamp" in run(tmp_path / "memory.jsonl", "--timestamp", "soon", status=1).stderr
+    assert "--timestamp" in run(tmp_path / "memory.jsonl", "--timestamp", "soon", status=2).stderr
 
 
 # --- a chat ----------------------------------------------------------------------------------------------------------
@@ -230,7 +230,7 @@ def test_mistakes_are_one_line_with_a_remedy(tmp_path, home):
     assert "UTF-8" in run(tmp_path / "latin.jsonl", status=1).stderr
     assert "bad.json, line 2" in run(write_lines(tmp_path / "bad.json", ["[", "}"]), status=1).stderr
     result = runner.invoke(app, ["migrate", "jsonl", str(write_lines(tmp_path / "m.jsonl", GRAPH))])
-    assert (result.exit_code, "--user" in result.stderr) == (1, True)
+    assert (result.exit_code, "--user" in result.stderr) == (2, True)
 
 
 def test_only_lines_of_a_graph_are_recognised_as_one():

@@ -74,8 +74,8 @@ def migrate(folder, *arguments):
     return json.loads(run(*source_options(folder), *arguments, "--json").stdout)
 
 
-def expect_refusal(*arguments):
-    return run("mem0", *arguments, status=1).stderr
+def expect_refusal(*arguments, status=2):
+    return run("mem0", *arguments, status=status).stderr
 
 
 def add_to_mem0(mem0_memory, content, infer=False, **more):
@@ -262,7 +262,7 @@ def test_memories_without_a_time_get_the_given_one(tmp_path, home, mem0_memory):
     insert_point(mem0_memory, ONE, {"data": "tea", "user_id": "tom"})
     insert_point(mem0_memory, TWO, {"data": "cake", "user_id": "tom", "created_at": "2024-05-01"})
     assert list(migrate(tmp_path / "theirs")["left"]) == [NO_TIME]
-    assert "--timestamp='soon'" in run(*source_options(tmp_path / "theirs"), "--timestamp", "soon", status=1).stderr
+    assert "--timestamp='soon'" in run(*source_options(tmp_path / "theirs"), "--timestamp", "soon", status=2).stderr
     report = migrate(tmp_path / "theirs", "--timestamp", "2023-02-03")
     assert (report["added"], report["known"], report["left"]) == (1, 1, {})
     with Memory() as memory:
@@ -493,7 +493,7 @@ def test_mistakes_are_one_line_with_a_remedy(tmp_path, home):
     assert "no database of mem0" in expect_refusal("--qdrant", qdrant, "--history", tmp_path / "ours" / "ledger.sqlite")
     assert "http://host:port" in expect_refusal("--qdrant", "localhost:6333")
     assert "it has 'mem0'" in expect_refusal("--qdrant", qdrant, "--collection", "../older")
-    assert "cannot be reached" in expect_refusal("--qdrant", "http://127.0.0.1:9")
+    assert "cannot be reached" in expect_refusal("--qdrant", "http://127.0.0.1:9", status=1)
     (qdrant / "collection" / "mem0" / "storage.sqlite").rename(qdrant / "collection" / "mem0" / "storage.dbm")
     assert "1.1.7" in expect_refusal("--qdrant", qdrant, "--history", older / "history.db")
     assert runner.invoke(app, ["migrate", "mem0"]).exit_code == 2
@@ -501,9 +501,10 @@ def test_mistakes_are_one_line_with_a_remedy(tmp_path, home):
 
 
 @pytest.mark.parametrize(
-    "status, message", [(401, "--api-key"), (403, "--api-key"), (404, "status 404"), (200, "no Qdrant server")]
+    "status, message, exit_status",
+    [(401, "--api-key", 2), (403, "--api-key", 2), (404, "status 404", 1), (200, "no Qdrant server", 1)],
 )
-def test_a_server_that_is_no_usable_qdrant_is_refused(home, status, message):
+def test_a_server_that_is_no_usable_qdrant_is_refused(home, status, message, exit_status):
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
             self.send_response(status)
@@ -515,5 +516,5 @@ def test_a_server_that_is_no_usable_qdrant_is_refused(home, status, message):
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        assert message in expect_refusal("--qdrant", f"http://127.0.0.1:{server.server_port}")
+        assert message in expect_refusal("--qdrant", f"http://127.0.0.1:{server.server_port}", status=exit_status)
         server.shutdown()

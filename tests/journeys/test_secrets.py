@@ -116,7 +116,7 @@ def test_errors_of_damaged_configuration_files_show_no_secret(data, form, tmp_pa
         except ConfigError as error:
             assert_no_secret(full_error_text(error))
             result = runner.invoke(app, ["stats", "--config", str(file)])
-            assert result.exit_code == 1
+            assert result.exit_code == 2
             assert_no_secret(result.stdout, result.stderr, repr(result.exception))
             raise
 

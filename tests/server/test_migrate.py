@@ -75,4 +75,4 @@ def test_memories_on_a_server_are_taken_over_page_by_page(tmp_path, theirs, coll
 
 
 def test_a_wrong_collection_names_those_there(tmp_path, theirs, collection):
-    assert f"'{collection}'" in migrate(tmp_path, "--collection", "nothing-like-it", status=1).stderr
+    assert f"'{collection}'" in migrate(tmp_path, "--collection", "nothing-like-it", status=2).stderr

@@ -20,8 +20,10 @@ from support.databases import KEY, KEYRING, postgres
 from support.fakes import fake_models
 from support.newer_schema import REVISION, use_newer_schema
 from support.waiting import TIMEOUT, wait_until
+from typer.testing import CliRunner
 
 from graphmem import Memory, Settings
+from graphmem.cli.app import app
 from graphmem.errors import ConfigError, GraphmemError, StoreError, StoreUnavailable, ValidationError
 from graphmem.model import EntityType
 from graphmem.stores.ledger import Ledger, entity_names, events, outbox, schema
@@ -450,3 +452,22 @@ def test_two_homes_with_vectors_of_their_own_share_a_ledger(tmp_path: Path) -> N
 
 def _settings(url: str) -> Settings:
     return Settings.from_dict(fake_models(ledger_url=url, secret_key=KEY))
+
+
+def test_a_command_that_reads_makes_no_ledger_in_a_database_without_one(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GRAPHMEM_LEDGER_URL", url)
+    monkeypatch.setenv("GRAPHMEM_HOME", str(tmp_path / "home"))
+    for command in (["list", "--user", "ana"], ["stats"], ["verify"], ["export", "-"], ["delete", "x"]):
+        result = CliRunner().invoke(app, command)
+        assert result.exit_code == 1, result.output
+        assert result.stderr.startswith("graphmem: there is no memory in the database that ledger_url names; ")
+        assert make_url(url).password is None or str(make_url(url).password) not in result.stderr
+    assert sql(url, "SELECT 1 FROM information_schema.schemata WHERE schema_name = 'graphmem'") == []
+    assert list(tmp_path.iterdir()) == []
+    with opened(url, tmp_path / "home"):
+        pass
+    monkeypatch.setenv("GRAPHMEM_SECRET_KEY", KEY)
+    monkeypatch.setenv("GRAPHMEM_EXTRACTOR__PROVIDER", "none")
+    assert CliRunner().invoke(app, ["stats"]).exit_code == 0

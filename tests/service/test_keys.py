@@ -182,10 +182,10 @@ def test_the_command_line(tmp_path: Path) -> None:
     assert json.loads(run("create", "--role", "app", "--rate", "5/day", "--json"))["key"].startswith("gm_")
     assert "app    5/day" in run("list")
     assert json.loads(run("list", "--json"))[1]["rate"] == "5/day"
-    run("create", "--role", "app", "--rate", "much", code=1)
+    run("create", "--role", "app", "--rate", "much", code=2)
     result = CliRunner().invoke(app, ["keys", "create", "--home", str(tmp_path)])
-    assert (result.exit_code, "--user is missing" in result.output) == (1, True)
-    run("create", "--user", "ana", "--expires", "2020-01-01", code=1)
+    assert (result.exit_code, "--user is missing" in result.output) == (2, True)
+    run("create", "--user", "ana", "--expires", "2020-01-01", code=2)
     for end, text in {"2099-12-31": "2099-12-31", "2099-12-31T15:59:59+08:00": "2099-12-31 07:59 UTC"}.items():
         run("create", "--role", "app", "--expires", end)
         assert run("list").splitlines()[-1].endswith(f"until {text}")

@@ -117,6 +117,25 @@ class Ledger:
             self._database.close()
 
 
+def exists(location: Path | URL) -> bool:
+    """Returns whether a ledger is there, without creating one; also True if it cannot be told."""
+    if isinstance(location, Path):
+        try:
+            return location.stat().st_size > 0
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError:
+            return True
+    database = PostgresDatabase(location)
+    try:
+        with database.read() as connection:
+            return schema_migration.has_schema(connection)
+    except StoreUnavailable:
+        return True
+    finally:
+        database.release()
+
+
 def _default_key_source(location: Path | URL | None) -> SecretKeySource:
     if isinstance(location, Path):
         return SecretKeySource(file=location.absolute().with_name(secret_key.KEY_FILE))

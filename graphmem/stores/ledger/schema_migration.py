@@ -26,7 +26,12 @@ _ISO_FORMAT = {
 
 def is_current(connection: Connection) -> bool:
     """Returns whether the schema is up to date, as it is most of the times a ledger is opened."""
-    return inspect(connection).has_table("alembic_version") and _revision(connection) == schema.REVISION
+    return has_schema(connection) and _revision(connection) == schema.REVISION
+
+
+def has_schema(connection: Connection) -> bool:
+    """Returns whether a ledger was created there, by this release or another."""
+    return inspect(connection).has_table("alembic_version")
 
 
 def _revision(connection: Connection) -> str:

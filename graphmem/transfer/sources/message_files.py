@@ -21,6 +21,8 @@ from graphmem.errors import ValidationError
 Messages = list[Any]
 
 STANDARD_INPUT = "-"
+# The name of the argument in errors, as the help of the command writes it.
+ARGUMENT = "TEXT"
 _JSON_SUFFIXES, _JSON_LINES_SUFFIXES = {".json"}, {".jsonl", ".ndjson"}
 _NOT_JSON = "is not valid JSON"
 # A beginning that prose never has: an object with its first key, or a list of objects or strings.
@@ -72,8 +74,8 @@ def read_words(argument: str, defaults: MessageDefaults, format_: InputFormat | 
             "standard input", sys.stdin.buffer.read(), defaults, format_ or InputFormat.TEXT
         )
     if format_ is None:
-        return "the text", [defaults.from_text(argument)]
-    return "the text", _parse_messages("the text", argument.encode(errors="surrogatepass"), defaults, format_)
+        return ARGUMENT, [defaults.from_text(argument)]
+    return ARGUMENT, _parse_messages(ARGUMENT, argument.encode(errors="surrogatepass"), defaults, format_)
 
 
 def read_file(path: Path, defaults: MessageDefaults, format_: InputFormat | None = None) -> tuple[str, Messages]:
