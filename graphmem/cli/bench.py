@@ -95,7 +95,7 @@ def _run_benchmark(call: CommandContext, dataset: Dataset) -> None:
     from graphmem.evaluation.runner import run  # noqa: PLC0415
 
     settings = _without_locations(call.settings())
-    with _benchmark_memory(call.home, settings) as memory, ProgressBar() as bar:
+    with _benchmark_memory(call.home, settings) as memory, ProgressBar(delay=0) as bar:
         outcome = run(memory, dataset, SEARCH_FUNCTIONS, bar.update)
         models = {"embedder": str(memory.stats()["embedder"]), "extractor": settings.extractor.provider}
     report = build_report(dataset, outcome, COMPARED_PAIRS, models)

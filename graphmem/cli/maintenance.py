@@ -78,7 +78,7 @@ def retry_failed(call: CommandContext) -> None:
     """Retries failed jobs of the language model at once. Exit status 1 if one fails again."""
     with call.memory() as memory:
         result = memory.retry_failed()
-    call.print_answer(result, lambda renderer: renderer.pairs(result))
+    call.print_answer(result, lambda renderer: renderer.retried(result))
     if result["failed"]:
         raise typer.Exit(1)
 
@@ -88,4 +88,4 @@ def stats(call: CommandContext) -> None:
     """Prints counts, sizes and pending work."""
     with call.memory() as memory:
         report = memory.stats()
-    call.print_answer(report, lambda renderer: renderer.pairs(report))
+    call.print_answer(report, lambda renderer: renderer.statistics(report))

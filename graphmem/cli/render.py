@@ -5,6 +5,7 @@ Texts of memories are data: they are never read as markup, and control character
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 import time
@@ -14,6 +15,8 @@ from functools import cache
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+import typer
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
@@ -32,8 +35,10 @@ PIPE_WIDTH, MIN_WIDTH = 1_000_000, 20
 # Characters of a memory in quotations.
 QUOTE_CHARS = 160
 ID_STYLE = "dim"
-# Seconds before a progress bar appears.
-PROGRESS_DELAY = 1.0
+# Seconds before a progress bar appears, and between the lines that stand for it where there is no terminal.
+PROGRESS_DELAY, LINE_INTERVAL = 1.0, 30.0
+# Bytes of a KiB.
+UNIT = 1024
 _BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 _VISIBLE = str.maketrans(
     {code: chr(0x2400 + code) for code in range(32) if chr(code) not in "\n\t"}
@@ -146,9 +151,9 @@ class Renderer:
             if name != "memory" and value not in (None, {}, []):
                 self.pair(name, value)
 
-    def pair(self, name: str, value: object, indent: int = 2) -> None:
-        """Prints a name and its value."""
-        self.line((f"{one_line(name):<15} ", "dim"), one_line(str(value)), indent=indent)
+    def pair(self, name: str, value: object, indent: int = 2, width: int = 15) -> None:
+        """Prints a name, in `width` columns, and its value."""
+        self.line((f"{one_line(name):<{width}} ", "dim"), one_line(_value_text(value)), indent=indent)
 
     def history(self, events: Iterable[Json]) -> None:
         """Prints events of a memory, each with the old and the new text."""
@@ -252,11 +257,84 @@ class Renderer:
                 indent=2,
             )
 
-    def pairs(self, values: Json) -> None:
-        """Prints names and values, one pair on a line."""
-        for name, value in values.items():
-            text = (", ".join(map(str, value)) or "nothing") if isinstance(value, list) else value
-            self.pair(name, text, indent=0)
+    def retried(self, result: Json) -> None:
+        """Prints the result of `retry_failed`: how many jobs succeeded, how many failed and why, what is unfinished."""
+        self.pair("done", result["done"], indent=0)
+        self.pair("failed", sum(result["failed"].values()), indent=0)
+        for error, count in result["failed"].items():
+            self.pair(error, f"{count}: {result['causes'][error]}" if "causes" in result else count)
+        self.pair("pending", result["pending"], indent=0)
+
+    def statistics(self, stats: Json) -> None:
+        """Prints the result of `stats`: numbers of rows, sizes, the embedder, and tables of stores, work and usage."""
+        rest = dict(stats)
+        stores, work, usage = (rest.pop(name) for name in ("stores", "job_counts", "usage"))
+        sizes = {"bytes": rest.pop("bytes"), **rest.pop("embedding_bytes")}
+        width = max(map(len, rest))
+        for name, value in rest.items():
+            text = f"{value:,}" if isinstance(value, int) else value
+            self.pair(name.replace("_", " "), text, indent=0, width=width)
+        self.title("size")
+        self.pair("ledger", size_text(sizes.pop("bytes")))
+        for form, size in sizes.items():
+            self.pair(form, f"{size_text(size)} of embeddings")
+        self.table("stores", stores)
+        self.table("pending work", work)
+        self.table("usage", usage)
+
+    def table(self, title: str, rows: Sequence[Json]) -> None:
+        """Prints rows that have the same keys as a table with these as headings; nothing without rows."""
+        if not rows:
+            return
+        self.title(title)
+        lines = [[name.replace("_", " ") for name in rows[0]]]
+        lines += [[_cell(name, value) for name, value in row.items()] for row in rows]
+        numeric = [any(map(_is_number, column)) for column in zip(*(row.values() for row in rows), strict=True)]
+        widths = [max(cell_len(line[place]) for line in lines) for place in range(len(lines[0]))]
+        for number, line in enumerate(lines):
+            cells = [
+                " " * (width - cell_len(cell)) + cell if is_number else set_cell_size(cell, width)
+                for cell, width, is_number in zip(line, widths, numeric, strict=True)
+            ]
+            self.line(("  ".join(cells).rstrip(), "" if number else "dim"), indent=2)
+
+
+def size_text(size: int) -> str:
+    """Returns a number of bytes as people read it, in units of 1,024: "276.0 KiB"."""
+    if size < UNIT:
+        return f"{size} bytes"
+    value, names = size / UNIT, iter("KMGT")
+    name = next(names)
+    while round(value, 1) >= UNIT and name != "T":
+        value, name = value / UNIT, next(names)
+    return f"{value:,.1f} {name}iB"
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _cell(name: str, value: object) -> str:
+    """Returns a value of a table's column as text; seconds and costs are rounded."""
+    match value:
+        case None:
+            return "–"
+        case bool():
+            return "yes" if value else "no"
+        case float():
+            return f"{value:,.4f}" if name == "cost" else f"{value:,.1f}"
+        case int():
+            return f"{value:,}"
+    return one_line(str(value))
+
+
+def _value_text(value: object) -> str:
+    """Returns a value as text: lists with commas, dicts as JSON, as options take them."""
+    if isinstance(value, list | tuple) and not any(isinstance(one, dict | list) for one in value):
+        return ", ".join(map(str, value)) or "nothing"
+    if isinstance(value, dict | list | tuple | bool):
+        return json.dumps(value, ensure_ascii=False, default=str)
+    return str(value)
 
 
 def _count(value: object) -> object:
@@ -264,12 +342,15 @@ def _count(value: object) -> object:
 
 
 class ProgressBar:
-    """A progress bar on standard error: in a terminal only, and for work that takes longer than PROGRESS_DELAY."""
+    """Progress on standard error: in a terminal a bar, for work that takes longer than `delay` seconds; else a line
+    every LINE_INTERVAL.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, delay: float = PROGRESS_DELAY) -> None:
+        self._delay = delay
         self._bar: Progress | None = None
         self._tasks: dict[str, Any] = {}
-        self._started = time.monotonic()
+        self._started = self._written = time.monotonic()
 
     def __enter__(self) -> Self:
         return self
@@ -280,8 +361,11 @@ class ProgressBar:
 
     def update(self, name: str, done: int, total: int) -> None:
         """Shows that `done` of `total` items of the work `name` are done."""
+        if not sys.stderr.isatty():
+            self._write_line(name, done, total)
+            return
         if self._bar is None:
-            if not sys.stderr.isatty() or time.monotonic() - self._started < PROGRESS_DELAY:
+            if time.monotonic() - self._started < self._delay:
                 return
             columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
             self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
@@ -289,3 +373,10 @@ class ProgressBar:
         if name not in self._tasks:
             self._tasks[name] = self._bar.add_task(name, total=total)
         self._bar.update(self._tasks[name], completed=done, total=total)
+
+    def _write_line(self, name: str, done: int, total: int) -> None:
+        now = time.monotonic()
+        if now - self._written < LINE_INTERVAL:
+            return
+        self._written = now
+        typer.echo(f"graphmem: {name}: {done:,} of {total:,}", err=True)

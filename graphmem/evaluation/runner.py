@@ -82,12 +82,13 @@ def store(memory: Memory, dataset: Dataset, progress: ProgressCallback) -> Store
     started, added = time.perf_counter(), 0
     for partition, messages in dataset.partitions.items():
         for start in range(0, len(messages), BATCH_SIZE):
+            progress("messages", len(keys), dataset.messages)
             batch = messages[start : start + BATCH_SIZE]
             # The questions name messages, not facts that a configured language model would draw from them.
             results = memory.add(batch, user_id=partition, infer=False)["results"]
             keys.update((item["id"], message["id"]) for item, message in zip(results, batch, strict=True))
             added += sum(item["event"] == "ADD" for item in results)
-            progress("messages", len(keys), dataset.messages)
+    progress("messages", len(keys), dataset.messages)
     if pending := memory.flush()["pending"]:
         raise StoreError(f"the messages are stored, but not yet in {' and '.join(pending)}; see 'graphmem verify'")
     seconds = time.perf_counter() - started

@@ -13,6 +13,7 @@ from support.fakes import fake_models
 from typer.testing import CliRunner
 
 from graphmem import Memory, Settings
+from graphmem.cli import render
 from graphmem.cli.app import app
 from graphmem.testing import ModelEndpoint
 
@@ -148,6 +149,24 @@ def test_each_benchmark_leaves_a_configured_language_model_alone(files, monkeypa
         report = json.loads(run(command, *(files[name] for name in needed), "--json").stdout)
     assert report["adding"]["messages"] == report["data"]["messages"]
     assert not endpoint.requests
+
+
+def test_progress_is_written_in_lines_where_there_is_no_terminal(files, monkeypatch):
+    monkeypatch.setattr(render, "LINE_INTERVAL", 0)
+    lines = run("locomo", files["locomo"], "--json").stderr.splitlines()
+    assert lines[0] == "graphmem: messages: 0 of 4"
+    assert {"graphmem: messages: 4 of 4", "graphmem: questions: 1 of 2", "graphmem: latency: 2 of 2"} <= set(lines)
+    monkeypatch.setattr(render, "LINE_INTERVAL", 3600)
+    assert run("locomo", files["locomo"], "--json").stderr == ""
+
+
+def test_progress_is_a_bar_in_a_terminal(files, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    with render.ProgressBar(delay=0) as bar:
+        bar.update("messages", 0, 4)
+        bar._bar.refresh()
+    assert "messages" in capsys.readouterr().err
 
 
 def test_data_is_kept_only_with_home(files, opened_folders, tmp_path):
