@@ -472,6 +472,7 @@ class Engine:
         with self.ledger.read() as connection:
             counts, embedding_bytes = integrity.counts(connection), integrity.embedding_bytes(connection)
             usage, pending_jobs = model_usage.usage_totals(connection, scope), jobs.pending_kinds(connection)
+            hidden = memories.count_hidden(connection, datetime.now(UTC))
             unguarded = integrity.count_unprotected_tombstones(connection)
             stores = gauges.store_states(connection, self.ledger, self.projection_workers)
             job_counts = gauges.job_counts(connection)
@@ -480,6 +481,8 @@ class Engine:
             multilingual = recorded_multilingual(connection)
         other = {"configured_embedder": configured.model, "configured_embedder_dims": configured.dims}
         return {
+            "memories": counts.pop("memories"),
+            **hidden,
             **counts,
             "embedder": recorded.model,
             "embedder_dims": recorded.dims,

@@ -623,34 +623,42 @@ class Memory:
         as_of: datetime | str | float | None = None,
         show_expired: bool = False,
         show_retired: bool = False,
+        retired_only: bool = False,
     ) -> types.ListResult:
         """Lists a scope's memories, newest observation first.
 
         Without `kinds` these are facts and episodes; source messages and summaries are listed only when `kinds` names
         them. `limit` (`top_k` is the same) is 1 to 100,000, default 100; `offset` skips so many. `filters`, `as_of`,
         `show_expired` and `show_retired` work as in `search`; with the last, source messages that are hidden with their
-        facts are listed as well.
+        facts are listed as well; `retired_only` lists only these.
 
         Returns `{"results", "relations", "total", "retired"?}`: `total` counts all matching memories, `relations` are
         the newest 100 that the listed memories state. `retired` is there if matching memories are no longer true, and
-        counts them: without `show_retired` they are neither in the list nor in `total`.
+        counts them: without `show_retired` or `retired_only` they are neither in the list nor in `total`.
         """
         self._engine.check_open()
         scope, conditions = validation.required_scope(user_id, agent_id, run_id, filters=filters)
         requested = validation.merge_aliases(limit, top_k, ("limit", "top_k"))
         page_size = DEFAULT_LIST_LIMIT if requested is None else validation.count(requested, "limit", 1, MAX_LIST_LIMIT)
         start = validation.count(offset, "offset", 0, 2**31)
+        only_retired = validation.flag(retired_only, "retired_only")
         view = self._view(
             scope,
             kinds,
             as_of,
             show_expired=show_expired,
-            show_retired=show_retired,
+            show_retired=only_retired or validation.flag(show_retired, "show_retired"),
             default={Kind.FACT, Kind.EPISODE},
         )
         metadata_filter = filtering.parse(conditions, limits=self.limits)
         page = list_memories(
-            self._engine.ledger, view, metadata_filter, start=start, limit=page_size, with_sources=kinds is not None
+            self._engine.ledger,
+            view,
+            metadata_filter,
+            start=start,
+            limit=page_size,
+            with_sources=kinds is not None,
+            retired_only=only_retired,
         )
         result = types.ListResult(
             results=[responses.memory(record) for record in page.records],
@@ -689,7 +697,9 @@ class Memory:
         uid, scope = validation.memory_id(memory_id), _optional_scope(user_id, agent_id, run_id)
         record = find_memory(self._engine.ledger, uid, scope)
         if record is None:
-            raise NotFoundError(f"no memory {uid!r:.80} in this scope; search() and get_all() give the ids that exist")
+            raise NotFoundError(
+                f"no memory {uid!r:.80} in this scope; a search or a list of it gives the ids that exist"
+            )
         return responses.origin(record, trace_origin(self._engine.ledger, record, scope, datetime.now(UTC)))
 
     def entities(
@@ -701,15 +711,17 @@ class Memory:
         query: str | None = None,
         type: str | None = None,  # noqa: A002  (the contract's name)
         limit: int = 100,
+        show_retired: bool = False,
     ) -> list[types.EntityDict]:
         """Lists the entities that a scope's memories mention, those with the most memories first.
 
         An entity with several names is listed once, with its `aliases`. `query` keeps the names that contain it. `type`
         is one of Person, Organization, Place, Event, Object, Concept, Time, Other. `limit` is 1 to 100,000.
+        `show_retired` counts the memories that are no longer true as well, as in `search`.
         """
         self._engine.check_open()
         scope = validation.required_scope(user_id, agent_id, run_id)[0]
-        view = self._view(scope, None, None)
+        view = self._view(scope, None, None, show_retired=show_retired)
         name_part = None if query is None else normalise_key(validation.query(query)) or query.casefold()
         max_entities = validation.count(limit, "limit", 1, MAX_LIST_LIMIT)
         entity_type = None if type is None else validation.entity_type(type)
@@ -725,6 +737,7 @@ class Memory:
         run_id: Any = None,
         limit: int = 100,
         as_of: datetime | str | float | None = None,
+        show_retired: bool = False,
     ) -> types.EntityDetails | None:
         """Returns an entity with its memories and relations, by any of its names; None if no memory of the scope
         mentions it.
@@ -732,10 +745,11 @@ class Memory:
         The result is `{"key", "name", "type", "aliases", "memories", "relations"}`. `memories` are those under all its
         names, newest first, at most `limit` (1 to 100,000); `aliases` its further names, `[{"key", "name", "origin"}]`.
         `as_of` keeps the memories valid at that time, and the relations that they state; names and aliases are today's.
+        `show_retired` shows the memories that are no longer true as well, as in `search`.
         """
         self._engine.check_open()
         scope = validation.required_scope(user_id, agent_id, run_id)[0]
-        view = self._view(scope, None, as_of)
+        view = self._view(scope, None, as_of, show_retired=show_retired)
         normalised_key = normalise_key(validation.entity_key(key, "key"))
         details = find_entity(
             self._engine.ledger, view, normalised_key, validation.count(limit, "limit", 1, MAX_LIST_LIMIT)
@@ -867,6 +881,8 @@ class Memory:
         """Returns counts, the sizes of the ledger's file and of its embeddings (bytes), the pending work and the
         models' usage.
 
+        `memories` counts all that are stored; `retired` of them are no longer true, and `source_messages` are source
+        messages of facts that still are: lists show neither unless they are asked to.
         `embedder` is the model of the ledger's vectors, `embedder_dims` their length; `configured_embedder` and
         `configured_embedder_dims` are there if another one is configured: `rebuild` changes to it.
         `multilingual_embedder` is the model of the second vector that all texts have (None: not all have one).

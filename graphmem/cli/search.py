@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Annotated
 
 import typer
@@ -92,6 +93,7 @@ def list_(
     filters: Filters = None,
     kinds: Kinds = None,
     show_retired: ShowRetired = False,  # noqa: FBT002
+    retired_only: Annotated[bool, typer.Option("--retired-only", help="Only these.")] = False,  # noqa: FBT002
 ) -> None:
     """Lists the memories of a scope, newest first."""
     conditions = json_object(filters, "--filters")
@@ -103,10 +105,13 @@ def list_(
             filters=conditions,
             kinds=comma_separated(kinds),
             show_retired=show_retired,
+            retired_only=retired_only,
         )
     call.print_answer(page, lambda renderer: renderer.memories(page["results"]))
     retired = page.get("retired", 0)
-    if show_retired:
+    if retired_only:
+        hidden = " that are no longer true"
+    elif show_retired:
         hidden = f", {retired} of them no longer true" if retired else ""
     else:
         hidden = f", and {retired} that are no longer true (--show-retired)" if retired else ""
@@ -139,5 +144,5 @@ def explain(call: CommandContext, memory_id: Id) -> None:
 
 def _print_if_exists(call: CommandContext, memory_id: str, value: object, renderer_method: str) -> None:
     if not value:
-        raise error_exit(f"no memory {memory_id}; 'graphmem list' prints the ids that exist")
+        raise error_exit(f"no memory {shlex.quote(memory_id)}; 'graphmem list' prints the ids that exist")
     call.print_answer(value, lambda renderer: getattr(renderer, renderer_method)(value))

@@ -47,23 +47,31 @@ def count_by_day(ledger: Ledger, view: View, utc_offset: timedelta) -> list[tupl
 
 
 def list_memories(
-    ledger: Ledger, view: View, metadata_filter: Filter | None, *, start: int, limit: int, with_sources: bool
+    ledger: Ledger,
+    view: View,
+    metadata_filter: Filter | None,
+    *,
+    start: int,
+    limit: int,
+    with_sources: bool,
+    retired_only: bool,
 ) -> MemoryPage:
     """Returns `limit` memories from position `start` of those inside a view that match the filter.
 
-    The newest observation comes first. Source messages are left out unless `with_sources`. Raises ValidationError for
-    a filter that costs too much, AnswerTooLarge.
+    The newest observation comes first. Source messages are left out unless `with_sources`, memories that are still true
+    if `retired_only`, of a view that shows the others. Raises ValidationError for a filter that costs too much,
+    AnswerTooLarge.
     """
     with ledger.read() as connection:
         records: list[MemoryRecord] = []
         if metadata_filter is None and view.as_of is None:
-            everything = ListFilter()
+            list_filter = ListFilter(retired_only=retired_only)
             page = memories.list_page(
-                connection, view, everything, after=None, limit=limit, with_sources=with_sources, offset=start
+                connection, view, list_filter, after=None, limit=limit, with_sources=with_sources, offset=start
             )
             with closing(page):
                 records = list(counted(page))
-            total, retired = memories.count_records(connection, view, everything, with_sources=with_sources)
+            total, retired = memories.count_records(connection, view, list_filter, with_sources=with_sources)
         else:
             total = retired = 0
             view_of_all = replace(view, show_retired=True)
@@ -74,7 +82,7 @@ def list_memories(
                 for record in matching:
                     is_past = view.is_past(record.valid_to)
                     retired += is_past
-                    if is_past and not view.show_retired:
+                    if (retired_only and not is_past) or (is_past and not view.show_retired):
                         continue
                     total += 1
                     if start < total <= start + limit:

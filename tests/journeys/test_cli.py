@@ -15,12 +15,13 @@ from datetime import UTC, datetime
 import pytest
 from support.fakes import hash_texts
 from support.waiting import TIMEOUT, wait_until
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from graphmem import Memory
 from graphmem.cli import bulk_add
 from graphmem.cli.app import app
-from graphmem.cli.render import Renderer, escape_controls, one_line, quoted
+from graphmem.cli.render import Renderer, escape_controls, one_line, quoted, size_text
 from graphmem.commands.types import RetireMemory
 from graphmem.errors import ValidationError
 from graphmem.transfer.sources.message_files import MessageDefaults, read_file
@@ -40,6 +41,20 @@ def plain_home(home, monkeypatch):
     """The home folder, without spaCy: for tests that need no graph."""
     monkeypatch.setenv("GRAPHMEM_EXTRACTOR__PROVIDER", "none")
     return home
+
+
+@pytest.fixture(scope="module")
+def empty_folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("empty")
+    Memory(str(folder)).close()
+    return folder
+
+
+@pytest.fixture
+def empty_memory(empty_folder, monkeypatch):
+    """A home folder that has a memory without anything in it, which is shared: for tests that change nothing."""
+    monkeypatch.setenv("GRAPHMEM_HOME", str(empty_folder))
+    monkeypatch.setenv("GRAPHMEM_EXTRACTOR__PROVIDER", "none")
 
 
 def run(*arguments, status=0, **more):
@@ -74,8 +89,14 @@ def test_what_is_no_longer_true_is_counted_and_shown_on_request(plain_home):
     assert {one["id"] for one in found} == {old["id"], new["id"]}
     nodes = run_json("graph", "--user", "ann", "--show-retired")["nodes"]
     assert old["id"] in {one["id"] for one in nodes}
+    only = run("list", "--user", "ann", "--retired-only")
+    assert "Rome" in only.stdout and "Oslo" not in only.stdout
+    assert only.stderr == "graphmem: 1 of 1 memories that are no longer true\n"
+    stats = run_json("stats")
+    assert (stats["memories"], stats["retired"], stats["source_messages"]) == (2, 1, 0)
+    assert "RETIRE" in run("history", old["id"]).stdout
     run("delete", old["id"], "--user", "ann")
-    assert run_json("list", "--user", "ann", "--show-retired")["total"] == 1
+    assert run_json("list", "--user", "ann", "--show-retired")["total"] == run_json("stats")["memories"] == 1
 
 
 # --- days ----------------------------------------------------------------------------------------------------------
@@ -88,7 +109,7 @@ def test_days_are_those_of_the_configured_zone(home, monkeypatch):
     for command in (("list",), ("search", "running"), ("context", "running"), ("explain", memory["id"])):
         assert "2025-05-11" in run(*command, "--user", "ann").stdout
     monkeypatch.setenv("GRAPHMEM_TIMEZONE", "Shanghai")
-    assert "GRAPHMEM_TIMEZONE: is no name of the IANA" in run("list", "--user", "ann", status=1).stderr
+    assert "GRAPHMEM_TIMEZONE: is no name of the IANA" in run("list", "--user", "ann", status=2).stderr
 
 
 # --- from add to delete --------------------------------------------------------------------------------------------
@@ -153,8 +174,17 @@ def test_relative_dates_count_from_the_reference_date(plain_home):
 
 def test_stats_verify_repair_and_rebuild(home):
     add("Nothing hurries here.")
-    assert run_json("stats")["memories"] == 1
-    assert "memories" in run("stats").stdout
+    stats = run_json("stats")
+    assert stats["memories"] == 1
+    shown = run("stats").stdout
+    assert re.search(r"(?m)^source messages +0$", shown)
+    assert re.search(r"(?m)^  ledger +\d{2,3}\.\d KiB$", shown)
+    assert re.search(r"(?m)^  vector +\d\.\d KiB of embeddings$", shown)
+    lines = shown.partition("\nstores\n")[2].splitlines()
+    assert [line.split()[:3] for line in lines] == [
+        ["name", "provider", "available"], ["ledger", "sqlite", "yes"], ["vectors", "qdrant", "yes"]
+    ]  # fmt: skip
+    assert len({line.find("yes") for line in lines[1:]} | {lines[0].find("available")}) == 1
     assert run_json("verify")["ok"]
     assert "everything agrees" in run("repair").stdout
     assert run_json("rebuild", "vectors")["ok"]
@@ -167,10 +197,10 @@ def test_rebuild_keeps_the_vectors_of_an_embedder_that_nobody_replaced(plain_hom
     config = {"home": str(plain_home), "embedder": {"provider": "callable", "config": function}}
     with Memory.from_config({**config, "extractor": {"provider": "none"}}) as memory:
         memory.add("Nothing hurries here.", user_id="ann")
-    error = run("rebuild", status=1).stderr
+    error = run("rebuild", status=2).stderr
     assert "'mine'" in error and "Memory.rebuild()" in error and "GRAPHMEM_EMBEDDER__PROVIDER" in error
     assert run_json("rebuild", "graph")["ok"]
-    assert "configured_embedder minilm" in run("stats").stdout
+    assert re.search("configured embedder +minilm", run("stats").stdout)
     assert run_json("stats")["embedder"] == "mine"
     monkeypatch.setenv("GRAPHMEM_EMBEDDER__PROVIDER", "minilm")
     assert run_json("rebuild")["ok"]
@@ -217,7 +247,7 @@ def test_home_and_config_are_options_of_every_command(tmp_path, monkeypatch, pla
     assert run_json("list", "--user", "ann", "--home", str(other_home))["total"] == 1
     assert not plain_home.exists()
     config.write_text("colour = 'blue'")
-    assert "unknown key 'colour'" in run("stats", "--config", str(config), status=1).stderr
+    assert "unknown key 'colour'" in run("stats", "--config", str(config), status=2).stderr
     run("stats", "--home", ":memory:", status=2)
 
 
@@ -274,8 +304,8 @@ def test_export_without_memories_warns(plain_home, tmp_path):
     )
     assert "no memories of --user x to export\n" in run("export", str(tmp_path / "y"), "--user", "x").stderr
     assert "no memories of --user x to export\n" in run("export", "-", "--user", "x").stderr
-    result = run("export", str(tmp_path / "z"), "--home", str(tmp_path / "empty"))
-    assert result.stderr == "graphmem: there are no memories to export\n"
+    run("delete", "--all", "--user", "ann", "--yes")
+    assert run("export", str(tmp_path / "z")).stderr == "graphmem: there are no memories to export\n"
 
 
 @pytest.mark.thorough
@@ -414,10 +444,9 @@ def test_standard_input_is_text_unless_format_is_given(plain_home):
     assert [one["memory"] for one in add("-", input="One.\n\nTwo.")] == ["One.", "Two."]
     turns = add("-", "--format", "transcript", input="Ann: Hi.\nBob: Hello.")
     assert [(one["memory"], one["actor_id"]) for one in turns] == [("Hi.", "Ann"), ("Hello.", "Bob")]
-    assert (
-        "as transcripts do" in run("add", "-", "--format", "transcript", "--user", "ann", input="Hi.", status=1).stderr
-    )
-    assert "not valid JSON" in run("add", "Hi.", "--format", "messages", "--user", "ann", status=1).stderr
+    of_ann = "add", "--user", "ann"
+    assert "as transcripts do" in run(*of_ann, "-", "--format", "transcript", input="Hi.", status=1).stderr
+    assert "TEXT, line 1: is not valid JSON" in run(*of_ann, "Hi.", "--format", "messages", status=2).stderr
 
 
 def test_format_overrides_the_detected_format_of_a_file(plain_home, tmp_path):
@@ -473,47 +502,214 @@ def test_the_paragraphs_of_a_file_are_neighbours_of_each_other_only(plain_home, 
 # --- errors and scopes ---------------------------------------------------------------------------------------------
 
 
-def test_our_errors_are_one_line_and_status_one(plain_home):
+def test_failures_are_one_line_and_status_one(plain_home):
+    add("A tree stands in the yard.")
     for arguments in (
-        ["search", "x"],
-        ["list"],
-        ["add", "x"],
-        ["delete", "--all", "--yes"],
-        ["search", "x", "--user", "ann", "--as-of", "some day"],
-        ["search", "x", "--user", "ann", "--kinds", "dream"],
-        ["search", "x", "--user", "ann", "--top-k", "0"],
         ["show", "nothing"],
+        ["show", ""],
         ["history", "nothing"],
         ["explain", "nothing"],
         ["update", "nothing", "words"],
+        ["undo", "nothing"],
         ["delete", "nothing"],
+        ["add", "--file", "nowhere", "--user", "ann"],
+        ["import", "nowhere"],
+        ["backup", "nowhere/file"],
+        ["export", "nowhere/file"],
+        ["graph", "--user", "ann", "--output", "nowhere/graph.json"],
+        ["graph", "--user", "ann", "--around", "Nobody"],
+        ["bench", "locomo", "nowhere"],
+        ["keys", "revoke", "nothing"],
+        ["migrate", "jsonl", "nowhere", "--user", "ann"],
     ):
         result = run(*arguments, status=1)
         assert result.stdout == "", arguments
         assert result.stderr.startswith("graphmem: "), arguments
         assert result.stderr.count("\n") == 1, arguments
-    assert "no memory nothing" in run("show", "nothing", status=1).stderr
+        assert "get_all" not in result.stderr, arguments
+    assert "no memory nothing;" in run("show", "nothing", status=1).stderr
 
 
-@pytest.mark.parametrize(
-    ("arguments", "beginning"),
-    [
-        (["search", "x"], "--user, --agent and --run are all missing: pass at least one"),
-        (["add", "x", "--user", ""], "--user='': is empty"),
-        (["list", "--user", "ann", "--run", "a\nb"], "--run=<3 characters>: contains control characters"),
-        (["keys", "create", "--user", "a\nb"], "--user=<3 characters>: contains control characters"),
-        (["search", "x", "--user", "user_id", "--top-k", "0"], "--top-k=0: must be a whole number"),
-        (["search", "x", "--user", "ann", "--as-of", "user_id"], "--as-of='user_id': must be a time"),
-        (["search", " ", "--user", "ann"], "QUERY=' ': "),
-        (["context", "x", "--user", "ann", "--max-chars", "0"], "--max-chars=0: must be a whole number"),
-        (
-            ["search", "x", "--user", "ann", "--filters", '{"user_id": "bob"}'],
-            "--filters.user_id='bob': differs from another --user of this call; ",
-        ),
-    ],
-)
-def test_errors_name_options_as_they_are_written(plain_home, arguments, beginning):
-    assert run(*arguments, status=1).stderr.startswith(f"graphmem: {beginning}")
+CONTROL, DEEP = "a\nb", '{"a": ' * 30 + "1" + "}" * 30
+# For each part of a command line values that cannot be used, with the rest of the command.
+UNUSABLE = {
+    "add TEXT": (["a\0b"], ["--user", "ann"]),
+    "add --role": (["king", "system"], ["x", "--user", "ann"]),
+    "add --name": ([CONTROL, ""], ["x", "--user", "ann"]),
+    "add --format": (["pdf"], ["x", "--user", "ann"]),
+    "add --timestamp": (["soon"], ["x", "--user", "ann"]),
+    "add --metadata": (["3", DEEP], ["x", "--user", "ann"]),
+    "search QUERY": ([" ", "a\0b"], ["--user", "ann"]),
+    "search --top-k": (["0", "many", "5000"], ["x", "--user", "ann"]),
+    "search --filters": (["{oops", "[1]", '{"OR": 1}', '{"at": {"zz": 1}}'], ["x", "--user", "ann"]),
+    "search --threshold": (["7", "high"], ["x", "--user", "ann"]),
+    "search --as-of": (["some day", "user_id"], ["x", "--user", "ann"]),
+    "search --reference-date": (["some day"], ["x", "--user", "ann"]),
+    "search --kinds": (["dream", ""], ["x", "--user", "ann"]),
+    "context QUERY": ([" "], ["--user", "ann"]),
+    "context --max-chars": (["0"], ["x", "--user", "ann"]),
+    "context --reference-date": (["some day"], ["x", "--user", "ann"]),
+    "list --limit": (["0", "many"], ["--user", "ann"]),
+    "list --offset": (["-1"], ["--user", "ann"]),
+    "list --filters": (["{oops"], ["--user", "ann"]),
+    "list --kinds": (["dream"], ["--user", "ann"]),
+    "update TEXT": ([""], ["an-id"]),
+    "update --metadata": (["3", DEEP], ["an-id", "words"]),
+    "graph --around": ([" "], ["--user", "ann"]),
+    "graph --hops": (["99"], ["--user", "ann"]),
+    "graph --format": (["pdf"], ["--user", "ann"]),
+    "export FILE": (["", "a\0b"], []),
+    "import FILE": (["", "a\0b"], []),
+    "rebuild projection": (["all"], []),
+    "mcp --tools": (["none"], ["--user", "ann"]),
+    "mcp --names": (["none"], ["--user", "ann"]),
+    "serve --host": ([""], []),
+    "serve --port": (["-1", "99999"], []),
+    "serve --workers": (["0"], []),
+    "serve --default-user": (["*"], []),
+    "keys create --role": (["king"], []),
+    "keys create --label": ([CONTROL], ["--user", "ann"]),
+    "keys create --expires": (["soon", "2001-01-01"], ["--user", "ann"]),
+    "keys create --rate": (["much"], ["--user", "ann"]),
+    "migrate mem0 --qdrant": (["", "nowhere"], []),
+    "migrate mem0 --history": (["nowhere"], ["--qdrant", "."]),
+    "migrate mem0 --timestamp": (["soon"], ["--qdrant", "."]),
+    "migrate jsonl --timestamp": (["soon"], [__file__, "--user", "ann"]),
+}  # fmt: skip
+# Parts of which a command takes any value that is no fault of its own: the names of files, and ids.
+ANY_VALUE = {
+    "add --file", "show ID", "history ID", "explain ID", "update ID", "undo EVENT", "delete ID", "backup FILE",
+    "graph --output", "bench locomo LOCOMO", "bench chats CHATS", "bench multihop QUESTIONS", "bench multihop --corpus",
+    "bench pooled LOCOMO", "bench pooled QUESTIONS", "bench pooled --corpus", "keys revoke ID", "migrate jsonl FILE",
+    "migrate mem0 --collection", "migrate mem0 --api-key",
+}  # fmt: skip
+SCOPED = {"--user", "--agent", "--run"}
+
+
+def parts_of(command, name=""):
+    """The parts of all command lines that have a value, as users write them, such as "search --top-k"."""
+    for one, subcommand in getattr(command, "commands", {}).items():
+        yield from parts_of(subcommand, f"{name} {one}".strip())
+    if not hasattr(command, "commands"):
+        for parameter in command.params:
+            if not getattr(parameter, "is_flag", False):
+                is_option = parameter.param_type_name == "option"
+                metavar = (parameter.metavar or parameter.name).partition("|")[0].removesuffix("...")
+                yield f"{name} {parameter.opts[0] if is_option else metavar}"
+
+
+def test_every_part_of_every_command_line_is_tried_with_an_unusable_value():
+    parts = {part for part in parts_of(get_command(app)) if part.split()[-1] not in {*SCOPED, "--home", "--config"}}
+    assert parts == UNUSABLE.keys() | ANY_VALUE
+
+
+@pytest.mark.parametrize("part", UNUSABLE)
+def test_an_unusable_value_is_named_as_it_is_written_and_status_two(empty_memory, part):
+    (*command, written), (values, rest) = part.split(), UNUSABLE[part]
+    for value in values:
+        given = [f"{written}={value}"] if written.startswith("--") else ["--", value]
+        before = rest if part.startswith("update") else []
+        result = run(*command, *before, *(option for option in rest if option not in before), *given, status=2)
+        assert result.stdout == "", value
+        assert re.search(rf"(?i)(?:graphmem: |Invalid value for '?){written}\b", result.stderr), result.stderr
+        assert "Usage" in result.stderr or result.stderr.count("\n") == 1, value
+
+
+def scoped_commands():
+    return [one.rpartition(" ")[0] for one in parts_of(get_command(app)) if one.endswith(" --user")]
+
+
+@pytest.mark.parametrize("command", scoped_commands())
+def test_an_unusable_user_is_named_as_an_option_of_every_command(empty_memory, command, tmp_path):
+    words = {
+        "mem0": ["--qdrant", str(tmp_path)], "jsonl": [__file__], "export": [str(tmp_path / "file")],
+        "list": [], "graph": [], "mcp": [], "create": [], "delete": ["--all", "--yes"], "undo": ["an-id"],
+        "update": ["an-id", "words"],
+    }.get(command.split()[-1], ["words"])  # fmt: skip
+    for option in ("--user", "--agent") if command == "keys create" else ("--user", "--agent", "--run"):
+        named = [] if option == "--user" else ["--user", "ann"]
+        result = run(*command.split(), *words, *named, option, CONTROL, status=2)
+        assert result.stderr.startswith(f"graphmem: {option}=<3 characters>: contains control characters")
+
+
+def test_a_scope_is_missing_by_the_names_of_its_options(empty_memory):
+    for command in (["search", "x"], ["context", "x"], ["list"], ["add", "x"], ["graph"], ["delete", "--all", "--yes"]):
+        error = run(*command, status=2).stderr
+        assert error.startswith("graphmem: --user, --agent and --run are all missing: pass at least one"), command
+    error = run("search", "x", "--user", "ann", "--filters", '{"user_id": "bob"}', status=2).stderr
+    assert error.startswith("graphmem: --filters.user_id='bob': differs from another --user of this call; ")
+
+
+def test_files_named_like_parts_of_a_command_line_are_files(plain_home, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("user_id", "metadata", "name"):
+        error = run("add", "--file", name, "--user", "ann", status=1).stderr
+        assert error.startswith(f"graphmem: {name}: cannot be read"), name
+
+
+# --- no memory there -----------------------------------------------------------------------------------------------
+
+READING = [
+    ["search", "x", "--user", "ann"],
+    ["context", "x", "--user", "ann"],
+    ["list", "--user", "ann"],
+    ["show", "x"],
+    ["history", "x"],
+    ["explain", "x"],
+    ["update", "x", "words"],
+    ["undo", "x"],
+    ["delete", "x"],
+    ["delete", "--all", "--user", "ann", "--yes"],
+    ["graph", "--user", "ann"],
+    ["export", "file"],
+    ["verify"],
+    ["verify", "--repair"],
+    ["repair"],
+    ["rebuild"],
+    ["retry-failed"],
+    ["stats"],
+    ["keys", "list"],
+    ["keys", "revoke", "x"],
+]
+# The commands that make a memory where there is none, and `backup`, which has an error of its own.
+MAKING = {
+    "demo", "add", "import", "mcp", "serve", "bench locomo", "bench chats", "bench multihop", "bench pooled",
+    "keys create", "migrate mem0", "migrate jsonl", "backup",
+}  # fmt: skip
+
+
+def test_every_other_command_is_known_as_one_that_makes_a_memory():
+    groups = get_command(app).commands
+    names = {
+        f"{name} {sub}".strip() for name, group in groups.items() for sub in getattr(group, "commands", {"": None})
+    }
+    assert {" ".join(words[:2] if words[0] == "keys" else words[:1]) for words in READING} | MAKING == names
+
+
+@pytest.mark.parametrize("arguments", READING, ids=" ".join)
+def test_a_command_that_makes_no_memory_says_that_there_is_none(tmp_path, monkeypatch, arguments):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("GRAPHMEM_HOME", raising=False)
+    error = run(*arguments, "--home", "typo", status=1).stderr
+    assert error.startswith("graphmem: there is no memory at 'typo/ledger.sqlite'; name the folder (--home, ")
+    assert error.count("\n") == 1
+    monkeypatch.setenv("GRAPHMEM_LEDGER_URL", "sqlite:///elsewhere/other.sqlite")
+    assert "no memory at 'elsewhere/other.sqlite'" in run(*arguments, status=1).stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_empty_file_is_no_memory(tmp_path):
+    (tmp_path / "ledger.sqlite").touch()
+    assert "there is no memory at" in run("stats", "--home", str(tmp_path), status=1).stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["ledger.sqlite"]
+
+
+def test_home_replaces_that_of_a_configuration_in_every_command(tmp_path, plain_home):
+    config = tmp_path / "c.toml"
+    config.write_text('home = "nowhere"\n[extractor]\nprovider = "none"\n')
+    add("A tree stands in the yard.")
+    for command in (["stats"], ["backup", str(tmp_path / "copy")]):
+        run(*command, "--config", str(config), "--home", str(plain_home))
 
 
 def test_a_context_without_a_relevant_memory_says_so(plain_home):
@@ -577,6 +773,31 @@ def test_texts_are_never_markup_nor_terminal_escapes(plain_home, monkeypatch):
     assert "\x9b" not in raw
 
 
+def test_no_answer_shows_values_as_python_writes_them(plain_home, capsys):
+    uid = add("A tree stands.", "--metadata", '{"kind": {"of": ["tree", true]}}')[0]["id"]
+    assert re.search(r'(?m)^  metadata +\{"kind": \{"of": \["tree", true\]\}\}$', run("show", uid).stdout)
+    renderer = Renderer(lambda: None)
+    usage = {"operation": "extract", "model": "m", "calls": 1200, "seconds": 1.23456, "cost": None}
+    numbers = {"memories": 1_234_567, "pending": ["graph"], "bytes": 5 * 1024**3, "embedding_bytes": {"vector": 1000}}
+    renderer.statistics({**numbers, "stores": [], "job_counts": [], "usage": [usage]})
+    renderer.retried({"done": 2, "failed": {"LLMRefused": 3}, "causes": {"LLMRefused": "why"}, "pending": []})
+    output = capsys.readouterr().out
+    assert not re.search(r"[{}\[\]]|None", output), output
+    for line in (
+        "memories 1,234,567", "pending  graph", "  ledger          5.0 GiB",
+        "  vector          1000 bytes of embeddings",
+        "  operation  model  calls  seconds  cost", "  extract    m      1,200      1.2  –",
+        "failed          3", "  LLMRefused      3: why", "pending         nothing",
+    ):  # fmt: skip
+        assert f"\n{line}\n" in f"\n{output}", line
+
+
+def test_sizes_are_rounded():
+    assert [size_text(size) for size in (0, 1023, 1024, 1024**2 - 1, 10 * 1024**4)] == [
+        "0 bytes", "1023 bytes", "1.0 KiB", "1.0 MiB", "10.0 TiB"
+    ]  # fmt: skip
+
+
 def test_escaping_and_quoting():
     assert escape_controls("a\tb\nc\x00\x7f\x85") == "a\tb\nc␀␡\ufffd"
     assert one_line(" a\n b\x1b") == "a b␛"
@@ -614,6 +835,24 @@ def test_help_and_version_load_nothing_heavy(tmp_path):
         assert f"  {command} " in output
     out, _ = start_program(tmp_path, "--version").communicate(timeout=TIMEOUT)
     assert out.startswith("graphmem 0.")
+
+
+def groups_of(command, *names):
+    if hasattr(command, "commands"):
+        yield names
+        for name, subcommand in command.commands.items():
+            yield from groups_of(subcommand, *names, name)
+
+
+def test_each_command_is_described_in_one_line_of_80_columns():
+    groups = list(groups_of(get_command(app)))
+    assert len(groups) == 4
+    for names in groups:
+        lines = run(*names, "--help", terminal_width=80).stdout.partition("Commands:\n")[2].splitlines()
+        assert lines
+        for line in lines:
+            assert len(line) <= 80 and line.endswith("."), line
+            assert not line.endswith("..."), line
 
 
 @pytest.mark.thorough

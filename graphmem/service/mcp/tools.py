@@ -285,9 +285,10 @@ class GetMemories(Tool):
     cursor: CursorArgument = ""
     limit: Limit = 50
     show_retired: ShowRetired = False
+    retired_only: Annotated[bool, Field(description="Only memories that are no longer true")] = False
 
     async def run(self, memory: AsyncMemory, scope: Scope) -> results.ListResult:
-        options: dict[str, Any] = {"show_retired": self.show_retired}
+        options: dict[str, Any] = {"show_retired": self.show_retired, "retired_only": self.retired_only}
         after = place_after(self.cursor, options)
         found = await memory._run(list_memories, memory.sync, scope.parts, after, limit=self.limit, **options)  # noqa: SLF001  (same package)
         items, count = page(found.results, 0, _memory_item)
@@ -384,14 +385,16 @@ class SearchGraph(Tool):
     query: Query
     hops: Hops = 2
     limit: Limit = 50
+    show_retired: ShowRetired = False
 
     async def run(self, memory: AsyncMemory, scope: Scope) -> results.GraphResult:
-        entities = await memory.entities(**scope.parts, query=self.query, limit=GRAPH_STARTS)
+        view = {**scope.parts, "show_retired": self.show_retired}
+        entities = await memory.entities(**view, query=self.query, limit=GRAPH_STARTS)
         starts = [entity["key"] for entity in entities]
         if not starts:
-            found = result_dict(await memory.search(self.query, **scope.parts, top_k=GRAPH_STARTS))
+            found = result_dict(await memory.search(self.query, **view, top_k=GRAPH_STARTS))
             starts = [hit["id"] for hit in found["results"]]
-        return results.GraphResult.model_validate(await _graph_around(memory, scope, starts, self.hops, self.limit))
+        return results.GraphResult.model_validate(await _graph_around(memory, view, starts, self.hops, self.limit))
 
 
 class GetEntity(Tool):
@@ -408,27 +411,31 @@ class GetEntity(Tool):
     name: str = Field(description="One of the names of the entity")
     hops: Hops = 1
     limit: Limit = 50
+    show_retired: ShowRetired = False
 
     async def run(self, memory: AsyncMemory, scope: Scope) -> results.EntityResult:
-        details = await memory.entity(self.name, **scope.parts, limit=1)
+        view = {**scope.parts, "show_retired": self.show_retired}
+        details = await memory.entity(self.name, **view, limit=1)
         if details is None:
             raise NotFoundError(self.not_found)
-        shown = await _graph_around(memory, scope, [details["key"]], self.hops, self.limit)
+        shown = await _graph_around(memory, view, [details["key"]], self.hops, self.limit)
         aliases = [shortened(alias["name"], 100) for alias in details["aliases"][:GRAPH_STARTS]]
         return results.EntityResult.model_validate({**entity_shape(details), "aliases": aliases, **shown})
 
 
-async def _graph_around(memory: AsyncMemory, scope: Scope, starts: list[str], hops: int, limit: int) -> dict[str, Any]:
-    graph = await _newest_graph(memory, scope)
+async def _graph_around(
+    memory: AsyncMemory, view: Mapping[str, Any], starts: list[str], hops: int, limit: int
+) -> dict[str, Any]:
+    graph = await _newest_graph(memory, view)
     return fitting(await asyncio.to_thread(graph_around, graph, starts, hops, limit))
 
 
-async def _newest_graph(memory: AsyncMemory, scope: Scope) -> Any:
-    """Returns the graph of the newest memories, of as many as an answer may have."""
+async def _newest_graph(memory: AsyncMemory, view: Mapping[str, Any]) -> Any:
+    """Returns the graph of the newest memories, of as many as an answer may have; `view`: arguments of `graph`."""
     for limit in GRAPH_MEMORIES:
         try:
             with within_answer("this call", "use search_memories"):
-                return await memory.graph(**scope.parts, limit=limit)
+                return await memory.graph(**view, limit=limit)
         except AnswerTooLarge as error:
             refusal = error
     raise refusal

@@ -168,6 +168,7 @@ class EntitiesQuery(Ids):
     query: str | None = Field(default=None, description="A part of the name.")
     type: str | None = Field(default=None, description=f"One of {', '.join(EntityType)}.")
     limit: int = Field(default=100, ge=1, le=limits.MAX_ENTITIES)
+    show_retired: bool = Field(default=False, description=SHOW_RETIRED)
 
 
 class EntityQuery(Ids):
@@ -175,6 +176,7 @@ class EntityQuery(Ids):
 
     limit: int = Field(default=100, ge=1, le=limits.MAX_ENTITIES)
     as_of: str | None = Field(default=None, description=AS_OF)
+    show_retired: bool = Field(default=False, description=SHOW_RETIRED)
 
 
 class AliasItem(BaseModel):
@@ -228,7 +230,9 @@ async def get_graph_entities(
     An entity with several names is listed once. Users, agents and runs are at /entities.
     """
     found = await service.memory.entities(
-        **caller.scope(query.named()), **given(query=query.query, type=query.type, limit=query.limit)
+        **caller.scope(query.named()),
+        **given(query=query.query, type=query.type, limit=query.limit),
+        show_retired=query.show_retired,
     )
     return [EntityItem.model_validate(entity) for entity in found]
 
@@ -240,7 +244,9 @@ async def get_graph_entity(
     """Returns an entity, by any of its names, with its memories and relations."""
     scope = caller.scope(query.named())
     with within_answer("limit", "ask for fewer memories"):
-        details = await service.memory.entity(key, **scope, limit=query.limit, as_of=query.as_of)
+        details = await service.memory.entity(
+            key, **scope, limit=query.limit, as_of=query.as_of, show_retired=query.show_retired
+        )
     if details is None:
         raise NotFoundError
     return EntityAnswer.model_validate(details)

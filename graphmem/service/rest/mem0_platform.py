@@ -16,7 +16,7 @@ from graphmem.service.problems import Problem
 from graphmem.service.rest import answers, mem0, mem0_admin
 from graphmem.service.rest.dependencies import AdminParam, CallerParam, ServiceParam, until_client_leaves
 from graphmem.service.rest.json_route import JsonRoute
-from graphmem.service.schemas import Body, IdsBody, Items, Mem0Fields
+from graphmem.service.schemas import Body, IdsBody, Items, Mem0Fields, given
 
 # The one organisation and project of a service, which the client asks for.
 PROJECT = "graphmem"
@@ -73,6 +73,7 @@ class ListBody(IdsBody, Mem0Fields):
     filters: dict[str, Any] | None = None
     show_expired: bool | None = None
     show_retired: bool | None = None
+    retired_only: bool | None = None
 
 
 class PageQuery(BaseModel):
@@ -85,9 +86,13 @@ class PageQuery(BaseModel):
 
 
 class PlatformPage(BaseModel):
-    """A page of memories, newest first; `next` and `previous` are the addresses of the pages beside it."""
+    """A page of memories, newest first; `next` and `previous` are the addresses of the pages beside it.
+
+    `retired`, if there are any, counts the memories that match and are no longer true.
+    """
 
     count: int
+    retired: int = 0
     next: str | None
     previous: str | None
     results: list[answers.MemoryAnswer]
@@ -118,6 +123,7 @@ async def get_all(
                 offset=start,
                 show_expired=bool(body.show_expired),
                 show_retired=bool(body.show_retired),
+                retired_only=bool(body.retired_only),
             )
     found = result_dict(listed)
 
@@ -130,6 +136,7 @@ async def get_all(
             "next": address(query.page + 1) if start + query.page_size < found["total"] else None,
             "previous": address(query.page - 1) if query.page > 1 else None,
             "results": found["results"],
+            **given(retired=found.get("retired")),
         }
     )
 

@@ -153,6 +153,18 @@ def count_by_kind(connection: Connection) -> dict[str, int]:
     return dict(connection.execute(select(memories.c.kind, func.count()).group_by(memories.c.kind)).all())
 
 
+def count_hidden(connection: Connection, now: datetime) -> dict[str, int]:
+    """Returns the numbers of stored memories that no list shows by itself: those that are no longer true (`retired`),
+    and the source messages of facts that still are (`source_messages`).
+    """
+    past = memories.c.valid_to <= micros(now)
+    counts = select(
+        func.count(case((past, 1))).label("retired"),
+        func.count(case((and_(memories.c.source_only, past.is_not(True)), 1))).label("source_messages"),
+    )
+    return dict(connection.execute(counts.select_from(memories)).mappings().one())
+
+
 def all_partitions(connection: Connection) -> list[str]:
     """Returns the keys of all partitions, oldest first."""
     return list(connection.scalars(select(partitions.c.key).order_by(partitions.c.id)))
