@@ -626,7 +626,7 @@ async def test_http_refuses_strangers(memory: Memory) -> None:
 
 def test_the_command_needs_a_user(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["mcp", "--home", str(tmp_path)])
-    assert (result.exit_code, result.stdout) == (1, "")
+    assert (result.exit_code, result.stdout) == (2, "")
     assert "--user is missing" in result.stderr
 
 
