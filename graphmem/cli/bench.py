@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from graphmem.cli.options import CommandContext, unscoped_command
+from graphmem.cli.options import CommandContext, comma_separated, unscoped_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from graphmem.cli.render import Renderer
+    from graphmem.evaluation.configurations import Measurement
     from graphmem.evaluation.datasets import Dataset
     from graphmem.memory import Memory
     from graphmem.settings import Settings
@@ -26,9 +29,18 @@ Corpus = Annotated[
 ]
 
 Chats = Annotated[Path, typer.Argument(metavar="CHATS", help="A file of chats, or a folder of them: benchmarks/chats.")]
+ParallelFiles = Annotated[
+    Path, typer.Argument(metavar="FOLDER", help="A folder with a file for each language: benchmarks/languages.")
+]
+Languages = Annotated[
+    str | None,
+    typer.Option(metavar="LANGUAGES", help="The languages to compare with English, separated by commas: zh,de."),
+]
+Limit = Annotated[int | None, typer.Option(metavar="N", help="Ask the first N questions only, in each language.")]
 
 bench = typer.Typer(
-    help="Measures the quality of the search. Data: graphmem's own chats; LOCOMO, MuSiQue and HotpotQA files.",
+    help="Measures the quality of the search. Data: graphmem's own chats and parallel sentences; LOCOMO, MuSiQue and "
+    "HotpotQA files.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -82,24 +94,46 @@ def pooled(call: CommandContext, locomo_path: Locomo, multihop_path: Multihop, c
     _run_benchmark(call, datasets.pooled([locomo.load(locomo_path), multihop.load(multihop_path, corpus)]))
 
 
-for _command in (locomo, chats, multihop, pooled):
+@unscoped_command
+def languages(call: CommandContext, path: ParallelFiles, languages: Languages = None, limit: Limit = None) -> None:
+    """Asks the same questions in several languages.
+
+    Each language is compared with English, and so is asking in one of them over sentences in the other. The data is
+    stored in a temporary folder, or in the folder given with --home, which is kept and can be measured again.
+    """
+    from graphmem.cli.bench_table import print_languages  # noqa: PLC0415
+    from graphmem.evaluation.languages import MEASUREMENT, load  # noqa: PLC0415
+
+    _run_benchmark(call, load(path, comma_separated(languages), limit), MEASUREMENT, print_languages)
+
+
+for _command in (locomo, chats, multihop, pooled, languages):
     bench.command(_command.__name__)(_command)
 
 
-def _run_benchmark(call: CommandContext, dataset: Dataset) -> None:
-    """Stores the data set, asks its questions in every configuration, and prints the report."""
+def _run_benchmark(
+    call: CommandContext,
+    dataset: Dataset,
+    measurement: Measurement | None = None,
+    show: Callable[[Renderer, Mapping[str, Any]], None] | None = None,
+) -> None:
+    """Stores the data set, asks its questions in every search of the measurement, and prints the report by `show`.
+
+    By default these are all configurations, and `print_report`.
+    """
     from graphmem.cli.bench_table import print_report  # noqa: PLC0415
     from graphmem.cli.render import ProgressBar  # noqa: PLC0415
-    from graphmem.evaluation.configurations import COMPARED_PAIRS, SEARCH_FUNCTIONS  # noqa: PLC0415
+    from graphmem.evaluation.configurations import EVERYTHING  # noqa: PLC0415
     from graphmem.evaluation.report import build_report  # noqa: PLC0415
     from graphmem.evaluation.runner import run  # noqa: PLC0415
 
+    measurement, show = measurement or EVERYTHING, show or print_report
     settings = _without_locations(call.settings())
     with _benchmark_memory(call.home, settings) as memory, ProgressBar(delay=0) as bar:
-        outcome = run(memory, dataset, SEARCH_FUNCTIONS, bar.update)
+        outcome = run(memory, dataset, measurement, bar.update)
         models = {"embedder": str(memory.stats()["embedder"]), "extractor": settings.extractor.provider}
-    report = build_report(dataset, outcome, COMPARED_PAIRS, models)
-    call.print_answer(report, lambda renderer: print_report(renderer, report))
+    report = build_report(dataset, outcome, measurement, models)
+    call.print_answer(report, lambda renderer: show(renderer, report))
 
 
 def _without_locations(settings: Settings) -> Settings:

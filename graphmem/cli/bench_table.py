@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from graphmem.evaluation import metrics
-from graphmem.evaluation.report import COMPARED_MEASURES
+from graphmem.evaluation import languages, metrics
+from graphmem.evaluation.configurations import EVERYTHING
 
 if TYPE_CHECKING:
     from graphmem.cli.render import Renderer
@@ -21,6 +21,8 @@ COLUMN_LABELS = {
     **{f"recall within {budget} tokens": f"R{budget}t" for budget in metrics.BUDGETS},
 }
 COLUMN_WIDTH = 7
+# A column of figures such as 100/100/100, and that of the language, such as "zh over en".
+LANGUAGE_WIDTH = 12
 
 
 def print_report(renderer: Renderer, report: Mapping[str, Any]) -> None:
@@ -38,6 +40,28 @@ def print_report(renderer: Renderer, report: Mapping[str, Any]) -> None:
     _print_times(renderer, report)
 
 
+def print_languages(renderer: Renderer, report: Mapping[str, Any]) -> None:
+    """Prints a report on parallel languages: for each size of store a line per language and pair, in 80 columns."""
+    _print_data(renderer, report["data"])
+    (measure,) = languages.MEASUREMENT.compared
+    headings = "".join(f"{search:>{LANGUAGE_WIDTH}}" for search in report["latency"])
+    for store in dict.fromkeys(figure["data"] for figure in report["figures"]):
+        renderer.title(f"Answers among the first {'/'.join(map(str, languages.DEPTHS))} of {store}, in percent")
+        renderer.line((f"{'':{LANGUAGE_WIDTH}}{headings}   full minus English, {measure}", "dim"))
+        for figure in report["figures"]:
+            if figure["data"] == store:
+                found = (_found(measures) for measures in figure["measures"].values())
+                cells = "".join(f"{cell:>{LANGUAGE_WIDTH}}" for cell in found)
+                minus = figure.get("minus_baseline")
+                difference = "" if minus is None else f"   {_interval(minus['full'][measure])}"
+                renderer.line(f"{figure['value']:<{LANGUAGE_WIDTH}}{cells}{difference}")
+    _print_times(renderer, report)
+
+
+def _found(measures: Mapping[str, float]) -> str:
+    return "/".join(f"{100 * measures[f'recall@{depth}']:.0f}" for depth in languages.DEPTHS)
+
+
 def _print_data(renderer: Renderer, data: Mapping[str, Any]) -> None:
     renderer.line(f"questions: {data['questions']}, messages: {data['messages']}, partitions: {data['partitions']}")
     for reason, count in data["left_out"].items():
@@ -50,7 +74,7 @@ def _print_differences(renderer: Renderer, figures: Sequence[Mapping[str, Any]])
         renderer.line((_group_title(figure), "bold"))
         for difference in figure["differences"]:
             pair = " minus ".join(difference["of"])
-            for measure in COMPARED_MEASURES:
+            for measure in EVERYTHING.compared:
                 renderer.line(f"{pair:<18}{measure:<12}{_interval(difference[measure])}", indent=2)
 
 

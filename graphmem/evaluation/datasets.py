@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -60,7 +60,8 @@ class BenchmarkQuestion:
 class Dataset:
     """Messages in the format of `Memory.add` by partition (a user_id), and questions.
 
-    Each message has an `id` that is unique in its partition. `left_out` counts omitted items by reason.
+    Each message has an `id` that is unique in its partition. `left_out` counts omitted items by reason. `baselines`
+    names for groups the one that they are compared with: it asks the same in the same order, about other messages.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Dataset:
     cases: tuple[BenchmarkQuestion, ...]
     left_out: Mapping[str, int]
     sources: tuple[SourceFile, ...]
+    baselines: Mapping[QuestionGroup, QuestionGroup] = field(default_factory=dict)
 
     @property
     def messages(self) -> int:

@@ -8,25 +8,29 @@ from statistics import fmean
 from typing import Any
 
 from graphmem.evaluation import metrics
+from graphmem.evaluation.configurations import Measurement
 from graphmem.evaluation.datasets import Dataset, QuestionGroup
 from graphmem.evaluation.environment import environment
 from graphmem.evaluation.runner import DEPTH, TOP_K, RunResult, StoredMessages
 
 DECIMALS = 4
-# The measures whose differences between two configurations are reported.
-COMPARED_MEASURES = ("recall@10", "all@10")
-
-Pair = tuple[str, str]
+Rows = Sequence[Mapping[str, float]]
+"""The measures of each question."""
+Scores = Mapping[str, Rows]
+"""The measures of each question by search."""
 
 
 def build_report(
-    dataset: Dataset, outcome: RunResult, pairs: Sequence[Pair], models: Mapping[str, str]
+    dataset: Dataset, outcome: RunResult, measurement: Measurement, models: Mapping[str, str]
 ) -> dict[str, Any]:
     """Returns all measurements of a run and their circumstances, ready for JSON.
 
-    Each of `pairs` names two configurations, whose difference (first minus second) is reported. `models` names the
-    embedder and the extractor.
+    `models` names the embedder and the extractor.
     """
+    scores_by_group = {
+        group: {name: [scores[index] for index in cases] for name, scores in outcome.scores.items()}
+        for group, cases in _cases_by_group(dataset)
+    }
     return {
         "benchmark": dataset.name,
         **environment(),
@@ -55,7 +59,10 @@ def build_report(
             }
             for configuration, latency in outcome.latency.items()
         },
-        "figures": [_figure(group, cases, outcome, pairs) for group, cases in _cases_by_group(dataset)],
+        "figures": [
+            _figure(group, scores, measurement) | _minus_baseline(group, dataset, scores_by_group, measurement)
+            for group, scores in scores_by_group.items()
+        ],
     }
 
 
@@ -80,30 +87,42 @@ def _cases_by_group(dataset: Dataset) -> Iterator[tuple[QuestionGroup, list[int]
     return ((group, indices[group]) for group in order)
 
 
-def _figure(group: QuestionGroup, cases: Sequence[int], outcome: RunResult, pairs: Sequence[Pair]) -> dict[str, Any]:
-    group_scores = {name: [scores[index] for index in cases] for name, scores in outcome.scores.items()}
+def _figure(group: QuestionGroup, scores: Scores, measurement: Measurement) -> dict[str, Any]:
+    any_search = next(iter(scores.values()))
     return {
         **asdict(group),
-        "n": len(cases),
+        "n": len(any_search),
         "measures": {
-            name: {measure: round(fmean(row[measure] for row in scores), DECIMALS) for measure in scores[0]}
-            for name, scores in group_scores.items()
+            name: {measure: round(fmean(row[measure] for row in rows), DECIMALS) for measure in rows[0]}
+            for name, rows in scores.items()
         },
         "differences": [
-            {
-                "of": [first, second],
-                **{
-                    measure: _difference(group_scores[first], group_scores[second], measure)
-                    for measure in COMPARED_MEASURES
-                },
-            }
-            for first, second in pairs
+            {"of": [first, second], **_differences(scores[first], scores[second], measurement)}
+            for first, second in measurement.pairs
         ],
     }
 
 
-def _difference(
-    first: Sequence[Mapping[str, float]], second: Sequence[Mapping[str, float]], measure: str
-) -> dict[str, float | None]:
-    difference = metrics.paired_difference([row[measure] for row in first], [row[measure] for row in second])
-    return {name: None if value is None else round(value, DECIMALS) for name, value in asdict(difference).items()}
+def _minus_baseline(
+    group: QuestionGroup, dataset: Dataset, scores_by_group: Mapping[QuestionGroup, Scores], measurement: Measurement
+) -> dict[str, Any]:
+    """Returns the differences of each search between a group and its baseline; an empty object for one without."""
+    if (baseline := dataset.baselines.get(group)) is None:
+        return {}
+    scores = scores_by_group[group]
+    differences = {
+        name: _differences(scores[name], rows, measurement) for name, rows in scores_by_group[baseline].items()
+    }
+    return {"baseline": baseline.value, "minus_baseline": differences}
+
+
+def _differences(first: Rows, second: Rows, measurement: Measurement) -> dict[str, Any]:
+    """Returns the mean of first − second and its interval, by each of the measures that are compared."""
+    differences = {
+        measure: metrics.paired_difference([row[measure] for row in first], [row[measure] for row in second])
+        for measure in measurement.compared
+    }
+    return {
+        measure: {name: None if value is None else round(value, DECIMALS) for name, value in asdict(one).items()}
+        for measure, one in differences.items()
+    }

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from graphmem.errors import StoreError, ValidationError
-from graphmem.evaluation.configurations import SearchFunction
+from graphmem.evaluation.configurations import Measurement, SearchFunction
 from graphmem.evaluation.datasets import BenchmarkQuestion, Dataset, Message
-from graphmem.evaluation.metrics import scores
 from graphmem.memory import Memory
 
 ProgressCallback = Callable[[str, int, int], None]
@@ -52,10 +51,8 @@ class RunResult:
     latency: Mapping[str, Latency]
 
 
-def run(
-    memory: Memory, dataset: Dataset, configurations: Mapping[str, SearchFunction], progress: ProgressCallback
-) -> RunResult:
-    """Stores the messages, asks the questions in each of `configurations`, and measures latency.
+def run(memory: Memory, dataset: Dataset, measurement: Measurement, progress: ProgressCallback) -> RunResult:
+    """Stores the messages, asks the questions in each search of the measurement, and measures latency.
 
     Raises ValidationError if a partition holds other memories, StoreError for a degraded search or pending messages.
     """
@@ -64,13 +61,13 @@ def run(
         partition: {message["id"]: len(message["content"].split()) for message in messages}
         for partition, messages in dataset.partitions.items()
     }
-    measures: dict[str, list[Mapping[str, float]]] = {name: [] for name in configurations}
+    measures: dict[str, list[Mapping[str, float]]] = {name: [] for name in measurement.searches}
     for number, case in enumerate(dataset.cases, 1):
-        for name, search in configurations.items():
+        for name, search in measurement.searches.items():
             ranking = [stored.keys[memory_id] for memory_id in search(memory, case, DEPTH)]
-            measures[name].append(scores(ranking, case.gold, words[case.partition]))
+            measures[name].append(measurement.scores(ranking, case.gold, words[case.partition]))
         progress("questions", number, len(dataset.cases))
-    return RunResult(stored, measures, latencies(memory, dataset.cases, configurations, progress))
+    return RunResult(stored, measures, latencies(memory, dataset.cases, measurement.searches, progress))
 
 
 def store(memory: Memory, dataset: Dataset, progress: ProgressCallback) -> StoredMessages:

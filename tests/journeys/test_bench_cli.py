@@ -151,6 +151,7 @@ def test_each_benchmark_leaves_a_configured_language_model_alone(files, monkeypa
     assert not endpoint.requests
 
 
+<<<<<<< HEAD
 def test_progress_is_written_in_lines_where_there_is_no_terminal(files, monkeypatch):
     monkeypatch.setattr(render, "LINE_INTERVAL", 0)
     lines = run("locomo", files["locomo"], "--json").stderr.splitlines()
@@ -167,6 +168,29 @@ def test_progress_is_a_bar_in_a_terminal(files, monkeypatch, capsys):
         bar.update("messages", 0, 4)
         bar._bar.refresh()
     assert "messages" in capsys.readouterr().err
+=======
+def test_languages_are_shown_beside_each_other(tmp_path):
+    for language, prefix in (("en", ""), ("de", "Frage ")):
+        entries = [{"id": key, "stored": f"word{key} here", "question": f"{prefix}word{key}"} for key in range(8)]
+        lines = [json.dumps(entry) for entry in [*entries, {"id": 8, "stored": "Nothing else."}]]
+        (tmp_path / f"{language}.jsonl").write_text("\n".join(lines))
+    arguments = "languages", str(tmp_path), "--languages", "de", "--limit", "2"
+    report = json.loads(run(*arguments, "--json").stdout)
+    assert report["benchmark"] == "languages"
+    assert [(one["data"], one["value"], one["n"]) for one in report["figures"]] == [
+        (size, value, 2)
+        for size in ("5 sentences", "9 sentences")
+        for value in ("de", "en", "de over en", "en over de")
+    ]
+    assert [source["name"] for source in report["data"]["files"]] == ["en.jsonl", "de.jsonl"]
+    lines = run(*arguments).stdout.splitlines()
+    assert all(len(line) <= 80 for line in lines)
+    rows = [line.split() for line in lines if line.startswith("en over de ")]
+    assert rows == [["en", "over", "de", *["100/100/100"] * 3, "+0.000", "[+0.000,", "+0.000]"]] * 2
+    error = run("languages", str(tmp_path), "--languages", "de,xx", status=1).stderr
+    assert error.startswith("graphmem: --languages='xx': must be one of 'de'")
+    assert "--limit=9: must be" in run("languages", str(tmp_path), "--limit", "9", status=1).stderr
+>>>>>>> 22cf510 (Parallel sentences in nine languages, and graphmem bench languages to measure the search in each)
 
 
 def test_data_is_kept_only_with_home(files, opened_folders, tmp_path):
@@ -199,7 +223,7 @@ def test_errors_are_one_line_that_names_the_file(files, tmp_path):
 
 def test_help_lists_benchmarks_and_imports_nothing_heavy():
     output = run("--help").stdout
-    assert all(name in output for name in ("locomo", "multihop", "pooled"))
+    assert all(name in output for name in ("locomo", "multihop", "pooled", "languages"))
     code = "import sys, graphmem.cli.app; print(sorted({'numpy', 'rich.table', 'spacy'} & set(sys.modules)))"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
 from graphmem.errors import StoreError, ValidationError
-from graphmem.evaluation import chats, configurations, locomo, multihop
+from graphmem.evaluation import chats, configurations, languages, locomo, multihop
 from graphmem.evaluation.datasets import POOLED, BenchmarkQuestion, Dataset, QuestionGroup, pooled
 from graphmem.evaluation.metrics import (
     all_found,
@@ -23,6 +25,7 @@ from graphmem.evaluation.metrics import (
 )
 from graphmem.evaluation.report import build_report
 from graphmem.evaluation.runner import Latency, RunResult, StoredMessages, run
+from graphmem.text import query_tokens, tokens
 
 RANKING = ["a", "x", "b", "y"]
 GOLD = {"a", "b", "c"}
@@ -391,7 +394,9 @@ def search_backwards(memory, case, top_k):
 
 
 def test_a_run_scores_what_each_configuration_finds(memory):
-    both = {"full": configurations.SEARCH_FUNCTIONS["full"], "backwards": search_backwards}
+    both = configurations.Measurement(
+        {"full": configurations.SEARCH_FUNCTIONS["full"], "backwards": search_backwards}, ()
+    )
     outcome = run(memory, make_dataset(), both, ignore_progress)
     assert outcome.stored.messages == 3
     assert [one["mrr"] for one in outcome.scores["full"]] == [1, 1, 1]
@@ -404,7 +409,7 @@ def test_a_run_scores_what_each_configuration_finds(memory):
 def test_a_partition_that_holds_something_else_is_refused(memory):
     memory.add("Apples are blue.", user_id="u-2")
     with pytest.raises(ValidationError, match="'u-2' has 2 memories here, the data 1 messages"):
-        run(memory, make_dataset(), configurations.SEARCH_FUNCTIONS, ignore_progress)
+        run(memory, make_dataset(), configurations.EVERYTHING, ignore_progress)
 
 
 def test_a_degraded_search_is_an_error():
@@ -423,7 +428,9 @@ def test_a_report_has_figures_by_group_and_the_differences():
         {"full": [perfect, perfect, nothing], "flat": [perfect, nothing, nothing]},
         {"full": Latency(3, 12.345, 20.0), "flat": Latency(3, 1.0, 2.0)},
     )
-    report = build_report(make_dataset(), outcome, [("full", "flat")], {"embedder": "hash"})
+    report = build_report(
+        make_dataset(), outcome, configurations.Measurement({}, [("full", "flat")]), {"embedder": "hash"}
+    )
     assert report["adding"] == {"messages": 300, "seconds": 2.0, "per_second": 150.0}
     assert report["latency"]["full"] == {"top_k": 10, "questions": 3, "p50_ms": 12.3, "p95_ms": 20.0}
     everything, two = report["figures"]
@@ -518,3 +525,148 @@ def test_a_folder_of_chats_is_read_and_duplicates_are_refused(tmp_path):
     (tmp_path / "again.json").write_text(json.dumps([CHAT]), "utf-8")
     with pytest.raises(ValidationError, match="'tiny' is there twice"):
         chats.load(tmp_path)
+
+
+# --- parallel languages ---------------------------------------------------------------------------------------------
+
+PUBLISHED = Path(__file__).parents[2] / "benchmarks" / "languages"
+ENGLISH = [(f"{word} grow here", word) for word in "apples pears plums figs dates lemons nuts hops".split()] + [
+    ("skies are blue", None)
+]
+# A question shares a word with its answer in English alone.
+GERMAN = [(f"Pflanze{number}", question and f"Frage{number}") for number, (_, question) in enumerate(ENGLISH)]
+
+
+def language_file(folder, language, sentences):
+    entries = [
+        {"id": key, "stored": stored} | ({} if question is None else {"question": question})
+        for key, (stored, question) in enumerate(sentences)
+    ]
+    (folder / f"{language}.jsonl").write_text("\n".join(map(json.dumps, entries)), "utf-8")
+
+
+@pytest.fixture
+def parallel(tmp_path):
+    language_file(tmp_path, "en", ENGLISH)
+    language_file(tmp_path, "de", GERMAN)
+    return tmp_path
+
+
+def test_the_published_languages_are_parallel_and_each_sentence_is_there_once():
+    files = sorted(PUBLISHED.glob("*.jsonl"))
+    assert {path.stem for path in files} == {"ar", "de", "en", "es", "fr", "ja", "ko", "ru", "zh"}
+    for path in files:
+        entries = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+        assert [entry["id"] for entry in entries] == list(range(72)), path.stem
+        assert [entry["id"] for entry in entries if "question" in entry] == list(range(60)), path.stem
+        texts = [entry[key] for entry in entries for key in ("stored", "question") if key in entry]
+        assert all(text == text.strip() != "" for text in texts), path.stem
+        assert not [text for text, count in Counter(texts).items() if count > 1], path.stem
+
+
+@pytest.mark.parametrize("path", sorted(PUBLISHED.glob("*.jsonl")), ids=lambda path: path.stem)
+def test_published_questions_use_other_words_than_their_answers(path):
+    entries = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    common = Counter(
+        term for entry in entries for key in ("stored", "question") for term in set(tokens(entry.get(key, "")))
+    )
+    shared = {
+        entry["id"]: terms
+        for entry in entries
+        if (terms := {term for term in set(query_tokens(entry.get("question", ""))) & set(tokens(entry["stored"]))
+                      if common[term] <= 5})
+    }  # fmt: skip
+    assert len(shared) <= 5, shared
+
+
+def test_each_language_is_asked_over_its_own_stores_and_both_ways_over_english():
+    dataset = languages.load(PUBLISHED, ["zh"], limit=6)
+    assert {name: len(messages) for name, messages in dataset.partitions.items()} == {
+        "en-16-1": 16, "en-16-2": 16, "en-72": 72, "zh-16-1": 16, "zh-16-2": 16, "zh-72": 72,
+    }  # fmt: skip
+    groups = Counter(group for case in dataset.cases for group in case.groups)
+    expected = [("language", "en"), ("language", "zh"), ("pair", "zh over en"), ("pair", "en over zh")]
+    assert groups == {QuestionGroup(f"{size} sentences", by, value): 6 for size in (16, 72) for by, value in expected}
+    assert {group: base.value for group, base in dataset.baselines.items()} == {
+        group: "en" for group in groups if group.value != "en"
+    }
+    assert all(base.data == group.data for group, base in dataset.baselines.items())
+    for case in dataset.cases:
+        (key,) = case.gold
+        (group,) = case.groups
+        asked, _, stored = group.value.partition(" over ")
+        assert case.partition.startswith(f"{stored or asked}-{group.data.split()[0]}")
+        assert sum(message["id"] == key for message in dataset.partitions[case.partition]) == 1
+    orders = [[message["id"] for message in dataset.partitions[f"{one}-72"]] for one in ("en", "zh")]
+    assert orders[0] == orders[1] != sorted(orders[0], key=int)
+
+
+def test_a_language_is_compared_with_english_question_by_question(memory, parallel):
+    dataset = languages.load(parallel, limit=2)
+    report = build_report(
+        dataset, run(memory, dataset, languages.MEASUREMENT, ignore_progress), languages.MEASUREMENT, {}
+    )
+    figures = {(one["data"], one["value"]): one for one in report["figures"]}
+    assert set(figures) == {
+        (size, value) for size in ("5 sentences", "9 sentences") for value in ("en", "de", "de over en", "en over de")
+    }
+    for (_, value), figure in figures.items():
+        assert figure["n"] == 2
+        found = float(value == "en")
+        assert figure["measures"]["bm25"] == dict.fromkeys(("recall@1", "recall@3", "recall@5", "mrr"), found)
+        if value == "en":
+            assert "baseline" not in figure
+            assert figure["measures"]["cosine"]["recall@1"] == figure["measures"]["full"]["recall@1"] == 1
+        else:
+            assert figure["baseline"] == "en"
+            assert figure["minus_baseline"]["bm25"] == {"recall@3": {"mean": -1, "low": -1, "high": -1}}
+            assert figure["minus_baseline"]["full"]["recall@3"]["mean"] == pytest.approx(
+                figure["measures"]["full"]["recall@3"] - 1
+            )
+
+
+def test_the_only_small_store_is_not_measured_twice(tmp_path):
+    language_file(tmp_path, "en", [*ENGLISH[:4], ENGLISH[-1]])
+    assert list(languages.load(tmp_path).partitions) == ["en-5-1"]
+
+
+@pytest.mark.parametrize(
+    ("sentences", "message"),
+    [
+        (GERMAN[:-1], "de.jsonl: differs from en.jsonl in 'id' 8"),
+        ([*GERMAN[:3], ("Pflanze", None), *GERMAN[4:]], "de.jsonl: differs from en.jsonl in 'id' 3"),
+        ([("", "Frage"), *GERMAN[1:]], "de.jsonl, entry 1, 'stored'"),
+        ([("Pflanze", 7), *GERMAN[1:]], "de.jsonl, entry 1: expected 'question' to be text"),
+    ],
+)
+def test_a_file_that_is_not_parallel_is_refused_with_its_position(parallel, sentences, message):
+    language_file(parallel, "de", sentences)
+    with pytest.raises(ValidationError, match=re.escape(message)):
+        languages.load(parallel)
+
+
+def test_an_id_that_is_there_twice_and_a_store_that_is_not_full_are_refused(parallel):
+    with (parallel / "de.jsonl").open("a", encoding="utf-8") as file:
+        file.write('\n{"id": 3, "stored": "Noch eine"}')
+    with pytest.raises(ValidationError, match=r"de\.jsonl, entry 10: 'id' 3 is there twice"):
+        languages.load(parallel)
+    language_file(parallel, "en", ENGLISH[:6])
+    with pytest.raises(ValidationError, match="asks 6 questions; expected a multiple of 4"):
+        languages.load(parallel, [])
+
+
+@pytest.mark.parametrize("limit", [0, -1, 9])
+def test_a_limit_is_a_number_of_questions(parallel, limit):
+    with pytest.raises(ValidationError, match=f"limit={limit}: must be a whole number from 1 to 8"):
+        languages.load(parallel, limit=limit)
+
+
+def test_languages_without_a_file_are_errors(parallel, tmp_path_factory):
+    with pytest.raises(ValidationError, match=r"languages='xx': must be one of 'de'.* 'en'"):
+        languages.load(parallel, ["de", "xx"])
+    (parallel / "en.jsonl").unlink()
+    with pytest.raises(ValidationError, match=r"en\.jsonl: cannot be read"):
+        languages.load(parallel, ["de"])
+    for folder in (tmp_path_factory.mktemp("empty"), parallel / "gone"):
+        with pytest.raises(ValidationError, match=r"holds no languages; name a folder with files such as en\.jsonl"):
+            languages.load(folder)
