@@ -151,7 +151,6 @@ def test_each_benchmark_leaves_a_configured_language_model_alone(files, monkeypa
     assert not endpoint.requests
 
 
-<<<<<<< HEAD
 def test_progress_is_written_in_lines_where_there_is_no_terminal(files, monkeypatch):
     monkeypatch.setattr(render, "LINE_INTERVAL", 0)
     lines = run("locomo", files["locomo"], "--json").stderr.splitlines()
@@ -168,7 +167,8 @@ def test_progress_is_a_bar_in_a_terminal(files, monkeypatch, capsys):
         bar.update("messages", 0, 4)
         bar._bar.refresh()
     assert "messages" in capsys.readouterr().err
-=======
+
+
 def test_languages_are_shown_beside_each_other(tmp_path):
     for language, prefix in (("en", ""), ("de", "Frage ")):
         entries = [{"id": key, "stored": f"word{key} here", "question": f"{prefix}word{key}"} for key in range(8)]
@@ -187,10 +187,9 @@ def test_languages_are_shown_beside_each_other(tmp_path):
     assert all(len(line) <= 80 for line in lines)
     rows = [line.split() for line in lines if line.startswith("en over de ")]
     assert rows == [["en", "over", "de", *["100/100/100"] * 3, "+0.000", "[+0.000,", "+0.000]"]] * 2
-    error = run("languages", str(tmp_path), "--languages", "de,xx", status=1).stderr
+    error = run("languages", str(tmp_path), "--languages", "de,xx", status=2).stderr
     assert error.startswith("graphmem: --languages='xx': must be one of 'de'")
-    assert "--limit=9: must be" in run("languages", str(tmp_path), "--limit", "9", status=1).stderr
->>>>>>> 22cf510 (Parallel sentences in nine languages, and graphmem bench languages to measure the search in each)
+    assert "--limit=9: must be" in run("languages", str(tmp_path), "--limit", "9", status=2).stderr
 
 
 def test_data_is_kept_only_with_home(files, opened_folders, tmp_path):
