@@ -37,6 +37,7 @@ from graphmem.commands.types import (
 )
 from graphmem.engine import PROJECTION_NAMES, Engine
 from graphmem.errors import ConfigError, NotFoundError, PartialWrite, StoreError, ValidationError
+from graphmem.folding import fold
 from graphmem.ingest.hooks import BeforeStore, apply_before_store
 from graphmem.ingest.messages import message_commands
 from graphmem.jobs.worker import JobFailure
@@ -722,7 +723,7 @@ class Memory:
         self._engine.check_open()
         scope = validation.required_scope(user_id, agent_id, run_id)[0]
         view = self._view(scope, None, None, show_retired=show_retired)
-        name_part = None if query is None else normalise_key(validation.query(query)) or query.casefold()
+        name_part = None if query is None else normalise_key(validation.query(query)) or fold(query)
         max_entities = validation.count(limit, "limit", 1, MAX_LIST_LIMIT)
         entity_type = None if type is None else validation.entity_type(type)
         entities = list_entities(self._engine.ledger, view, name_part=name_part, type_=entity_type, limit=max_entities)

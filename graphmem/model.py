@@ -12,6 +12,7 @@ from enum import IntEnum, IntFlag, StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
+from graphmem.text import folded_key
 from graphmem.times import said
 
 if TYPE_CHECKING:
@@ -194,7 +195,7 @@ class View:
 class ListFilter:
     """Which memories of a view are listed: those observed in since <= at < until that mention an entity of a type.
 
-    None leaves a condition out. `words`, in lower case, are all in the text or its speaker's name, also as parts of
+    None leaves a condition out. `words`, in any spelling, are all in the text or its speaker's name, also as parts of
     words. `retired_only` lists those that are no longer true, of a view that shows them.
     """
 
@@ -413,6 +414,25 @@ class Extraction:
     statements: tuple[Statement, ...] = ()
     answer_types: AnswerType = NO_ANSWER_TYPES
     decided_types: frozenset[str] = frozenset()
+
+    def with_folded_keys(self) -> Extraction:
+        """Returns it with keys as this release makes them, for one that an older release has written down.
+
+        Of mentions that have one key now the strongest stays; a relation of an entity to itself goes.
+        """
+        mentions: dict[str, Mention] = {}
+        for mention in self.mentions:
+            folded = replace(mention, key=folded_key(mention.key))
+            mentions[folded.key] = min(mentions.get(folded.key, folded), folded, key=lambda one: one.kind)
+        statements = (
+            replace(one, subject=folded_key(one.subject), object=folded_key(one.object)) for one in self.statements
+        )
+        return replace(
+            self,
+            mentions=tuple(mentions.values()),
+            statements=tuple(statement for statement in statements if statement.subject != statement.object),
+            decided_types=frozenset(map(folded_key, self.decided_types)),
+        )
 
 
 @dataclass(frozen=True, slots=True)

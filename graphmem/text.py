@@ -16,6 +16,8 @@ from hashlib import blake2b
 
 import Stemmer  # type: ignore[import-not-found, unused-ignore]  # a C extension without stubs
 
+from graphmem.folding import fold, without_marks
+
 # BM25's term saturation (k1) and length normalisation (b).
 K1 = 1.5
 B = 0.75
@@ -23,6 +25,8 @@ B = 0.75
 # A constant, not the collection's mean, so that a memory's weights never change after it is written, all stores rank
 # alike, and one tenant's long texts do not influence another's ranking.
 AVERAGE_LENGTH = 24.0
+# What a word with Latin marks counts in the spelling without them: "schön" is found by "schon", behind "schon" itself.
+WITHOUT_MARKS_COUNT = 0.5
 
 ARTICLES = frozenset(("a", "an", "the"))
 POSSESSIVES = frozenset(("my", "your", "his", "her", "its", "our", "their"))
@@ -64,6 +68,7 @@ UNSPACED_RUN = re.compile(f"[{_UNSPACED_RANGES}]+")
 _BLANK = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u200b\u2060\ufeff\ud800-\udfff]+")
 _POSSESSIVE_ENDING = re.compile(r"['’][sS]$")
 _POSSESSIVE_INSIDE = re.compile(r"['’][sS](?=\s)")
+_ASCII_WORD = re.compile("[a-z0-9]+(?:'[a-z0-9]+)*")
 _APOSTROPHES = str.maketrans("’ʼ", "''")
 _INVISIBLE = "\ufe0f\u200d"
 
@@ -78,15 +83,20 @@ _thread_local = threading.local()
 def tokens(text: str) -> list[str]:
     """Returns the terms of a text, in order and with repetitions.
 
-    Terms are lower case, without English stop words; Latin words are stemmed. Scripts written without spaces give
-    character bigrams (a single character gives itself).
+    Terms are folded (`folding.fold`), without English stop words; Latin words are stemmed. Scripts written without
+    spaces give character bigrams (a single character gives itself).
     """
-    return list(_split_terms(case_folded(text)))
+    return list(_split_terms(fold(text)))
+
+
+def tokens_without_marks(text: str) -> list[str]:
+    """Returns the terms of a text without the marks of Latin letters: those that "Walesa" and "Wałęsa" share."""
+    return list(_split_terms(without_marks(fold(text))))
 
 
 def words_of(text: str) -> list[str]:
-    """Returns the words of a text in lower case, in order: runs of letters, digits and "_", without punctuation."""
-    return re.findall(r"\w+", text.casefold())
+    """Returns the folded words of a text, in order: runs of letters, digits and "_", without punctuation."""
+    return re.findall(r"\w+", fold(text))
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
@@ -96,9 +106,18 @@ def term_id(token: str) -> int:
     return int.from_bytes(digest, "big") & 0x7FFFFFFF
 
 
-def term_counts(text: str) -> dict[int, int]:
-    """Counts the terms of a text: {number of the term: occurrences}."""
-    return dict(Counter(map(term_id, tokens(text))))
+def term_counts(text: str) -> dict[int, float]:
+    """Counts the terms of a text: {number of the term: occurrences}.
+
+    A term with Latin marks counts also without them, `WITHOUT_MARKS_COUNT` each time.
+    """
+    folded_text = fold(text)
+    counts = Counter(_split_terms(folded_text))
+    by_number: dict[int, float] = {term_id(term): count for term, count in counts.items()}
+    if (bare_text := without_marks(folded_text)) != folded_text:
+        for term, count in (Counter(_split_terms(bare_text)) - counts).items():
+            by_number[term_id(term)] = by_number.get(term_id(term), 0) + WITHOUT_MARKS_COUNT * count
+    return by_number
 
 
 def query_tokens(question: str) -> list[str]:
@@ -106,16 +125,19 @@ def query_tokens(question: str) -> list[str]:
     return [token for token in dict.fromkeys(tokens(question)) if not _is_function_bigram(token)]
 
 
-def query_term_counts(question: str) -> dict[int, int]:
-    """Counts the terms of a question: {number of the term: occurrences}. Omits the same bigrams as `query_tokens`."""
-    return dict(Counter(term_id(token) for token in tokens(question) if not _is_function_bigram(token)))
+def query_term_counts(question: str) -> dict[int, float]:
+    """Counts the terms of a question as `term_counts` does. Omits the same bigrams as `query_tokens`."""
+    counts = term_counts(question)
+    for token in filter(_is_function_bigram, tokens(question)):
+        counts.pop(term_id(token), None)
+    return counts
 
 
 def _is_function_bigram(token: str) -> bool:
     return len(token) == 2 and set(token) <= FUNCTION_CHARACTERS  # noqa: PLR2004 - a bigram
 
 
-def bm25_weights(counts: Mapping[int, int]) -> dict[int, float]:
+def bm25_weights(counts: Mapping[int, float]) -> dict[int, float]:
     """Returns the weight of each term of a document in BM25: its count, saturated and normalised by document length.
 
     `counts` maps numbers of terms to occurrences. A document's score is the sum of weight times `idf` over the terms
@@ -180,8 +202,22 @@ def is_unspaced(text: str) -> bool:
 
 
 def normalise_key(name: str) -> str:
-    """Returns the canonical key of an entity's name, "" if nothing is left. The key of a key is the key itself."""
-    return display_form(unicodedata.normalize("NFKC", case_folded(name).translate(_APOSTROPHES)))
+    """Returns the canonical key of an entity's name, "" if nothing is left. The key of a key is the key itself.
+
+    Folded, with the marks of Latin letters: Dũng and Dung are two people.
+    """
+    return display_form(fold(name).translate(_APOSTROPHES))
+
+
+def folded_key(key: str) -> str:
+    """Returns the key that this release makes of a key that an older one has made."""
+    return fold(key) or key
+
+
+def bare_key(key: str) -> str | None:
+    """Returns a key without the marks of Latin letters; None for a key that has none."""
+    bare = without_marks(key)
+    return None if bare == key else bare
 
 
 def display_form(name: str) -> str:
@@ -206,7 +242,7 @@ def key_candidates(text: str, longest: int = 4) -> list[str]:
     for start in range(len(words)):
         for end in range(start + 1, min(start + longest, len(words)) + 1):
             keys.update(dict.fromkeys(_phrase_keys(words[start:end])))
-    for run in UNSPACED_RUN.findall(unicodedata.normalize("NFKC", text)):
+    for run in UNSPACED_RUN.findall(fold(text)):
         keys.update(dict.fromkeys(_character_ngrams(run, longest)))
     return list(keys)
 
@@ -222,12 +258,6 @@ def is_latin(char: str) -> bool:
     return char < "\u0250" or "\u1e00" <= char <= "\u1eff" or "\uff21" <= char <= "\uff5a"
 
 
-def case_folded(text: str) -> str:
-    """Returns a text in lower case and in one Unicode composition (case folding, NFKC)."""
-    # Case folding can undo the composition, so NFKC is applied again.
-    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
-
-
 def approximate_length(text: str) -> int:
     """Estimates the number of a text's tokens: its words, and each character of scripts written without spaces."""
     return len(text.split()) + sum(map(len, UNSPACED_RUN.findall(text)))
@@ -235,14 +265,17 @@ def approximate_length(text: str) -> int:
 
 @cache
 def _word_pattern() -> re.Pattern[str]:
-    # "\w" does not match combining marks: without them Hindi and Arabic words would be split at their vowels.
-    marks = "".join(chr(code) for code in range(0x20000) if unicodedata.category(chr(code))[0] == "M")
-    letter = f"(?:[^\\W_]|[{marks}])"
-    return re.compile(f"{letter}+(?:['’]{letter}+)*")
+    # "\w" does not match combining marks: without them Hindi and Arabic words would be split at their vowels. Those
+    # above U+FFFF stand apart, because `re` looks through a class that has any one range after the other.
+    marks = [chr(code) for code in range(0x20000) if unicodedata.category(chr(code))[0] == "M"]
+    basic, others = ("".join(mark for mark in marks if (mark < "\U00010000") is is_basic) for is_basic in (True, False))
+    letters = f"(?:[^\\W_]++|[{basic}]++|(?=[\U00010000-\U0001ffff])[{others}]++)++"
+    return re.compile(f"{letters}(?:['’]{letters})*")
 
 
 def _split_terms(text: str) -> Iterator[str]:
-    for word in _word_pattern().findall(text):
+    # The pattern for all scripts takes five times as long.
+    for word in (_ASCII_WORD if text.isascii() else _word_pattern()).findall(text):
         for run in (word,) if word.isascii() else _SCRIPT_RUN.findall(word):
             if UNSPACED_RUN.match(run):
                 yield from _bigrams(run)

@@ -18,6 +18,7 @@ from graphmem.commands.types import AddAlias, EntityCommand, Outcome, OutcomeTyp
 from graphmem.errors import NotFoundError
 from graphmem.extraction import entity_resolution
 from graphmem.extraction.entity_resolution import ChosenName
+from graphmem.folding import fold
 from graphmem.model import Entity, EntityType, Extraction, Link, MentionKind, Origin, View, micros
 from graphmem.stores.ledger import entity_names, entity_queries
 from graphmem.stores.ledger.memories import partition_row
@@ -202,6 +203,6 @@ def delete_unmentioned_names(connection: Connection, partition: int) -> None:
     unmentioned = entity_names.unmentioned_keys(connection, partition)
     if not unmentioned:
         return
-    pending = [" ".join(text.casefold().split()) for text in entity_names.pending_texts(connection, partition)]
+    pending = [" ".join(fold(text).split()) for text in entity_names.pending_texts(connection, partition)]
     unused = [key for key in unmentioned if not any(key in text for text in pending)]
     entity_names.delete_names(connection, partition, unused)

@@ -148,10 +148,15 @@ def import_tombstone(command: ImportTombstone, uow: UnitOfWork) -> Outcome:
 
 
 def import_alias(command: ImportAlias, uow: UnitOfWork) -> Outcome:
-    """Stores an imported alias or its negation. A user's replaces a rule's; any other leaves a stored one unchanged."""
-    partition = memories.partition_row(uow.connection, command.scope.partition)
-    if partition is None or not entity_names.import_link(
-        uow.connection, partition, command.link, micros(command.at), negated=command.negated
+    """Stores an imported alias or its negation. A user's replaces a rule's; any other leaves a stored one unchanged.
+
+    One between two spellings that an older release held apart says nothing any more.
+    """
+    partition, link = memories.partition_row(uow.connection, command.scope.partition), command.link
+    if (
+        partition is None
+        or link.key == link.other
+        or not entity_names.import_link(uow.connection, partition, link, micros(command.at), negated=command.negated)
     ):
         return Outcome(OutcomeType.NONE, command.link.key, reason="said already")
     uow.partitions_with_stale_names.add(partition)

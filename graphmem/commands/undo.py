@@ -119,7 +119,7 @@ def _decode_extraction(derived: Mapping[str, Any]) -> Extraction:
         Statement(**{**encoded, **{name: _moment(encoded[name]) for name in _TIMES}})
         for encoded in derived["statements"]
     )
-    return Extraction(mentions, statements)
+    return Extraction(mentions, statements).with_folded_keys()
 
 
 def _moment(value: int | None) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from graphmem.folding import fold
 from graphmem.model import AnswerType
 
 if TYPE_CHECKING:
@@ -36,10 +37,9 @@ def answer_types_of(doc: Doc, speaker: str) -> AnswerType:
             types |= answer_type
     if _RELATIVE_TIMES.search(doc.text):
         types |= AnswerType.WHEN
-    first_name = speaker.partition(" ")[0].casefold()
+    first_name = fold(speaker.partition(" ")[0])
     if any(
-        entity.label_ in PERSON_LABELS and not (first_name and first_name in entity.text.casefold())
-        for entity in entities
+        entity.label_ in PERSON_LABELS and not (first_name and first_name in fold(entity.text)) for entity in entities
     ):
         types |= AnswerType.PERSON
     return types

@@ -56,6 +56,8 @@ _FOREIGN_BY_LANGUAGE = {
         jestem jest nie się moja mój mieszka mam lubię
     """,
 }
+# German words that no other language here has, nor English in chats ("im home").
+_GERMAN = frozenset(_FOREIGN_BY_LANGUAGE["de"].split()) - {"im", "du", "das"} | {"der", "dem"}
 FOREIGN = frozenset(word for words in _FOREIGN_BY_LANGUAGE.values() for word in words.split())
 # Words that also occur in names ("Ludwig van Beethoven", "La La Land"); they count before a lower-case word only.
 PARTICLES = frozenset("de der die den del della di da do dos das du la le les los las van von el il lo te ten".split())
@@ -86,6 +88,11 @@ def is_english(text: str) -> bool:
         english_count += (lower in ENGLISH and lower not in SHARED_WORDS) or word == "I"
         foreign_count += _is_foreign(word, lower, next_word, first=word is words[0])
     return foreign_count <= english_count
+
+
+def is_german(text: str) -> bool:
+    """Returns True for a text in Latin script that has a function word of German."""
+    return any(word.lower() in _GERMAN for word in _WORD.findall(text))
 
 
 def is_function_word(word: str) -> bool:

@@ -19,6 +19,7 @@ import numpy as np
 
 from graphmem.concurrency import OrderedLock, raise_if_stopped, single_blas_thread
 from graphmem.errors import EmbeddingError
+from graphmem.folding import without_strokes
 from graphmem.models.protocols import Embedded, EmbeddedQuestion
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ class _Model:
         """Returns the ids of a text's word pieces, and their character offsets."""
         # The tokenizer refuses lone surrogates, which JSON may contain. Texts are encoded one by one, because
         # encode_batch starts threads, which do not survive a fork.
-        clean = text.encode("utf-8", "replace").decode("utf-8")
+        clean = without_strokes(text).encode("utf-8", "replace").decode("utf-8")
         encoding = self.tokenizer.encode(clean, add_special_tokens=False)
         return list(encoding.ids), [start for start, _ in encoding.offsets]
 

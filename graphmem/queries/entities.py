@@ -24,7 +24,7 @@ def list_entities(
 ) -> list[Entity]:
     """Returns up to `limit` entities that memories inside the view mention, those with the most memories first.
 
-    `name_part` (case-folded) keeps the entities of which a key or the displayed name contains it.
+    `name_part` (folded) keeps the entities of which a key or the displayed name contains it.
     """
     with ledger.read() as connection:
         return entity_queries.entities_in(connection, view, words=name_part, kind=type_, limit=limit)

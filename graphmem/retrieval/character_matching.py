@@ -15,10 +15,18 @@ from math import log
 import numpy as np
 import numpy.typing as npt
 
+from graphmem.folding import fold, without_marks
 from graphmem.retrieval.token_matching import MatchMatrix
-from graphmem.text import FUNCTION_CHARACTERS, UNSPACED_RUN, approximate_length, case_folded, term_id, tokens
+from graphmem.text import (
+    FUNCTION_CHARACTERS,
+    UNSPACED_RUN,
+    approximate_length,
+    term_id,
+    tokens,
+    tokens_without_marks,
+)
 
-# The match of a character without its neighbour, or of a word's beginning. Chinese chats, R@10: .3 51.4, .7 59.9,
+# The match of a character without its neighbour, of a word in another spelling. Chinese chats, R@10: .3 51.4, .7 59.9,
 # .85 58.7 (benchmarks/ABLATIONS.md, "Scripts that are not read").
 PARTIAL_WEIGHT = 0.7
 # A word between spaces weighs as much as this many characters, the usual length of a word in scripts without spaces.
@@ -55,7 +63,7 @@ class CharacterMatches(MatchMatrix):
 
     def nearest(self, texts: Sequence[str]) -> npt.NDArray[np.float64]:
         """Returns how well each text matches each part of the query: (texts x parts), 0..1."""
-        return np.array([self._row_of(case_folded(text[:MAX_CHARS_READ])) for text in texts]).reshape(
+        return np.array([self._row_of(fold(text[:MAX_CHARS_READ])) for text in texts]).reshape(
             len(texts), len(self.parts)
         )
 
@@ -63,9 +71,14 @@ class CharacterMatches(MatchMatrix):
         characters = {*text, *map("".join, pairwise(text))}
         # Splitting a text into words is slow, so it is left out for a text that contains no word of the query, not even
         # without its last letter. Words with the same beginning are missed in such a text.
-        may_match = [part for part in self.parts if part.is_word and part.whole[0][: len(part.whole[0]) - 1] in text]
+        bare_text = without_marks(text)
+        may_match = any(part.is_word and without_marks(part.whole[0])[:-1] in bare_text for part in self.parts)
         words = set(tokens(text)) if may_match else set()
-        return [_word_match(part, words) if part.is_word else _character_match(part, characters) for part in self.parts]
+        bare_words = set(tokens_without_marks(text)) if may_match else set()
+        return [
+            _word_match(part, words, bare_words) if part.is_word else _character_match(part, characters)
+            for part in self.parts
+        ]
 
 
 def _character_match(part: QueryPart, characters: set[str]) -> float:
@@ -74,9 +87,11 @@ def _character_match(part: QueryPart, characters: set[str]) -> float:
     return PARTIAL_WEIGHT if part.prefix in characters else 0.0
 
 
-def _word_match(part: QueryPart, words: set[str]) -> float:
+def _word_match(part: QueryPart, words: set[str], bare_words: set[str]) -> float:
     if part.whole[0] in words:
         return 1.0
+    if not bare_words.isdisjoint(tokens_without_marks(part.whole[0])):
+        return PARTIAL_WEIGHT
     return PARTIAL_WEIGHT if part.prefix and any(word.startswith(part.prefix) for word in words) else 0.0
 
 
@@ -92,7 +107,7 @@ def character_matches(query: str, size: int, frequencies: Mapping[int, int]) -> 
         df = min((frequencies.get(term_id(term), 0) for term in part.whole), default=size)
         return log(1 + max(size, 1) / (df + 1)) * (CHARACTERS_PER_WORD if part.is_word else 1)
 
-    part_weights = {part: weight(part) for part in _parts(case_folded(query))}
+    part_weights = {part: weight(part) for part in _parts(fold(query))}
     parts = sorted(part_weights, key=lambda part: -part_weights[part])[:MAX_PARTS]
     if not parts:
         return None

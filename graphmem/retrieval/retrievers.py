@@ -169,7 +169,10 @@ class Retrievers:
         counts = query_term_counts(self._query.text)
         with self._deps.ledger.read() as connection:
             size, frequencies = term_stats.document_frequencies(connection, partition, counts)
-        weights = {term: idf(size, frequencies[term]) for term in counts if term in frequencies}
+        # A word said twice counts once, a spelling without marks in part.
+        weights = {
+            term: min(count, 1) * idf(size, frequencies[term]) for term, count in counts.items() if term in frequencies
+        }
         view = replace(self._query.view, partition=partition)
         return self._deps.vector_index.sparse(view, weights, limit) if weights else []
 
@@ -189,10 +192,16 @@ class Retrievers:
 def _partition(connection: Connection, key: str, query_kinds: Mapping[str, MentionKind], own: str) -> SearchPartition:
     """Reads a partition with the entities that the query names in it, also by their aliases.
 
+    A key without an entity stands for those that differ in marks of Latin letters only ("walesa" for "wałęsa").
+
     Aliases are followed only in the scope's own partition: a user's aliases mean nothing to a view by agent or run.
     """
     row, size = memories.sized_partition(connection, key)
     named = entity_names.existing_entities(connection, row, query_kinds)
+    similar = entity_names.similar_keys(connection, row, query_kinds.keys() - named.keys())
+    if similar:
+        named |= entity_names.existing_entities(connection, row, similar)
+        query_kinds = {**{key: query_kinds[asked] for key, asked in similar.items()}, **query_kinds}
     alias_of = entity_names.linked_keys(connection, row, named) if key == own else {}
     if alias_of:
         named |= entity_names.existing_entities(connection, row, alias_of)

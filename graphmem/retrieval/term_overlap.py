@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from graphmem.extraction.language_detection import is_german
 from graphmem.retrieval.character_matching import PARTIAL_WEIGHT, stem_prefix
-from graphmem.text import idf, is_unspaced, query_tokens, term_id, tokens
+from graphmem.text import idf, is_unspaced, query_tokens, term_id, tokens, tokens_without_marks
 
 # The measurements are in benchmarks/ABLATIONS.md, "Enough".
 #
@@ -16,6 +18,11 @@ MIN_SIMILARITY, MIN_SIMILARITY_WITH_TERMS = 0.5, 0.35
 # The least `WeightedTerms.overlap` of a hit that answers the query: where the embedder does not read the query's
 # script, and where it does and cosines are better evidence.
 MIN_OVERLAP, MIN_OVERLAP_SUPPORTED = 0.7, 1.4
+
+# The least letters of a word that is found as the end of a German compound (Karte in Krankenversicherungskarte), and of
+# what stands before it. A compound is a capitalised word in German text: in English "art" is no end of "heart".
+MIN_COMPOUND_END, MIN_COMPOUND_START = 4, 3
+_CAPITALISED = re.compile(rf"\b[^\W\d_a-z]\w{{{MIN_COMPOUND_START + MIN_COMPOUND_END - 1},}}")
 
 # Words that name nothing in particular, in weak and clear queries alike: relative times, verbs of thinking and saying,
 # stand-ins for things.
@@ -39,8 +46,9 @@ EMPTY_UNSPACED_WORDS = tuple(word for word in _EMPTY.split() if is_unspaced(word
 class WeightedTerms:
     """A query's words that name something, with their weights; a word that one memory alone has weighs 1.
 
-    `inflected`: other forms of a word count `PARTIAL_WEIGHT`. Not needed for scripts that the embedder reads: cosines
-    cover inflection there.
+    A word that differs in marks of Latin letters only, and a German compound that ends with the word, count
+    `PARTIAL_WEIGHT`. `inflected`: other forms of a word do so too. Not needed for scripts that the embedder reads:
+    cosines cover inflection there.
     """
 
     weights: Mapping[str, float] = field(default_factory=dict)
@@ -48,14 +56,35 @@ class WeightedTerms:
 
     def overlap(self, texts: Iterable[str]) -> float:
         """Returns the summed weight of the words that occur in any of these texts."""
-        text_words = {word for text in texts for word in tokens(text)}
-        return sum(weight * self._occurrence(word, text_words) for word, weight in self.weights.items())
+        texts = list(texts)
+        words = {word for text in texts for word in tokens(text)}
+        bare_words = {word for text in texts for word in tokens_without_marks(text)}
+        compounds = {compound for text in texts for compound in _compounds(text)}
 
-    def _occurrence(self, word: str, text_words: Collection[str]) -> float:
-        if word in text_words:
-            return 1.0
-        prefix = stem_prefix(word) if self.inflected and not is_unspaced(word) else ""
-        return PARTIAL_WEIGHT if prefix and any(other.startswith(prefix) for other in text_words) else 0.0
+        def occurrence(word: str) -> float:
+            if word in words:
+                return 1.0
+            if is_unspaced(word):
+                return 0.0
+            prefix = stem_prefix(word) if self.inflected else ""
+            occurs_otherwise = (
+                not bare_words.isdisjoint(tokens_without_marks(word))
+                or (prefix and any(other.startswith(prefix) for other in words))
+                or any(_is_end(word, compound) for compound in compounds)
+            )
+            return PARTIAL_WEIGHT if occurs_otherwise else 0.0
+
+        return sum(weight * occurrence(word) for word, weight in self.weights.items())
+
+
+def _compounds(text: str) -> list[str]:
+    """Returns the terms of the words of a German text that may be compounds: long and capitalised."""
+    long_words = _CAPITALISED.findall(text)
+    return tokens(" ".join(long_words)) if long_words and is_german(text) else []
+
+
+def _is_end(word: str, compound: str) -> bool:
+    return MIN_COMPOUND_END <= len(word) <= len(compound) - MIN_COMPOUND_START and compound.endswith(word)
 
 
 def query_words(query: str) -> list[str]:

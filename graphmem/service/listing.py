@@ -77,7 +77,7 @@ def list_memories(
         mentions_type=None if mentions_type is None else validation.entity_type(mentions_type, "mentions_type"),
         since=None if since is None else validation.moment(since, "since", zone),
         until=None if until is None else validation.moment(until, "until", zone),
-        words=() if q is None else tuple(dict.fromkeys(validation.query(q, "q", MAX_WORDS_CHARS).lower().split())),
+        words=() if q is None else tuple(dict.fromkeys(validation.query(q, "q", MAX_WORDS_CHARS).split())),
         retired_only=retired_only,
     )
     found = memories_after(

@@ -59,7 +59,7 @@ from graphmem.stores.ledger.api_keys import ApiKey
 from graphmem.stores.ledger.embeddings import decode_multilingual
 from graphmem.stores.ledger.memories import encode_record
 from graphmem.stores.ledger.settings import StoredSetting
-from graphmem.text import content_hash
+from graphmem.text import content_hash, folded_key
 from graphmem.times import offset_minutes
 from graphmem.transfer.records import MAX_OFFSET, MAX_VERSION, EventName, KeyRole, LinkKind
 
@@ -328,9 +328,9 @@ class RecordReader:
             keys
         ):
             validation.refuse("statements", min(unmentioned), "is a subject or object that is not among the mentions")
-        return (
-            None if mentions is None else Extraction(mentions, statements, AnswerType(answer_types) or NO_ANSWER_TYPES)
-        )
+        if mentions is None:
+            return None
+        return Extraction(mentions, statements, AnswerType(answer_types) or NO_ANSWER_TYPES).with_folded_keys()
 
     def _statement(self, value: object, path: str) -> Statement:
         fields = FieldReader(value, path)
@@ -361,15 +361,15 @@ class RecordReader:
         """Reads an alias: two keys that mean one entity or, with "negated", do not."""
         key, other = (fields.required(name, validation.stored_key) for name in ("key", "other"))
         origin = fields.optional("origin", lambda value, path: validation.one_of(value, path, Origin)) or Origin.USER
-        link = Link(key, other, Origin(origin))
-        if link.key == link.other:
-            validation.refuse("other", link.other, "is the same name as key")
+        if key == other:
+            validation.refuse("other", other, "is the same name as key")
+        link = Link(folded_key(key), folded_key(other), Origin(origin))
         at = fields.optional("at", self._moment) or self._now
         return ImportAlias(fields.scope(), link, at, negated=fields.optional("negated", validation.flag) or False)
 
     def name(self, fields: FieldReader) -> ImportEntityName:
         """Reads the name that a user chose for an entity."""
-        key = fields.required("key", validation.stored_key)
+        key = folded_key(fields.required("key", validation.stored_key))
         name = fields.required("name", validation.stored_name)
         return ImportEntityName(fields.scope(), key, name, fields.optional("at", self._moment) or self._now)
 

@@ -26,6 +26,7 @@ def test_the_wheel_runs_the_demo_outside_the_checkout(tmp_path: Path) -> None:
     assert "graphmem/stores/ledger/migrations/versions/0001_first.py" in names
     assert {"graphmem/py.typed", "graphmem/prompts/rewrite.md"} <= set(names)
     assert {"graphmem/cli/graph/page.html", "graphmem/service/ui/index.html"} <= set(names)
+    assert {"graphmem/folding/traditional.txt", "graphmem/folding/LICENSE.opencc.txt"} <= set(names)
     bundled = {"htm-preact.js", "force-graph.min.js", "LICENSES.txt", "force-graph.LICENSES.txt"}
     assert {f"graphmem/service/ui/vendor/{name}" for name in bundled} <= set(names)
     assert {"graphmem/service/monitoring/alerts.yml", "graphmem/service/monitoring/board.json"} <= set(names)

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import make_url, select, text
+from sqlalchemy import literal, make_url, select, text
 from support.databases import KEY, KEYRING, postgres
 from support.fakes import fake_models
 from support.newer_schema import REVISION, use_newer_schema
+from support.spellings import DIFFERENT, SAME, WITHOUT_MARKS
 from support.waiting import TIMEOUT, wait_until
 from typer.testing import CliRunner
 
@@ -28,6 +29,7 @@ from graphmem.errors import ConfigError, GraphmemError, StoreError, StoreUnavail
 from graphmem.model import EntityType
 from graphmem.stores.ledger import Ledger, entity_names, events, outbox, schema
 from graphmem.stores.ledger import memories as rows
+from graphmem.stores.ledger.dialects import contains_word
 from graphmem.stores.ledger.postgres import parse_url
 from graphmem.stores.networkx_graph import NetworkxIndex
 from graphmem.stores.projection import GraphSink, Projection
@@ -324,6 +326,17 @@ def test_an_older_schema_is_migrated(url: str, tmp_path: Path, monkeypatch: pyte
 def test_a_database_that_cannot_hold_all_text_is_refused() -> None:
     with postgres("TEMPLATE template0 ENCODING 'SQL_ASCII' LOCALE 'C'") as url, pytest.raises(StoreError, match="UTF8"):
         Ledger(parse_url(url))
+
+
+def test_a_word_is_looked_for_in_all_spellings(url: str) -> None:
+    with ledger_on(url) as ledger, ledger.read() as connection:
+
+        def contains(text: str, word: str) -> bool:
+            return bool(connection.scalar(select(contains_word.of(literal(text), word))))
+
+        pairs = [*SAME, *WITHOUT_MARKS]
+        assert [pair for pair in pairs if not (contains(*pair) and contains(*reversed(pair)))] == []
+        assert [pair for pair in DIFFERENT if contains(*pair)] == []
 
 
 # --- the same as on SQLite -------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from graphmem.folding import fold
 from graphmem.model import Statement
 from graphmem.text import STOP_WORDS, tokens
 
@@ -265,12 +266,12 @@ def _have_same_subjects(old: StatedFact, new: StatedFact) -> bool:
     """
     subjects = {statement.subject for statement in (*old.statements, *new.statements)}
     if all(
-        subject in {"user", "assistant"} or all(subject in fact.text.casefold() for fact in (old, new))
+        subject in {"user", "assistant"} or all(subject in fold(fact.text) for fact in (old, new))
         for subject in subjects
     ):
         return True
     first_words = [re.match(r"[A-Z][\w'’-]*", fact.text) for fact in (old, new)]
-    return not any(word[0].casefold() in subjects for word in first_words if word)
+    return not any(fold(word[0]) in subjects for word in first_words if word)
 
 
 def _fondness(text: str) -> int:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import BigInteger, Boolean, Connection, Table
+from sqlalchemy import BigInteger, Boolean, ColumnElement, Connection, Table
 from sqlalchemy import Text as AnyText
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import GenericFunction
+
+from graphmem.folding import DROPPED, SEVERAL_LETTERS, fold, translation_to, without_marks
 
 # Text that sorts by code point on both databases, whatever collation the PostgreSQL database has.
 Text = AnyText().with_variant(AnyText(collation="C"), "postgresql")
@@ -42,17 +44,31 @@ def _max(element: larger, compiler: SQLCompiler, **options: Any) -> str:
 
 
 class contains_word(GenericFunction[bool]):  # noqa: N801  (a function in statements)
-    """SQL: whether a text in lower case contains a word in lower case."""
+    """SQL: whether a text contains a folded word (of `folding.without_marks`), whatever its spelling there.
+
+    Two more arguments are the translation of `folding.translation_to` that the word needs. Make it with
+    `contains_word.of`.
+    """
 
     type = Boolean()
     inherit_cache = True
 
+    @classmethod
+    def of(cls, text: ColumnElement[str], word: str) -> contains_word:
+        """Returns the condition for a word in any spelling."""
+        bare_word = without_marks(fold(word))
+        return cls(text, bare_word, *translation_to(bare_word))
+
 
 @compiles(contains_word, "postgresql")
 def _strpos(element: contains_word, compiler: SQLCompiler, **options: Any) -> str:
-    text, word = (compiler.process(clause, **options) for clause in element.clauses)
+    text, word, others, letters = (compiler.process(clause, **options) for clause in element.clauses)
     # Whatever the database's own collation is: that of "C" knows the capitals of ASCII only.
-    return f'(strpos(lower(({text}) COLLATE "und-x-icu"), {word}) > 0)'
+    text = f'normalize(lower(normalize({text}, NFKC) COLLATE "und-x-icu"), NFKC)'
+    text = f"translate(regexp_replace({text}, '{DROPPED}', '', 'g'), {others}, {letters})"
+    for joined in SEVERAL_LETTERS:
+        text = f"replace({text}, '{joined}', '{without_marks(fold(joined))}')"
+    return f"(strpos({text}, {word}) > 0)"
 
 
 @compiles(contains_word, "sqlite")

@@ -25,6 +25,7 @@ from sqlalchemy import (
 
 from graphmem.extraction import entity_resolution
 from graphmem.extraction.entity_resolution import ChosenName
+from graphmem.folding import without_marks
 from graphmem.model import Entity, EntityType, Link, MentionKind, Origin
 from graphmem.stores.ledger import outbox
 from graphmem.stores.ledger.array_parameters import in_array
@@ -40,6 +41,14 @@ _LAST_CHARACTER = "\U0010ffff"
 # Built once: every search runs both.
 _ENTITIES_BY_KEY = select(entities).where(
     entities.c.partition == bindparam("partition"), in_array(entities.c.key, "keys")
+)
+_SIMILAR_KEYS = (
+    select(entities.c.key)
+    .where(
+        entities.c.partition == bindparam("partition"),
+        or_(in_array(entities.c.key, "keys"), in_array(entities.c.bare_key, "keys")),
+    )
+    .order_by(entities.c.mentions.desc(), entities.c.key)
 )
 _LINKS_BY_KEY = select(aliases.c.key, aliases.c.other, aliases.c.origin).where(
     aliases.c.partition == bindparam("partition"), aliases.c.negated.is_(False), in_array(aliases.c.key, "keys")
@@ -179,6 +188,17 @@ def existing_entities(connection: Connection, partition: int | None, keys: Itera
     return {row.key: decode_entity(row) for row in rows}
 
 
+def similar_keys(connection: Connection, partition: int | None, keys: Collection[str]) -> dict[str, str]:
+    """Returns the keys of entities that differ from these in marks of Latin letters only, each with the one it is like.
+
+    "łódź" is like "lodz", "hòa" like "hoa" and "hoà". Those with the most mentions come first.
+    """
+    key_of = {without_marks(key): key for key in keys}
+    values = {"partition": partition, "keys": list(key_of)}
+    rows = connection.execute(_SIMILAR_KEYS, values).all()
+    return {key: key_of[without_marks(key)] for (key,) in rows if key not in keys}
+
+
 def entities_with_prefix(
     connection: Connection, partition: int, prefix: str, types: Iterable[EntityType], limit: int
 ) -> list[Entity]:
@@ -259,13 +279,16 @@ def names_to_show(connection: Connection, partition: int) -> dict[str, str]:
 
 
 def key_by_chosen_name(connection: Connection, partition: int | None, name: str) -> str | None:
-    """Returns the key of the entity for which a user chose this (normalised) name, or None; of several the latest."""
+    """Returns the key of the entity for which a user chose this (normalised) name, or None; of several the latest.
+
+    A name that differs in marks of Latin letters only is found if no other is.
+    """
     matches = [
-        (chosen.chosen_at, key)
+        (chosen_key == name, chosen.chosen_at, key)
         for key, chosen in chosen_names(connection, partition).items()
-        if normalise_key(chosen.name) == name
+        if without_marks(chosen_key := normalise_key(chosen.name)) == without_marks(name)
     ]
-    return max(matches)[1] if matches else None
+    return max(matches)[2] if matches else None
 
 
 def set_chosen_name(connection: Connection, partition: int, key: str, chosen: ChosenName) -> None:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from sqlalchemy import Connection, Select, func, select
 
 from graphmem.extraction import entity_resolution
 from graphmem.extraction.entity_resolution import ChosenName
+from graphmem.folding import fold, without_marks
 from graphmem.model import Entity, EntityType, Link, View
 from graphmem.stores.ledger import entity_names, visibility
 from graphmem.stores.ledger.decoding import entity_type
@@ -26,9 +28,11 @@ def entities_in(
 ) -> list[Entity]:
     """Returns up to `limit` entities that memories inside the view mention, those with the most memories first.
 
-    `words` (case-folded) keeps the entities of which a key or the shown name contains it, `kind` those of one type.
+    `words` (folded) keeps the entities of which a key or the shown name contains it, whatever marks Latin letters have;
+    `kind` those of one type.
     """
     partition = partition_row(connection, view.scope.partition)
+    part = without_marks(words or "")
     merged = _merge_linked(
         connection,
         view,
@@ -40,7 +44,7 @@ def entities_in(
         entity
         for entity in merged
         if (kind is None or entity.type is kind)
-        and (not words or any(words in name for name in [*entity.keys, entity.name.casefold()]))
+        and (not words or any(part in without_marks(name) for name in [*entity.keys, fold(entity.name)]))
     ]
     return sorted(matching, key=lambda entity: (-entity.mentions, entity.key))[:limit]
 
@@ -48,12 +52,17 @@ def entities_in(
 def entity_in(connection: Connection, view: View, key: str) -> Entity | None:
     """Returns the entity with this key, linked key or (normalised) chosen name, or None.
 
+    A key that nothing has stands for the entity with the most memories whose key differs in marks of Latin letters
+    only: "lodz" for "łódź".
     Its keys and its number of mentions are those inside the view; None if no memory inside the view mentions it.
     """
     partition = partition_row(connection, view.scope.partition)
     by_key = _mentioned_entities(connection, view, [key])
     if not by_key and (named_key := entity_names.key_by_chosen_name(connection, partition, key)):
         by_key = _mentioned_entities(connection, view, [named_key])
+    if not by_key:
+        similar = _mentioned_entities(connection, view, entity_names.similar_keys(connection, partition, [key]))
+        by_key = dict(islice(similar.items(), 1))
     if not by_key:
         return None
     links = entity_names.linked_group(connection, partition, by_key)

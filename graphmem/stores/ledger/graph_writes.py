@@ -18,7 +18,7 @@ from graphmem.stores.ledger.array_parameters import in_array
 from graphmem.stores.ledger.dialects import larger, upsert_for
 from graphmem.stores.ledger.memories import inserted_row
 from graphmem.stores.ledger.schema import entities, memories, mentions, relations, supports
-from graphmem.text import entity_id
+from graphmem.text import bare_key, entity_id
 
 # Built once: each of these runs for every memory that is written.
 _ENTITIES_OF_MEMORY = select(mentions.c.entity).where(mentions.c.memory == bindparam("row_id")).limit(1)
@@ -86,8 +86,12 @@ def _add_mentions(
     if not extracted:
         return {}
     entity_values = [
-        {"partition": partition, "key": m.key, "name": m.name, "type": m.type.value, "mentions": 1} for m in extracted
-    ]
+        {
+            "partition": partition, "key": m.key, "name": m.name, "type": m.type.value, "mentions": 1,
+            "bare_key": bare_key(m.key),
+        }
+        for m in extracted
+    ]  # fmt: skip
     connection.execute(_insert_or_count_entity(connection.dialect.name), entity_values)
     values = {"partition": partition, "keys": [mention.key for mention in extracted]}
     entity_rows: dict[str, int] = dict(connection.execute(_ENTITY_ROWS_BY_KEY, values).all())

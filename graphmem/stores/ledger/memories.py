@@ -363,7 +363,7 @@ def _filter_conditions(list_filter: ListFilter) -> list[ColumnElement[bool]]:
         clauses.append(at >= micros(list_filter.since))
     if list_filter.until is not None:
         clauses.append(at < micros(list_filter.until))
-    clauses.extend(contains_word(_TEXT_AND_SPEAKER, word) for word in list_filter.words)
+    clauses.extend(contains_word.of(_TEXT_AND_SPEAKER, word) for word in list_filter.words)
     if list_filter.retired_only:
         clauses.append(visibility.is_past())
     if list_filter.mentions_type is not None:

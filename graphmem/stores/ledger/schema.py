@@ -25,7 +25,7 @@ from sqlalchemy import (
 from graphmem.stores.ledger.dialects import Text
 
 # The alembic revision that this code reads and writes. An older ledger is migrated to it, a newer one refused.
-REVISION = "0005"
+REVISION = "0006"
 
 # The PostgreSQL schema of all tables, apart from other applications' in the same database.
 POSTGRES_SCHEMA = "graphmem"
@@ -209,10 +209,13 @@ entities = Table(
     Column("name", Text, nullable=False),
     Column("type", Text, nullable=False),
     Column("mentions", Integer, nullable=False),  # df: memories that mention the entity
+    # The key without the marks of Latin letters, if it has some, by which it is found as people type it elsewhere.
+    Column("bare_key", Text),
     # Set for an entity with aliases or a chosen name, which projections show.
     Column("seq", BigInteger),
     UniqueConstraint("partition", "key"),
     Index("entities_seq", "seq", unique=True),
+    Index("entities_bare_key", "partition", "bare_key"),
 )
 
 mentions = Table(

@@ -22,6 +22,7 @@ from sqlalchemy import URL, Engine, create_engine, event
 from sqlalchemy.pool import StaticPool
 
 from graphmem.errors import StoreError, StoreUnavailable
+from graphmem.folding import fold, without_marks
 from graphmem.stores.ledger.database import BUSY_SECONDS, Database
 from graphmem.stores.ledger.decoding import decoding
 
@@ -266,10 +267,13 @@ def _with_pragmas(engine: Engine) -> Engine:
         dbapi.isolation_level = None  # the driver's implicit BEGIN would not cover reads
         for pragma in _PRAGMAS:
             dbapi.execute(pragma)
-        # SQLite's own lower() knows ASCII only.
-        dbapi.create_function("contains_word", 2, lambda text, word: word in text.lower(), deterministic=True)
+        dbapi.create_function("contains_word", 4, _contains_word, deterministic=True)
 
     return engine
+
+
+def _contains_word(text: str, word: str, _others: str, _letters: str) -> bool:
+    return word in without_marks(fold(text))
 
 
 def private_folder(path: Path) -> None:

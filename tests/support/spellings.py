@@ -1,0 +1,54 @@
+"""Words in two spellings that a reader takes for one, and words that are not one."""
+
+from __future__ import annotations
+
+# (as one person writes it, as another types it): one word in every language. Equal in keys.
+SAME = (
+    ("Ёлка", "Елка"),
+    ("Замо\u0301к", "Замок"),
+    ("أحمد", "احمد"),
+    ("مُحَمَّد", "محمد"),
+    ("مـحـمـد", "محمد"),
+    ("مصطفى", "مصطفي"),
+    ("مدرسة", "مدرسه"),
+    ("كتاب", "کتاب"),
+    ("کتاب\u200cها", "کتابها"),
+    ("خیابان ۱۲۳", "خيابان 123"),
+    ("شارع ١٢٣", "شارع 123"),
+    ("ΑΘΉΝΑ", "αθηνα"),
+    ("Γιώργος", "ΓΙΩΡΓΟΣ"),
+    ("שָׁלוֹם", "שלום"),
+    ("ज़रूर", "जरूर"),
+    ("पढ़ना", "पढना"),
+    ("ＡＢＣ", "abc"),
+    ("ｶﾞｽ", "がす"),
+    ("サクラ", "さくら"),
+    ("機場", "机场"),
+    ("臺灣", "台湾"),
+    ("İzmir", "izmir"),
+    ("ISPARTA", "ısparta"),
+    ("Straße", "Strasse"),
+    ("Lumière", "Lumie\u0300re"),
+)
+# Marks of Latin letters, which some languages need and which people leave out on other keyboards: found, as a weaker
+# match; two keys.
+WITHOUT_MARKS = (
+    ("Wałęsa", "Walesa"),
+    ("Łódź", "Lodz"),
+    ("Sørensen", "Sorensen"),
+    ("Đà Nẵng", "Da Nang"),
+    ("Müller", "Muller"),
+    ("Peña", "Pena"),
+    ("Þórður", "Thordur"),
+)
+# Other words, whose letters look alike.
+DIFFERENT = (
+    ("йод", "иод"),
+    ("їсти", "істи"),
+    ("はし", "ばし"),
+    ("がく", "かく"),
+    ("पल", "पाल"),
+    ("บาน", "บ้าน"),
+    ("گل", "كل"),
+    ("শাড়ি", "শাডি"),
+)

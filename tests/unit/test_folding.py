@@ -1,0 +1,105 @@
+"""Which spellings are one word in keys and comparisons."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.spellings import DIFFERENT, SAME, WITHOUT_MARKS
+
+from graphmem.folding import SEVERAL_LETTERS, fold, translation_to, without_marks, without_strokes
+from graphmem.retrieval.character_matching import character_matches
+from graphmem.retrieval.term_overlap import WeightedTerms, query_words
+from graphmem.text import bm25_weights, display_form, idf, normalise_key, query_term_counts, term_counts, tokens
+
+
+def keyword_score(text: str, query: str) -> float:
+    weights = bm25_weights(term_counts(text))
+    return sum(min(count, 1) * weights.get(term, 0.0) * idf(9, 1) for term, count in query_term_counts(query).items())
+
+
+def overlap(text: str, query: str) -> float:
+    return WeightedTerms(dict.fromkeys(query_words(query), 1.0)).overlap([text])
+
+
+def character_match(text: str, query: str) -> float:
+    matches = character_matches(query, 1, {})
+    assert matches is not None
+    return float((matches.nearest([text]) @ matches.weights)[0])
+
+
+@pytest.mark.parametrize(("written", "typed"), SAME)
+def test_one_word_in_two_spellings_is_the_same_everywhere(written: str, typed: str) -> None:
+    assert fold(written) == fold(typed)
+    assert tokens(written) == tokens(typed) != []
+    assert normalise_key(written) == normalise_key(typed)
+    for measure in (keyword_score, overlap, character_match):
+        for text, query in ((written, typed), (typed, written)):
+            assert measure(text, query) == pytest.approx(measure(query, query)) != 0.0
+
+
+@pytest.mark.parametrize(("written", "typed"), WITHOUT_MARKS)
+def test_a_word_is_found_without_its_marks_behind_the_exact_one(written: str, typed: str) -> None:
+    assert normalise_key(written) != normalise_key(typed)
+    assert without_marks(fold(written)) == fold(typed)
+    for measure in (keyword_score, overlap, character_match):
+        for text, query in ((written, typed), (typed, written)):
+            assert 0.0 < measure(text, query) < measure(query, query)
+
+
+@pytest.mark.parametrize(("word", "other"), DIFFERENT)
+def test_other_words_stay_apart(word: str, other: str) -> None:
+    assert without_marks(fold(word)) != without_marks(fold(other))
+    assert normalise_key(word) != normalise_key(other)
+
+
+@pytest.mark.parametrize("name", [name for pair in SAME for name in pair])
+def test_a_name_is_displayed_as_it_was_written(name: str) -> None:
+    assert fold(display_form(name)) == fold(name)
+    assert display_form(name)[0].isupper() == name[0].isupper()
+
+
+def test_names_that_differ_in_a_mark_are_two_entities() -> None:
+    names = ["Ana", "Aña", "Dũng", "Dung", "Papá", "Papa", "Hòa", "Hoa"]
+    assert len(set(map(normalise_key, names))) == len(names)
+
+
+@given(st.text())
+def test_folding_a_folded_text_changes_nothing(text: str) -> None:
+    folded = fold(text)
+    assert fold(folded) == folded
+    bare = without_marks(folded)
+    assert (without_marks(bare), fold(bare)) == (bare, bare)
+
+
+def test_signs_keep_their_strokes() -> None:
+    assert without_marks("ø ≠ ∉") == "o ≠ ∉"
+
+
+@given(st.text())
+def test_letters_without_strokes_keep_their_places(text: str) -> None:
+    assert len(without_strokes(text)) == len(text)
+
+
+def test_a_databases_translation_has_each_spelling_of_a_letter() -> None:
+    others, letters = translation_to("机a")
+    pairs = set(zip(others, letters, strict=True))
+    assert {("機", "机"), ("á", "a"), ("ạ", "a")} <= pairs
+    assert all(without_marks(fold(other)) == letter for other, letter in pairs)
+    assert all(len(without_marks(fold(letter))) > 1 for letter in SEVERAL_LETTERS)
+
+
+@pytest.mark.parametrize(
+    ("text", "query", "is_found"),
+    [
+        ("Meine Krankenversicherungskarte ist abgelaufen.", "Karte", True),
+        ("Der Bußgeldbescheid kam am Montag.", "bescheid", True),
+        ("Meine Karte ist abgelaufen.", "Krankenversicherungskarte", False),
+        ("Ich habe den Garten gemietet.", "arten", False),
+        ("She moved to Switzerland.", "land", False),
+        ("He has a weak heart.", "heart", True),
+        ("He has a weak heart.", "art", False),
+    ],
+)
+def test_a_german_compound_is_found_by_its_end(text: str, query: str, *, is_found: bool) -> None:
+    assert bool(overlap(text, query)) is is_found
