@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
+from math import cos, sin
 from threading import Barrier, Thread
 from time import sleep
 from typing import Any
@@ -78,7 +79,7 @@ def endpoint(model: Scripted) -> Iterator[ModelEndpoint]:
 def make_config(url: str, **more: Any) -> dict[str, Any]:
     llm = {"openai_base_url": url, "api_key": "any", "model": "scripted", "timeout": TIMEOUT}
     embedder = {"provider": "callable", "config": {"embed": all_near, "embedding_dims": NEAR_DIMS, "model": "near"}}
-    return fake_models(llm={"provider": "openai", "config": llm}, embedder=embedder, **more)
+    return fake_models(**{"llm": {"provider": "openai", "config": llm}, "embedder": embedder, **more})
 
 
 @pytest.fixture
@@ -570,6 +571,21 @@ def test_a_fact_is_compared_with_the_ten_nearest_of_its_speaker(memory: Memory, 
     memory.add("And one.", **TWO_USERS, timestamp=THEN + timedelta(minutes=2))
     assert len(model.requests[-1]["memories"]) == 10
     assert {one["who"] for one in shown_facts(model.requests[-1], "memories")} & {"Ana", "Ben"}
+
+
+def test_a_fact_is_compared_with_those_about_as_near_as_the_nearest(open_memory: OpenMemory, model: Scripted) -> None:
+    angles = {"Sings": 0.0, "Sings alto": 0.4, "Sings tenor": 0.6, "Sails": 1.1, "Sings bass": 1.57}
+
+    def embed(texts: list[str]) -> list[list[float]]:
+        return [[cos(angle), sin(angle)] for angle in (angles.get(text, 3.0) for text in texts)]
+
+    model.facts_by_text = {text: [text] for text in angles}
+    embedder = {"provider": "callable", "config": {"embed": embed, "embedding_dims": 2, "model": "angles"}}
+    memory = open_memory(":memory:", embedder=embedder)
+    add_texts(memory, "Sings alto", "Sings tenor", "Sails", "Sings bass")
+    add_texts(memory, "Sings")
+    # Their cosines are .92, .82, .45 and 0.
+    assert {one["text"] for one in shown_facts(model.requests[-1], "memories")} == {"Sings alto", "Sings tenor"}
 
 
 @pytest.mark.parametrize("with_names", [True, pytest.param(False, marks=pytest.mark.thorough)])
