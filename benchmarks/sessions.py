@@ -34,6 +34,7 @@ from rs_bpe.bpe import openai
 
 from graphmem import Memory, Settings
 from graphmem.evaluation.locomo import load
+from graphmem.ingest.facts.extraction import typed_name
 from graphmem.testing import ModelEndpoint
 
 USER = "conversation"
@@ -153,8 +154,7 @@ def _entities(
     given: dict[str, str] = {}
     for body, answer in exchanges:
         if body["response_format"]["json_schema"]["name"] == "facts":
-            entities = [entity for fact in json.loads(answer)["facts"] for entity in fact["entities"]]
-            given.update({entity["name"].casefold(): entity["type"] for entity in entities})
+            given.update({name.casefold(): type_ for name, type_ in map(typed_name, json.loads(answer)["entities"])})
     mentions = [mention for record in memories.values() for mention in record["mentions"]]
     stored = {mention["name"].casefold(): mention["type"] for mention in mentions}
     of_facts = {

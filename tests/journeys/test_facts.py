@@ -249,16 +249,16 @@ def test_pages_of_a_former_moment_have_each_memory_once(memory: Memory) -> None:
 
 
 @pytest.mark.parametrize(
-    ("predicate", "dates", "valid_at"),
+    ("predicate", "since", "valid_at"),
     [
-        ("attended", {}, None),
-        ("did not like", {}, None),
-        ("used to play at", {}, None),
-        ("attended", {"valid_at": "1999"}, "1999-01-01"),
-        ("is married to", {}, "2024-05-01"),
-        ("married to", {}, "2024-05-01"),
-        ("lives in", {}, "2024-05-01"),
-        ("needs", {}, "2024-05-01"),
+        ("attended", "", None),
+        ("did not like", "", None),
+        ("used to play at", "", None),
+        ("attended", "1999", "1999-01-01"),
+        ("is married to", "", "2024-05-01"),
+        ("married to", "", "2024-05-01"),
+        ("lives in", "", "2024-05-01"),
+        ("needs", "", "2024-05-01"),
     ],
 )
 def test_what_is_over_has_no_date_but_one_that_was_said(
@@ -266,11 +266,10 @@ def test_what_is_over_has_no_date_but_one_that_was_said(
     open_memory: OpenMemory,
     model: Scripted,
     predicate: str,
-    dates: dict[str, str],
+    since: str,
     valid_at: str | None,
 ) -> None:
-    relation = {"subject": "user", "predicate": predicate, "object": "car show", **dates}
-    model.facts_by_text = {"As a child, yes.": [{**fact("Car show as a child"), "relations": [relation]}]}
+    model.facts_by_text = {"As a child, yes.": [fact("Car show as a child", ("user", predicate, "car show", since))]}
     memory.add("As a child, yes.", **ANN, timestamp=THEN)
     file = io.StringIO()
     memory.export(file)
@@ -566,11 +565,13 @@ def test_a_fact_is_compared_with_the_ten_nearest_of_its_speaker(memory: Memory, 
     shown = shown_facts(model.requests[-1], "memories")
     assert {one["who"] for one in shown} == {"Ana"}
     assert len(shown) == 10
+    assert {one["at"] for one in shown} == {f"{THEN:%Y-%m-%d}"}
     # A fact of nobody known is compared with everybody's.
     model.facts_by_text |= {"And one.": ["Likes number 100"]}
     memory.add("And one.", **TWO_USERS, timestamp=THEN + timedelta(minutes=2))
-    assert len(model.requests[-1]["memories"]) == 10
-    assert {one["who"] for one in shown_facts(model.requests[-1], "memories")} & {"Ana", "Ben"}
+    shown = shown_facts(model.requests[-1], "memories")
+    assert len(shown) == 10
+    assert {one["who"] for one in shown} & {"Ana", "Ben"}
 
 
 def test_a_fact_is_compared_with_those_about_as_near_as_the_nearest(open_memory: OpenMemory, model: Scripted) -> None:
@@ -1045,7 +1046,7 @@ def test_without_summaries_a_long_call_brings_none(open_memory: OpenMemory, endp
     memory = open_memory(":memory:", summary_messages=0)
     say(memory, 0, *TALK)
     (request,) = endpoint.requests
-    assert request.body["response_format"]["json_schema"]["schema"]["required"] == ["facts"]
+    assert request.body["response_format"]["json_schema"]["schema"]["required"] == ["facts", "entities"]
 
 
 def test_a_message_that_comes_late_begins_with_what_was_said_before_it(memory: Memory, model: Scripted) -> None:
@@ -1350,8 +1351,7 @@ def test_pronouns_and_placeholders_of_a_model_are_no_entities(memory: Memory, mo
                 "Lives in Paris",
                 ("this", "is", "that"), ("He", "knows", "Bea"), ("user", "works at", "N/A"), ("unknown", "is", "Ann"),
                 ("user", "has", "none"), ("她", "knows", "Bea"), ("user", "lives in", "US"), ("IT", "is in", "Paris"),
-                entities=[{"name": "it", "type": "Other"}, {"name": "null", "type": "Other"},
-                          {"name": "Paris", "type": "Place"}],
+                entities=["it (Other)", "null (Other)", "Paris (Place)"],
             ),
         ],
     }  # fmt: skip
@@ -1368,11 +1368,11 @@ def test_entities_have_the_types_and_keys_of_the_model_once_each(spacy_memory: M
     model.facts_by_text = {
         sings: [
             fact("Went to Boston with Paris, a singer", ("user", "went with", "Paris"),
-                 entities=[{"name": "Paris", "type": "Person"}, {"name": "Boston", "type": "Other"}]),
+                 entities=["Paris (Person)", "Boston (Other)"]),
         ],
         cars: [
             fact("Loves classic cars and ramen", ("user", "loves", "classic cars"), ("user", "loves", "ramen"),
-                 entities=[{"name": "classic cars", "type": "Object"}, {"name": "ramen", "type": "Object"}]),
+                 entities=["classic cars (Object)", "ramen (Object)"]),
         ],
     }  # fmt: skip
     add_texts(memory, "Paris and Boston are cities.", sings, "Paris is big.", cars, "My uncle repairs classic cars.")
@@ -1393,7 +1393,7 @@ def test_a_name_of_the_model_has_one_key_whether_the_fact_has_its_words_or_not(
 ) -> None:
     memory = spacy_memory
     names = {"veterans": "Person", "John's family": "Person", "online group": "Organization"}
-    entities = [{"name": name, "type": type_} for name, type_ in names.items()]
+    entities = [f"{name} ({type_})" for name, type_ in names.items()]
     texts = {
         "We had veterans over.": "Invited veterans, John's family and an online group",
         "They served all of us.": "Respects those who served",

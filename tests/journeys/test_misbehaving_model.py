@@ -64,17 +64,16 @@ ODD = json.dumps(
                 "type": 3,
                 "confidence": "sure",
                 "messages": "0",
-                "entities": 4,
-                "relations": [1, {}],
+                "relations": [1, {}, "user | likes", "a | b | c | d | e | f", ["user", "likes", None]],
             },
             {
                 "text": "Never drinks coffee",
                 "confidence": 9,
                 "messages": [True],
-                "entities": [{"name": 3}],
                 "relations": None,
             },
-        ]
+        ],
+        "entities": [{"name": 3}, 4, None, "", " (Person)", "(Person)"],
     }
 )
 LONE = '{"facts": ["Drinks matcha \\ud800", "Never drinks coffee"]}'
@@ -272,9 +271,11 @@ def test_an_unusable_answer_about_decisions_leaves_the_job_pending(content: str)
 def test_facts_over_the_limit_are_dropped_and_counted() -> None:
     """Twelve facts are decided upon in one request: without the limit a reply could cause any number of requests."""
     relations = [("user", "likes", f"thing {n}") for n in range(300)]
-    entities = [{"name": f"Name {n}", "type": "person"} for n in range(500)]
-    first = fact("Fact number 0", *relations, entities=entities)
-    extraction = {"facts": [{"messages": [0], **first}, *({"text": f"Fact number {n}"} for n in range(1, 1_000))]}
+    first = {"messages": [0], **fact("Fact number 0", *relations)}
+    extraction = {
+        "facts": [first, *({"text": f"Fact number {n}"} for n in range(1, 1_000))],
+        "entities": [f"Thing {n} (Object)" for n in range(500)],
+    }
     embedder = {"provider": "callable", "config": {"embed": all_near, "embedding_dims": NEAR_DIMS, "model": "near"}}
     with ModelEndpoint(
         [json.dumps({"facts": ["Sings"]}), json.dumps(extraction)], default='{"memory": []}'
@@ -292,7 +293,8 @@ def test_facts_over_the_limit_are_dropped_and_counted() -> None:
             assert result["usage"]["dropped"] == {
                 "over the limit of facts": 900,
                 "over the limit of relations": 280,
-                "over the limit of entities": 460,
+                "over the limit of entities": 300,
+                "entity of no fact": 180,
             }
 
 

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.server
 QUESTION = "Who owns the venue for the concert of the town?"
 FERRIES = "Kestrel Ferries carries every cello of the town for nothing."
 TOLD = "By the way, they carry every cello for nothing."
-NAMED = [{"name": "Kestrel Ferries", "type": "Organisation"}]
+NAMED = ["Kestrel Ferries (Organisation)"]
 MOVED = "Imagine, Greta Lindholm directs Kestrel Ferries since May."
 
 

@@ -19,12 +19,13 @@ Fact = str | dict[str, Any]
 Decision = Mapping[str, Any]
 
 
-def fact(text: str, *relations: tuple[str, str, str], **more: Any) -> dict[str, Any]:
-    """A fact in the form of a model's answer, without the numbers of its source messages."""
-    stated = [
-        {"subject": a, "predicate": how, "object": b, "valid_at": None, "invalid_at": None} for a, how, b in relations
-    ]
-    return {"text": text, "type": "semantic", "confidence": 0.9, "entities": [], "relations": stated, **more}
+def fact(text: str, *relations: tuple[str, ...], **more: Any) -> dict[str, Any]:
+    """A fact in the form of a model's answer, without the numbers of its source messages.
+
+    `entities` are no part of that form: `Scripted` puts them beside the facts.
+    """
+    stated = [" | ".join(relation) for relation in relations]
+    return {"text": text, "type": "semantic", "confidence": 0.9, "relations": stated, **more}
 
 
 def shown_messages(request: Mapping[str, Any], name: str = "messages") -> list[dict[str, Any]]:
@@ -42,9 +43,19 @@ def shown_messages(request: Mapping[str, Any], name: str = "messages") -> list[d
 
 
 def shown_facts(request: Mapping[str, Any], name: Literal["memories", "facts"]) -> list[dict[str, Any]]:
-    """The memories or new facts of a request for decisions: `id` or `fact`, `who`, `at`, `text`."""
-    names = ("id" if name == "memories" else "fact", "who", "at", "text")
-    return [dict(zip(names, row, strict=True)) for row in request[name]]
+    """The memories or new facts of a request for decisions: `id` or `fact`, `who`, `text`, and the day (`at`).
+
+    `who` is None where the row has no speaker.
+    """
+    at, facts = "", []
+    for row in request[name]:
+        if isinstance(row, str):
+            at = row
+        else:
+            number, *who, text = row
+            fact = {"who": who[0] if who else None, "at": at, "text": text}
+            facts.append({"id" if name == "memories" else "fact": number, **fact})
+    return facts
 
 
 class Scripted:
@@ -76,13 +87,17 @@ class Scripted:
         return {"summary": "Of " + ", ".join(one["text"] for one in shown_messages(request))}
 
     def _extract(self, request: Mapping[str, Any], *, summarises: bool) -> str:
-        facts = []
+        facts: list[dict[str, Any]] = []
+        entities: list[str] = []
         for message in shown_messages(request):
             for one in self.facts_by_text.get(message["text"], ()):
                 # A text is a fact of which the model gives no list of relations.
-                entry = {"text": one, "confidence": 0.9} if isinstance(one, str) else one
+                entry = {"text": one, "confidence": 0.9} if isinstance(one, str) else dict(one)
+                entities += entry.pop("entities", ())
                 facts.append({"messages": [message["n"]], **entry})
-        return json.dumps({"facts": facts, **(self._summary(request) if summarises else {})}, ensure_ascii=False)
+        return json.dumps(
+            {"facts": facts, "entities": entities, **(self._summary(request) if summarises else {})}, ensure_ascii=False
+        )
 
     def _decide(self, request: Mapping[str, Any]) -> str:
         if self.before_deciding is not None:

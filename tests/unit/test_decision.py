@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -35,6 +36,22 @@ def as_tuples(result: DecisionResult) -> list[tuple[str, int | None, str]]:
     return [
         (one.type.value, one.memory, one.text if one.type.value in {"ADD", "UPDATE"} else "") for one in result.actions
     ]
+
+
+def test_a_request_has_the_days_between_its_rows_and_speakers_where_no_text_names_them() -> None:
+    """A name or a day in each row would take as many tokens as a short text."""
+    ana = {"speaker": "Ana"}
+    memories = [record("Ana sings", **ana), record("Sings", **ana), record("Ana cooks", speaker="Ben"), record("Cooks")]
+    memories.append(record("Anatole sails", 2, **ana))
+    drafts = [FactDraft(Fact("Ana swims", None, 1.0, (0,)), record("Ana swims", 3, **ana))]
+    request = json.loads(decision.build_request(drafts, [KnownMemory(one) for one in memories]).user)
+    assert request == {
+        "memories": [
+            "2024-05-15", [0, "Ana sings"], [1, "Ana", "Sings"], [2, "Ben", "Ana cooks"], [3, "Cooks"],
+            "2024-05-17", [4, "Ana", "Anatole sails"],
+        ],
+        "facts": ["2024-05-18", [0, "Ana swims"]],
+    }  # fmt: skip
 
 
 def none_entry(n: int, text: str) -> Entry:

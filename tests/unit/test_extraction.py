@@ -11,8 +11,9 @@ from support.fake_llm import shown_messages
 
 from graphmem.ingest.facts import extraction, summary_requests
 from graphmem.ingest.facts.extraction import ExtractedFacts, MessagePart
-from graphmem.model import Kind, MemoryRecord, Scope
+from graphmem.model import EntityType, Kind, MemoryRecord, Scope
 from graphmem.models.protocols import Prompt
+from graphmem.prompts import load
 
 NOON = datetime(2024, 5, 15, 12, tzinfo=UTC)
 ANA, BEN = {"speaker": "Ana"}, {"speaker": "Ben"}
@@ -146,8 +147,8 @@ def keys_of(extracted: ExtractedFacts) -> set[str]:
 
 def test_a_fact_that_cites_messages_of_two_is_about_the_last_speaker() -> None:
     messages = [message("Do you play chess?", **BEN), message("Yes, I do.", **ANA), message("I see.", **BEN)]
-    relation = {"subject": "user", "predicate": "plays", "object": "chess"}
-    extracted = facts_of(messages, {"text": "Ana plays chess", "messages": [1, 0], "relations": [relation]})
+    relations = ["user | plays | chess"]
+    extracted = facts_of(messages, {"text": "Ana plays chess", "messages": [1, 0], "relations": relations})
     (fact,) = extracted.facts
     assert fact.of_speaker(messages) == [messages[1]]
     assert fact.sources == (0, 1)  # what Ben asked is a source as well
@@ -156,8 +157,7 @@ def test_a_fact_that_cites_messages_of_two_is_about_the_last_speaker() -> None:
 
 def test_a_fact_that_cites_nothing_is_nobodys_if_several_spoke() -> None:
     messages = [message("I play chess.", **ANA), message("Me too.", **BEN)]
-    relation = {"subject": "user", "predicate": "plays", "object": "chess"}
-    extracted = facts_of(messages, {"text": "Plays chess", "relations": [relation]})
+    extracted = facts_of(messages, {"text": "Plays chess", "relations": ["user | plays | chess"]})
     (fact,) = extracted.facts
     assert fact.of_speaker(messages) == messages
     assert keys_of(extracted) == {"user", "chess"}
@@ -169,3 +169,79 @@ def test_a_repeated_fact_is_one_if_both_are_of_the_same_speaker() -> None:
     assert len(facts_of(messages, ana, ben).facts) == 2
     assert len(facts_of(messages, ben, both).facts) == 1
     assert len(facts_of(messages, ana, both).facts) == 2
+
+
+# --- entities and relations ------------------------------------------------------------------------------------------
+
+
+def parsed(facts: list[Any], entities: list[Any]) -> ExtractedFacts:
+    return extraction.parse_answer({"facts": facts, "entities": entities}, [message("Hello.")], "user", [0])
+
+
+def names_of(extracted: ExtractedFacts) -> list[dict[str, str]]:
+    return [{one.name: str(one.type) for one in fact.mentions} for fact in extracted.facts]
+
+
+def test_a_fact_mentions_those_of_the_answers_entities_that_its_text_or_relations_name() -> None:
+    extracted = parsed(
+        [
+            {"text": "Classic cars are what Leo collects", "relations": []},
+            {"text": "May move in May, or never", "relations": ["user | may move in | May"]},
+            {"text": "在上海的Acme工作", "relations": ["user | works at | Acme | 2019-04"]},
+            {"text": "Sails", "relations": ["user | sails on | Lake Como"]},
+            {"text": "Leopards are her favourites", "relations": []},
+        ],
+        ["Leo (Person)", "classic cars (Object)", "May (Time)", "上海（Place）", "Acme (company)",
+         {"name": "Lake Como", "type": "place"}, "Zoe (Person)"],
+    )  # fmt: skip
+    assert names_of(extracted) == [
+        {"Leo": "Person", "classic cars": "Object"},
+        {"May": "Time", "User": "Person"},
+        {"上海": "Place", "Acme": "Other", "User": "Person"},
+        {"User": "Person", "Lake Como": "Place"},
+        {},
+    ]
+    assert extracted.dropped == {"entity of no fact": 1}
+
+
+def test_a_single_fact_mentions_all_of_the_answers_entities() -> None:
+    assert names_of(parsed([{"text": "Made a veteran glad"}], ["veterans (Person)"])) == [{"veterans": "Person"}]
+
+
+def test_a_name_may_end_with_parentheses_and_has_its_first_known_type() -> None:
+    entities = ["Solaris (film) (Object)", "Bea", "bea (Person)", "Bea (Place)", "user (Person)", "N/A (Other)"]
+    extracted = parsed([{"text": "Saw Solaris (film) with Bea"}], entities)
+    assert names_of(extracted) == [{"Solaris (film)": "Object", "Bea": "Person"}]
+    assert extracted.dropped == {"no name": 1}
+
+
+@pytest.mark.parametrize(
+    ("relation", "since", "until"),
+    [
+        ("user | works_at | Acme", None, None),
+        ("user|Works at|Acme|2019", "2019-01-01", None),
+        ("user | works at | Acme | 2019-04 | 2024-05-11", "2019-04-01", "2024-05-11"),
+        ("user | works at | Acme | | 2024", None, "2024-01-01"),
+        ("用户｜works at｜Acme｜null", None, None),
+        (["user", "works at", "Acme", None, "2024"], None, "2024-01-01"),
+    ],
+)
+def test_a_relation_is_a_text_of_three_to_five_parts(relation: Any, since: str | None, until: str | None) -> None:
+    (fact,) = parsed([{"text": "Works at Acme", "relations": [relation]}], []).facts
+    (statement,) = fact.statements or ()
+    assert (statement.subject, statement.predicate, statement.object) == ("user", "works at", "acme")
+    dates = statement.valid_at, statement.invalid_at
+    assert [date and f"{date:%Y-%m-%d}" for date in dates] == [since, until]
+
+
+@pytest.mark.parametrize("relation", ["user | sings", "a | b | c | d | e | f", "", " | likes | tea", 7, None, {}, []])
+def test_any_other_relation_is_dropped_and_counted(relation: Any) -> None:
+    extracted = parsed([{"text": "Sings", "relations": [relation]}], [])
+    assert extracted.facts[0].statements == ()
+    assert extracted.dropped == {"no relation": 1}
+
+
+def test_the_contract_names_each_type_of_entity_and_memory() -> None:
+    words = set(load("facts_contract").replace(",", " ").replace('"', " ").split())
+    assert words >= {str(type_) for type_ in EntityType}
+    assert words >= {"semantic", "episodic", "preference", "procedural"}

@@ -33,7 +33,7 @@ SAMPLE = {
 def test_requests_decisions_and_names_are_counted(tmp_path: Path) -> None:
     data = tmp_path / "locomo.json"
     data.write_text(json.dumps([SAMPLE]), "utf-8")
-    car = {"entities": [{"name": "classic car", "type": "Object"}]}
+    car = {"entities": ["classic car (Object)"]}
     model = Scripted(
         {
             "I love performing live.": [fact("Loves performing live")],

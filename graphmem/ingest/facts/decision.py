@@ -8,7 +8,7 @@ I/O. Facts and memories are identified by their numbers in the request.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
@@ -137,15 +137,26 @@ def build_request(
 ) -> Prompt:
     """Builds the request for decisions about facts; small numbers as ids, because models invent longer ones."""
     data = {
-        "memories": [_row(n, memory.record) for n, memory in enumerate(memories)],
-        "facts": [_row(n, draft.record) for n, draft in enumerate(drafts)],
+        "memories": list(_rows(memory.record for memory in memories)),
+        "facts": list(_rows(draft.record for draft in drafts)),
     }
     return structured_output.build_prompt(OPERATION, data, DECISION_SCHEMA, instructions)
 
 
-def _row(number: int, record: MemoryRecord) -> list[int | str | None]:
-    # Objects would take 8 tokens more each, as many as a short text.
-    return [number, record.speaker, f"{record.said_at:%Y-%m-%d}", record.text]
+def _rows(records: Iterable[MemoryRecord]) -> Iterator[str | list[int | str]]:
+    """Yields rows [number, speaker, text], and before those of another day, as a text, their day.
+
+    The speaker is left out if unknown, or if the text begins with the name. Objects would take 8 tokens more each, as
+    many as a short text, and a day in each row as many.
+    """
+    day = ""
+    for n, record in enumerate(records):
+        if day != (day := f"{record.said_at:%Y-%m-%d}"):
+            yield day
+        if record.speaker is None or record.text.startswith(f"{record.speaker} "):
+            yield [n, record.text]
+        else:
+            yield [n, record.speaker, record.text]
 
 
 # --- answer ---------------------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from graphmem.ingest.facts.structured_output import (
 )
 from graphmem.model import EntityType, MemoryRecord, Mention, MentionKind, Scope, Statement
 from graphmem.models.protocols import Prompt
-from graphmem.text import display_form, normalise_key
+from graphmem.text import display_form, is_unspaced, normalise_key
 
 T = TypeVar("T")
 OPERATION = "facts"
@@ -34,9 +34,9 @@ OPERATION = "facts"
 CHUNK_TOKENS = 3_000
 # Characters of a fact, a name and a predicate; a longer one is dropped.
 MAX_FACT_CHARS, MAX_NAME_CHARS, MAX_PREDICATE_CHARS = 2_000, 256, 80
-# Facts of an answer, relations and entities of a fact; more are dropped. `CHUNK_TOKENS` of messages are some 200
+# Facts and entities of an answer, relations of a fact; more are dropped. `CHUNK_TOKENS` of messages are some 200
 # sentences, few of which state a fact; each twelve facts cost another request, for the decision about them.
-MAX_FACTS, MAX_RELATIONS, MAX_ENTITIES = 100, 20, 40
+MAX_FACTS, MAX_ENTITIES, MAX_RELATIONS = 100, 200, 20
 # Characters of an earlier message, which is shown for context only.
 MAX_EARLIER_CHARS = 400
 # A message's time is shown if it is so far from the last one shown, or of another day or UTC offset.
@@ -67,6 +67,11 @@ _LATIN_WORD = re.compile(r"[A-Za-z]+")
 _OTHER_CHARACTER = re.compile(r"[^\sA-Za-z]")
 _SENTENCE_END = re.compile(r"(?<=[.!?。！？\n])\s*")
 _SPACES = re.compile(r"\s+")
+# "Acme (Organization)", as the contract has entities; the name itself may end with parentheses.
+_TYPED_NAME = re.compile(r"(.*)[(（]([^()（）]*)[)）]\s*", re.DOTALL)
+# Between the parts of a relation: subject, predicate, object, and since and until when, of which these may be missing.
+_BETWEEN_PARTS = re.compile(r"[|｜]")
+_LEAST_PARTS, _MOST_PARTS = 3, 5
 
 # The first word of a predicate in the past: "attended", "did not like", "used to play". The participles that are left
 # out say how something is ("based in", "married to"), and the other words in -ed are no past.
@@ -80,23 +85,22 @@ _PAST = re.compile(
 )
 
 _STRING = {"type": "string"}
-_DATE = {"type": ["string", "null"]}
-_FACTS = array_schema(
-    object_schema(
-        text=_STRING,
-        type={"type": "string", "enum": list(validation.MEMORY_TYPES)},
-        confidence={"type": "number"},
-        messages=array_schema({"type": "integer"}),
-        entities=array_schema(
-            object_schema(name=_STRING, type={"type": "string", "enum": [str(type_) for type_ in EntityType]})
-        ),
-        relations=array_schema(
-            object_schema(subject=_STRING, predicate=_STRING, object=_STRING, valid_at=_DATE, invalid_at=_DATE)
-        ),
-    )
-)
-EXTRACTION_SCHEMA = object_schema(facts=_FACTS)
-SUMMARISING_SCHEMA = object_schema(facts=_FACTS, summary=_STRING)
+# Strict schemas require each property and have no tuples. As objects, with null for most dates, and with the entities
+# of each fact, relations and entities took 87 of the 158 tokens of a fact; as texts, each entity once, 20 of 64.
+_FIELDS = {
+    "facts": array_schema(
+        object_schema(
+            text=_STRING,
+            type={"type": "string", "enum": list(validation.MEMORY_TYPES)},
+            confidence={"type": "number"},
+            messages=array_schema({"type": "integer"}),
+            relations=array_schema(_STRING),
+        )
+    ),
+    "entities": array_schema(_STRING),
+}
+EXTRACTION_SCHEMA = object_schema(**_FIELDS)
+SUMMARISING_SCHEMA = object_schema(**_FIELDS, summary=_STRING)
 
 
 class AlsoSummarise(StrEnum):
@@ -301,17 +305,35 @@ def parse_answer(
 
     Also accepts mem0's shapes, a list of texts, or of objects with the text under another key, and those that
     `answer_entries` reads; "none" and the like stand for no fact. A fact without a source
-    among these messages of `subject` is dropped. Raises LLMUnusable for an answer without a list of facts, and for
+    among these messages of `subject` is dropped. The answer's entities are mentioned by the facts that have their names
+    in text or relations; a single fact mentions all. Raises LLMUnusable for an answer without a list of facts, and for
     one with text but without a single readable fact.
     """
     entries = answer_entries(value, "facts")
     if entries is None:
         raise LLMUnusable(NO_FACTS)
     entries = [entry for entry in entries if not (isinstance(entry, str) and _stands_for_no_fact(entry))]
-    extracted = _AnswerParser(records, subject, sorted(set(message_numbers))).parse(entries)
+    entities = answer_entries(value.get("entities"), "entities") if isinstance(value, Mapping) else None
+    extracted = _AnswerParser(records, subject, sorted(set(message_numbers))).parse(entries, entities or [])
     if entries and extracted.dropped.get("no fact") == len(entries) and any(map(_contains_text, entries)):
         raise LLMUnusable(NO_FACTS)
     return extracted
+
+
+def typed_name(value: Any) -> tuple[Any, Any]:
+    """Returns name and type of an entity of an answer, "Acme (Organization)" or {"name", "type"}; None for no type."""
+    if isinstance(value, Mapping):
+        return value.get("name"), value.get("type")
+    match = _TYPED_NAME.fullmatch(value) if isinstance(value, str) else None
+    return (value, None) if match is None else (match[1], match[2].strip())
+
+
+def _is_named_in(name: str, text: str) -> bool:
+    """Returns True if a text has a name as whole words. In a single word capitals count: "May" is no "may"."""
+    if is_unspaced(text):
+        return name.casefold() in text.casefold()
+    flags = re.IGNORECASE if " " in name or name.islower() else re.NOFLAG
+    return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text, flags) is not None
 
 
 def is_placeholder(text: str) -> bool:
@@ -355,11 +377,29 @@ class _AnswerParser:
         self._allowed = [n for n in message_numbers if _may_be_source(subject, records[n].role)]
         self._message_numbers = frozenset(message_numbers)
         self._dropped: dict[str, int] = {}
+        # By key: names as the answer has them, and their types.
+        self._names: dict[str, str] = {}
+        self._types: dict[str, EntityType] = {}
 
-    def parse(self, entries: Sequence[Any]) -> ExtractedFacts:
+    def parse(self, entries: Sequence[Any], entities: Sequence[Any]) -> ExtractedFacts:
+        for entity in self._limited(entities, MAX_ENTITIES, "entities"):
+            self._add_name(*typed_name(entity))
         limited = self._limited(entries, MAX_FACTS, "facts")
-        facts = [fact for entry in limited if (fact := self._fact(entry)) is not None]
+        facts = [fact for entry in limited if (fact := self._fact(entry, is_single=len(limited) == 1)) is not None]
+        if unused := self._names.keys() - {mention.key for fact in facts for mention in fact.mentions}:
+            self._drop("entity of no fact", len(unused))
         return ExtractedFacts(tuple(deduplicate(facts, self._records)), self._dropped)
+
+    def _add_name(self, value: Any, type_value: Any) -> None:
+        """Adds an entity of the answer, but for a speaker, who is an entity of the facts about him."""
+        name = single_line(value, MAX_NAME_CHARS) if self._may_be_name(value) else None
+        key = normalise_key(name or "")
+        if name is None or not key or name.casefold() in SPEAKERS:
+            return
+        self._names.setdefault(key, name)
+        type_ = checked_or(validation.entity_type, type_value, None) or EntityType.OTHER
+        if self._types.get(key, EntityType.OTHER) is EntityType.OTHER:
+            self._types[key] = type_
 
     def _drop(self, reason: str, count: int = 1) -> None:
         self._dropped[reason] = self._dropped.get(reason, 0) + count
@@ -370,7 +410,7 @@ class _AnswerParser:
             self._drop(f"over the limit of {noun}", len(items) - limit)
         return items[:limit]
 
-    def _fact(self, entry: Any) -> Fact | None:
+    def _fact(self, entry: Any, *, is_single: bool) -> Fact | None:
         values = {"text": entry} if isinstance(entry, str) else entry
         texts = [values.get(key) for key in TEXT_KEYS] if isinstance(values, Mapping) else []
         text = next((line for text in texts if (line := single_line(text, MAX_FACT_CHARS)) is not None), None)
@@ -381,15 +421,16 @@ class _AnswerParser:
         if not sources:
             return None
         fact = Fact(text, _memory_type(values.get("type")), DEFAULT_CONFIDENCE, sources, is_cited=is_cited)
-        entities = _FactEntities(fact.of_speaker(self._records))
-        for entity in self._limited(_mappings(values.get("entities")), MAX_ENTITIES, "entities"):
-            if self._may_be_name(entity.get("name")):
-                entities.add(entity.get("name"), entity.get("type"))
+        entities = _FactEntities(fact.of_speaker(self._records), self._types)
+        for name in self._names.values():
+            if is_single or _is_named_in(name, text):
+                entities.add(name)
         confidence = checked_or(validation.share, values.get("confidence"), DEFAULT_CONFIDENCE) or 0.0
-        relations = self._limited(_mappings(values.get("relations")), MAX_RELATIONS, "relations")
-        parsed = [self._statement(relation, entities, text, confidence) for relation in relations]
+        relations = values.get("relations")
+        limited = self._limited(relations if isinstance(relations, list) else [], MAX_RELATIONS, "relations")
+        parsed = [self._statement(relation, entities, text, confidence) for relation in limited]
         statements = tuple(dict.fromkeys(statement for statement in parsed if statement is not None))
-        given = statements if isinstance(values.get("relations"), list) else None
+        given = statements if isinstance(relations, list) else None
         return replace(fact, confidence=confidence, mentions=entities.mentions, statements=given)
 
     def _sources(self, value: Any) -> tuple[tuple[int, ...], bool]:
@@ -410,19 +451,22 @@ class _AnswerParser:
             self._drop("from nobody's message")
         return sources, bool(named)
 
-    def _statement(
-        self, relation: Mapping[str, Any], entities: _FactEntities, fact: str, confidence: float
-    ) -> Statement | None:
-        ends = relation.get("subject"), relation.get("object")
+    def _statement(self, relation: Any, entities: _FactEntities, fact: str, confidence: float) -> Statement | None:
+        """Returns the relation of a text as the contract has it, or of a list of these parts."""
+        parts = _BETWEEN_PARTS.split(relation) if isinstance(relation, str) else relation
+        if not isinstance(parts, list) or not _LEAST_PARTS <= len(parts) <= _MOST_PARTS:
+            self._drop("no relation")
+            return None
+        ends = parts[0], parts[2]
         if not all(map(self._may_be_name, ends)):
             return None
         subject, object_ = map(entities.add, ends)
-        predicate = single_line(relation.get("predicate"), MAX_PREDICATE_CHARS)
+        predicate = single_line(parts[1], MAX_PREDICATE_CHARS)
         if not subject or not object_ or predicate is None or subject == object_:
             self._drop("no relation")
             return None
         predicate = _SPACES.sub(" ", predicate.replace("_", " ")).casefold()
-        valid_at, invalid_at = _date(relation.get("valid_at")), _date(relation.get("invalid_at"))
+        valid_at, invalid_at, *_ = *map(_date, parts[_LEAST_PARTS:]), None, None
         is_past = _PAST.match(predicate) is not None
         return Statement(subject, predicate, object_, fact, confidence, valid_at, invalid_at, is_past)
 
@@ -437,11 +481,13 @@ class _AnswerParser:
 class _FactEntities:
     """Collects the entities of one fact, by key. The speaker's key is made of the name, or without one of the role.
 
-    `messages` are those by whose speaker the fact is; of several, nobody's name is known.
+    `messages` are those by whose speaker the fact is; of several, nobody's name is known. `types` are those of the
+    answer's entities, by key.
     """
 
-    def __init__(self, messages: Sequence[MemoryRecord]) -> None:
+    def __init__(self, messages: Sequence[MemoryRecord], types: Mapping[str, EntityType]) -> None:
         self._mentions: dict[str, Mention] = {}
+        self._types = types
         self._speaker_role = common_value(messages, "role") or "user"
         self._speaker_name = common_value(messages, "speaker")
 
@@ -449,22 +495,19 @@ class _FactEntities:
     def mentions(self) -> tuple[Mention, ...]:
         return tuple(self._mentions.values())
 
-    def add(self, value: Any, type_value: Any = None) -> str:
-        """Adds an entity by its name; returns its key, "" for an unusable name. A known type is never replaced."""
+    def add(self, value: Any) -> str:
+        """Adds an entity by its name; returns its key, "" for an unusable name."""
         name = single_line(value, MAX_NAME_CHARS)
         if name is None:
             return ""
         role = SPEAKERS.get(name.casefold())
         if role is not None:
             name = self._speaker_name if role == self._speaker_role and self._speaker_name else role.title()
-            type_value = EntityType.PERSON if role == "user" else type_value
         key = normalise_key(name)
         if not key:
             return ""
-        type_ = checked_or(validation.entity_type, type_value, None) or EntityType.OTHER
-        mention = self._mentions.get(key)
-        if mention is None or (mention.type is EntityType.OTHER and type_ is not EntityType.OTHER):
-            self._mentions[key] = Mention(key, display_form(name), type_, MentionKind.NAME)
+        type_ = EntityType.PERSON if role == "user" else self._types.get(key, EntityType.OTHER)
+        self._mentions.setdefault(key, Mention(key, display_form(name), type_, MentionKind.NAME))
         return key
 
 
@@ -477,13 +520,6 @@ def common_value(records: Sequence[MemoryRecord], name: str) -> Any:
 def _may_be_source(subject: str, role: str | None) -> bool:
     """Returns True if facts may be drawn from messages of a role; never from the results of tools."""
     return role in {"user", "assistant"} if subject == "both" else role == subject
-
-
-def _mappings(value: Any) -> list[Mapping[str, Any]]:
-    """Returns the objects in a list; a string s becomes {"name": s}, all else is dropped."""
-    items = value if isinstance(value, list) else []
-    named = ({"name": item} if isinstance(item, str) else item for item in items)
-    return [item for item in named if isinstance(item, Mapping)]
 
 
 def _memory_type(value: Any) -> str | None:
