@@ -1,4 +1,4 @@
-"""`graphmem bench`: measures the quality of the search on benchmark files. Heavy imports wait until a command runs."""
+"""`graphmem bench`: measures search and context on benchmark files. Heavy imports wait until a command runs."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from graphmem.cli.render import Renderer
     from graphmem.evaluation.configurations import Measurement
     from graphmem.evaluation.datasets import Dataset
+    from graphmem.evaluation.runner import ProgressCallback
     from graphmem.memory import Memory
     from graphmem.settings import Settings
 
@@ -38,9 +39,21 @@ Languages = Annotated[
 ]
 Limit = Annotated[int | None, typer.Option(metavar="N", help="Ask the first N questions only, in each language.")]
 
+Answers = Annotated[
+    Path, typer.Argument(metavar="ANSWERS", help="A folder with cases.json and noise.json: benchmarks/answers.")
+]
+MaxChars = Annotated[
+    int | None, typer.Option(metavar="N", help="The most characters of a block.", show_default="that of context()")
+]
+Threshold = Annotated[
+    float | None,
+    typer.Option(metavar="COSINE", help="The least similarity of a memory.", show_default="context()'s own rule"),
+]
+Cases = Annotated[bool, typer.Option("--cases", help="Also what came of each case, with --json.")]
+
 bench = typer.Typer(
-    help="Measures the quality of the search. Data: graphmem's own chats and parallel sentences; LOCOMO, MuSiQue and "
-    "HotpotQA files.",
+    help="Measures the quality of the search and of the context. Data: graphmem's own chats, everyday questions and "
+    "parallel sentences; LOCOMO, MuSiQue and HotpotQA files.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -95,6 +108,32 @@ def pooled(call: CommandContext, locomo_path: Locomo, multihop_path: Multihop, c
 
 
 @unscoped_command
+def answers(
+    call: CommandContext,
+    path: Answers,
+    max_chars: MaxChars = None,
+    threshold: Threshold = None,
+    cases: Cases = False,  # noqa: FBT002
+) -> None:
+    """Asks everyday questions about few memories, and judges the context by what has to be in it.
+
+    The data is stored in a temporary folder, or in the folder given with --home, which is kept and can be measured
+    again.
+    """
+    from graphmem.cli.bench_table import print_answers  # noqa: PLC0415
+    from graphmem.evaluation.answer_report import build_report, run  # noqa: PLC0415
+    from graphmem.evaluation.answers import load  # noqa: PLC0415
+
+    given = {"max_chars": max_chars, "threshold": threshold}
+    options = {name: value for name, value in given.items() if value is not None}
+    everyday = load(path)
+    with _measured(call) as (memory, update, models):
+        results = run(memory, everyday, options, update)
+    report = build_report(everyday, results, options, models, with_cases=cases)
+    call.print_answer(report, lambda renderer: print_answers(renderer, report))
+
+
+@unscoped_command
 def languages(call: CommandContext, path: ParallelFiles, languages: Languages = None, limit: Limit = None) -> None:
     """Asks the same questions in several languages.
 
@@ -107,7 +146,7 @@ def languages(call: CommandContext, path: ParallelFiles, languages: Languages = 
     _run_benchmark(call, load(path, comma_separated(languages), limit), MEASUREMENT, print_languages)
 
 
-for _command in (locomo, chats, multihop, pooled, languages):
+for _command in (locomo, chats, multihop, pooled, languages, answers):
     bench.command(_command.__name__)(_command)
 
 
@@ -122,18 +161,26 @@ def _run_benchmark(
     By default these are all configurations, and `print_report`.
     """
     from graphmem.cli.bench_table import print_report  # noqa: PLC0415
-    from graphmem.cli.render import ProgressBar  # noqa: PLC0415
     from graphmem.evaluation.configurations import EVERYTHING  # noqa: PLC0415
     from graphmem.evaluation.report import build_report  # noqa: PLC0415
     from graphmem.evaluation.runner import run  # noqa: PLC0415
 
     measurement, show = measurement or EVERYTHING, show or print_report
-    settings = _without_locations(call.settings())
-    with _benchmark_memory(call.home, settings) as memory, ProgressBar(delay=0) as bar:
-        outcome = run(memory, dataset, measurement, bar.update)
-        models = {"embedder": str(memory.stats()["embedder"]), "extractor": settings.extractor.provider}
+    with _measured(call) as (memory, update, models):
+        outcome = run(memory, dataset, measurement, update)
     report = build_report(dataset, outcome, measurement, models)
     call.print_answer(report, lambda renderer: show(renderer, report))
+
+
+@contextmanager
+def _measured(call: CommandContext) -> Iterator[tuple[Memory, ProgressCallback, dict[str, str]]]:
+    """Opens the memory to measure with the configured models; yields it, the progress bar's update, and their names."""
+    from graphmem.cli.render import ProgressBar  # noqa: PLC0415
+
+    settings = _without_locations(call.settings())
+    with _benchmark_memory(call.home, settings) as memory, ProgressBar(delay=0) as bar:
+        models = {"embedder": str(memory.stats()["embedder"]), "extractor": settings.extractor.provider}
+        yield memory, bar.update, models
 
 
 def _without_locations(settings: Settings) -> Settings:

@@ -40,6 +40,37 @@ def print_report(renderer: Renderer, report: Mapping[str, Any]) -> None:
     _print_times(renderer, report)
 
 
+# Columns of the everyday questions: heading and width by the figure.
+ANSWER_COLUMNS = {
+    "n": ("n", 5),
+    "in": ("in", 6),
+    "exact": ("exact", 6),
+    "precision": ("prec.", 6),
+    "silent": ("silent", 7),
+    "lines": ("lines", 6),
+    "search@5": ("s@5", 6),
+    "search@20": ("s@20", 6),
+}
+
+
+def print_answers(renderer: Renderer, report: Mapping[str, Any]) -> None:
+    """Prints a report of everyday questions: for each group a line for those with an answer and for those without."""
+    data, width = report["data"], 1 + max(len(figure["value"]) for figure in report["figures"])
+    renderer.line(f"cases: {data['cases']}, partitions: {data['partitions']}, questions: {data['questions']}")
+    renderer.title("Context (in: all that is needed; exact: nothing else), and search (s@k: among the first k)")
+    renderer.line((" " * width + "".join(f"{name:>{columns}}" for name, columns in ANSWER_COLUMNS.values()), "dim"))
+    for figure in report["figures"]:
+        cells = (_cell(figure.get(key), columns) for key, (_, columns) in ANSWER_COLUMNS.items())
+        renderer.line(f"{figure['value']:<{width}}" + "".join(cells))
+    renderer.title("Time")
+    renderer.line("median: context {context_p50_ms} ms, search {search_p50_ms} ms".format(**report["latency"]))
+
+
+def _cell(value: float | None, columns: int) -> str:
+    text = "" if value is None else str(value) if isinstance(value, int) else f"{value:.2f}"
+    return f"{text:>{columns}}"
+
+
 def print_languages(renderer: Renderer, report: Mapping[str, Any]) -> None:
     """Prints a report on parallel languages: for each size of store a line per language and pair, in 80 columns."""
     _print_data(renderer, report["data"])

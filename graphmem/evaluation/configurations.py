@@ -41,7 +41,7 @@ class Measurement:
 def _search_as_users_do(memory: Memory, case: BenchmarkQuestion, top_k: int) -> list[str]:
     """Searches by `Memory.search`. Raises StoreError for a degraded search."""
     answer = memory.search(case.question, user_id=case.partition, top_k=top_k, reference_date=case.query_time)
-    _refuse_degraded(answer.get("degraded", ()))
+    refuse_degraded(answer.get("degraded", ()))
     return [hit["id"] for hit in answer["results"]]
 
 
@@ -51,7 +51,7 @@ def _search_with(weights: SearchWeights) -> SearchFunction:
     def search_with_weights(memory: Memory, case: BenchmarkQuestion, top_k: int) -> list[str]:
         deps = memory._engine.search_deps  # noqa: SLF001  (weights are no public argument)
         outcome = search(_query(case, top_k), deps, weights)
-        _refuse_degraded(outcome.degraded)
+        refuse_degraded(outcome.degraded)
         return [hit.record.id for hit in outcome.hits]
 
     return search_with_weights
@@ -67,7 +67,7 @@ def _arm_alone(scored_by: Callable[[RetrievedSet], ScoredIds]) -> SearchFunction
     def search_arm(memory: Memory, case: BenchmarkQuestion, top_k: int) -> list[str]:
         retrievers = Retrievers(_query(case, top_k), memory._engine.search_deps)  # noqa: SLF001  (no public argument)
         found = scored_by(retrievers.retrieve())
-        _refuse_degraded(sorted(retrievers.degraded))
+        refuse_degraded(sorted(retrievers.degraded))
         return [memory_id for memory_id, _ in found[:top_k]]
 
     return search_arm
@@ -84,7 +84,7 @@ def _query(case: BenchmarkQuestion, top_k: int) -> SearchQuery:
     return SearchQuery(case.question, view, top_k, now=case.query_time)
 
 
-def _refuse_degraded(arms: Sequence[str]) -> None:
+def refuse_degraded(arms: Sequence[str]) -> None:
     """Raises StoreError if arms were left out of a search: its figures would not be those of the configuration."""
     if arms:
         raise StoreError(

@@ -46,7 +46,8 @@ class QuestionGroup:
 class BenchmarkQuestion:
     """A question, its gold (at least one message id), the partition to search in, and its groups.
 
-    `query_time` is the reference date of the question (None: now).
+    `query_time` is the reference date of the question (None: now); `answer` the right answer, "" where the data has
+    none.
     """
 
     question: str
@@ -54,6 +55,7 @@ class BenchmarkQuestion:
     partition: str
     groups: tuple[QuestionGroup, ...]
     query_time: datetime | None = None
+    answer: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +150,12 @@ def field_of(record: Any, key: str | int, kind: type[T], where: str) -> T:
         name = repr(key) if isinstance(key, str) else "it"
         raise ValidationError(f"{where}: expected {name} to be {_KINDS.get(kind, kind.__name__)}")
     return value
+
+
+def answer_of(record: Mapping[str, Any]) -> str:
+    """Returns the right answer of a question's record, a text or a number; "" without one."""
+    answer = record.get("answer", "")
+    return str(answer).strip() if isinstance(answer, str | int | float) else ""
 
 
 def items_of(record: Any, key: str | int, kind: type[T], where: str) -> Iterator[tuple[str, T]]:

@@ -18,6 +18,7 @@ from graphmem.evaluation.datasets import (
     Dataset,
     Message,
     QuestionGroup,
+    answer_of,
     field_of,
     items_of,
     read_objects,
@@ -105,7 +106,8 @@ def _case(
     if not gold:
         left_out["questions without evidence"] += 1
         return
-    yield BenchmarkQuestion(field_of(question, "question", str, where), gold, partition, _groups(category, len(gold)))
+    asked, groups = field_of(question, "question", str, where), _groups(category, len(gold))
+    yield BenchmarkQuestion(asked, gold, partition, groups, answer=answer_of(question))
 
 
 def _groups(category: int, gold_turns: int) -> tuple[QuestionGroup, ...]:

@@ -20,6 +20,7 @@ from graphmem.evaluation.datasets import (
     Message,
     QuestionGroup,
     SourceFile,
+    answer_of,
     field_of,
     items_of,
     read_objects,
@@ -59,6 +60,7 @@ class _MultihopQuestion:
     supporting: tuple[Passage, ...]
     complete: bool
     groups: tuple[QuestionGroup, ...]
+    answer: str
 
 
 def load(path: Path, corpus: Path | None = None) -> Dataset:
@@ -104,9 +106,8 @@ def _musique(item: Any, where: str) -> _MultihopQuestion:
     hops = int(hop_match[1]) if hop_match else len(supporting)
     complete = bool(supporting) and item.get("answerable") is not False
     groups = (QuestionGroup("musique", "all", "all"), QuestionGroup("musique", "hops", str(hops)))
-    return _MultihopQuestion(
-        field_of(item, "question", str, where), tuple(passages), tuple(supporting), complete, groups
-    )
+    asked = field_of(item, "question", str, where)
+    return _MultihopQuestion(asked, tuple(passages), tuple(supporting), complete, groups, answer_of(item))
 
 
 def _hotpotqa(item: Any, where: str) -> _MultihopQuestion:
@@ -126,9 +127,8 @@ def _hotpotqa(item: Any, where: str) -> _MultihopQuestion:
         *(QuestionGroup("hotpotqa", by, value) for by, value in properties.items()),
     )
     complete = 0 < len(titles) == len(supporting)
-    return _MultihopQuestion(
-        field_of(item, "question", str, where), tuple(passages.values()), supporting, complete, groups
-    )
+    asked = field_of(item, "question", str, where)
+    return _MultihopQuestion(asked, tuple(passages.values()), supporting, complete, groups, answer_of(item))
 
 
 def _read_corpus(path: Path) -> tuple[list[Passage], SourceFile]:
@@ -155,7 +155,7 @@ def _cases(
     for question in questions:
         if question.complete and all(passage.key in ids for passage in question.supporting):
             gold = frozenset(ids[passage.key] for passage in question.supporting)
-            yield BenchmarkQuestion(question.question, gold, PARTITION, question.groups)
+            yield BenchmarkQuestion(question.question, gold, PARTITION, question.groups, answer=question.answer)
         else:
             left_out["questions without all their supporting passages"] += 1
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -64,6 +65,23 @@ CHATS = [
 ]
 
 
+ANSWERS = {
+    "cases": [
+        {
+            "id": "home-1",
+            "lang": "en",
+            "kind": "first person",
+            "about": ["home"],
+            "ask": "Where do I live?",
+            "stored": ["I live in Oslo.", "Bo lives in Rome."],
+            "needed": [0],
+        },
+        {"id": "world-1", "lang": "en", "kind": "world", "about": ["world"], "ask": "Who wrote Hamlet?"},
+    ],
+    "noise": [{"lang": "en", "text": text} for text in ("It rained.", "The lift was stuck.", "A dog barked.")],
+}
+
+
 @pytest.fixture(autouse=True)
 def ledger_path(tmp_path, monkeypatch):
     """The path of the user's own ledger, which the settings name and no benchmark may touch."""
@@ -93,6 +111,10 @@ def files(tmp_path):
     for name, value in paths.items():
         paths[name] = tmp_path / f"{name}.json"
         paths[name].write_text(json.dumps(value))
+    paths["answers"] = tmp_path / "answers"
+    paths["answers"].mkdir()
+    for name, value in ANSWERS.items():
+        (paths["answers"] / f"{name}.json").write_text(json.dumps(value))
     return {name: str(path) for name, path in paths.items()}
 
 
@@ -137,6 +159,27 @@ def test_pooled_has_one_partition_and_figures_for_each_data_set(files):
         ("pooled", 3), ("locomo", 2), ("musique", 1)
     ]  # fmt: skip
     assert len(report["data"]["files"]) == 2
+
+
+def test_everyday_questions_from_a_folder_to_figures(files, ledger_path):
+    report = json.loads(run("answers", files["answers"], "--threshold", "0", "--cases", "--json").stdout)
+    assert report["arguments"] == {"context": {"threshold": 0.0}, "sizes": [3, 12, 60]}
+    assert report["data"]["files"][0]["name"] == "cases.json"
+    assert (report["data"]["cases"], report["data"]["partitions"], report["data"]["questions"]) == (2, 3, 6)
+    everything = report["figures"][0]
+    assert (everything["n"], everything["in"], everything["search@5"]) == (3, 1, 1)
+    assert set(report["cases"]) == {"home-1", "world-1"}
+    short = json.loads(run("answers", files["answers"], "--max-chars", "1", "--json").stdout)
+    assert [short["figures"][place][key] for place, key in ((0, "in"), (0, "empty"), (1, "silent"))] == [0, 1, 1]
+    assert "cases" not in short
+    assert not ledger_path.exists()
+
+
+def test_everyday_questions_as_a_table(files):
+    output = run("answers", files["answers"]).stdout
+    assert "cases: 2, partitions: 3, questions: 6" in output
+    assert re.search(r"^en, first person +3 ", output, re.MULTILINE)
+    assert "median: context" in output
 
 
 @pytest.mark.parametrize("command", ["locomo", "chats", "multihop", "pooled"])
@@ -222,7 +265,7 @@ def test_errors_are_one_line_that_names_the_file(files, tmp_path):
 
 def test_help_lists_benchmarks_and_imports_nothing_heavy():
     output = run("--help").stdout
-    assert all(name in output for name in ("locomo", "multihop", "pooled", "languages"))
+    assert all(name in output for name in ("locomo", "multihop", "pooled", "languages", "answers"))
     code = "import sys, graphmem.cli.app; print(sorted({'numpy', 'rich.table', 'spacy'} & set(sys.modules)))"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"

@@ -1,0 +1,267 @@
+"""Reads the everyday questions (`benchmarks/answers`) and lays out the small partitions in which they are asked.
+
+A case has a question and the memories that answer it, or none. A partition has a few memories, and several cases are
+asked in it; what its other memories tell answers none of them (`about` and `away_from`). Each case is asked once for
+each size of partition; a case of two hops twice, its memories being neighbours in one sitting, and far apart.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+from graphmem.boundary import validation
+from graphmem.errors import ValidationError
+from graphmem.evaluation.datasets import Dataset, Message, SourceFile, field_of, items_of, read_objects
+from graphmem.model import ASSISTANT
+
+NAME = "answers"
+# Memories of a partition, and the most cases with memories in it.
+SIZES = {3: 1, 12: 3, 60: 12}
+TWO_HOPS = "two hops"
+# Sittings are a day apart, their memories a minute; questions are asked on `ASKED_AT`.
+FIRST_DAY, ASKED_AT = datetime(2026, 1, 5, 18, tzinfo=UTC), datetime(2026, 4, 20, 9, tzinfo=UTC)
+SITTING = 4
+ROLES = ("user", ASSISTANT)
+
+Turn = tuple[str, str]
+"""Speaker ("user", "assistant" or a name) and words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A question with the memories that are stored for it; `needed` are texts that a right answer takes, () if none is.
+
+    A text in `needed` is a whole memory, or one sentence of a long one. `right` are the memories that may be shown:
+    those needed, and those that belong to them, such as the question to which one replies. `topics`: what its memories
+    are about; `away_from`: topics of other cases that would answer the question as well.
+    """
+
+    id: str
+    language: str
+    kind: str
+    question: str
+    turns: tuple[Turn, ...]
+    needed: tuple[str, ...]
+    right: frozenset[str]
+    topics: frozenset[str]
+    away_from: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerSet:
+    """The cases in the order of their file, memories that answer none of them by language, and the files."""
+
+    cases: tuple[Case, ...]
+    noise: Mapping[str, Sequence[str]]
+    sources: tuple[SourceFile, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A case where it is asked: the partition, its size, and the kind, such as "two hops, apart"."""
+
+    case: Case
+    partition: str
+    size: int
+    kind: str
+
+
+def load(folder: Path) -> AnswerSet:
+    """Reads `cases.json` and `noise.json` of a folder. Raises ValidationError, naming file and position."""
+    source, records = read_objects(folder / "cases.json")
+    noise_source, noises = read_objects(folder / "noise.json")
+    noise: dict[str, list[str]] = {}
+    for where, record in noises:
+        noise.setdefault(field_of(record, "lang", str, where), []).append(_text(record, "text", where))
+    cases: dict[str, Case] = {}
+    for where, record in records:
+        case = _case(record, where)
+        if case.id in cases:
+            raise ValidationError(f"{where}: 'id' {case.id!r} is there twice; each case needs its own")
+        if case.language not in noise:
+            raise ValidationError(f"{where}: {noise_source.name} has no memories in its 'lang'; add some")
+        cases[case.id] = case
+    return AnswerSet(tuple(cases.values()), noise, (source, noise_source))
+
+
+def _case(record: dict[str, Any], where: str) -> Case:
+    turns = tuple(_turns(record, where)) if "stored" in record else ()
+    if len(turns) > min(SIZES):
+        raise ValidationError(f"{where}: 'stored' has {len(turns)} memories; the smallest partition has {min(SIZES)}")
+    needed = [_needed(item, turns, where) for item in record.get("needed", ())]
+    fine = [_memory(item, turns, where, "fine") for item in record.get("fine", ())]
+    if bool(turns) != bool(needed):
+        raise ValidationError(f"{where}: expected 'stored' and 'needed' both, or neither where nothing answers")
+    return Case(
+        validation.stored_name(field_of(record, "id", str, where), f"{where}, 'id'"),
+        field_of(record, "lang", str, where),
+        field_of(record, "kind", str, where),
+        validation.query(field_of(record, "ask", str, where), f"{where}, 'ask'"),
+        turns,
+        tuple(part for part, _ in needed),
+        frozenset([*(text for _, text in needed), *fine]),
+        frozenset(text for _, text in items_of(record, "about", str, where)),
+        frozenset(text for _, text in items_of(record, "away_from", str, where))
+        if "away_from" in record
+        else frozenset(),
+    )
+
+
+def _turns(record: dict[str, Any], where: str) -> Iterator[Turn]:
+    for number, item in enumerate(field_of(record, "stored", list, where), 1):
+        position = f"{where}, 'stored', number {number}"
+        if isinstance(item, list):
+            yield validation.stored_name(_text(item, 0, position), position), _text(item, 1, position)
+        else:
+            yield "user", _text(record["stored"], number - 1, position)
+
+
+def _text(record: Any, key: str | int, where: str) -> str:
+    text = validation.stored_text(field_of(record, key, str, where), where)
+    if any(sign in text for sign in "<>[]\n"):
+        raise ValidationError(f"{where}: holds brackets or a line break, which a block may change; write it without")
+    return text
+
+
+def _needed(item: Any, turns: Sequence[Turn], where: str) -> tuple[str, str]:
+    """Returns the text that is needed, a whole memory or a sentence of one, and the memory that holds it."""
+    memory = _memory(item, turns, where, "needed")
+    return (item if isinstance(item, str) else memory), memory
+
+
+def _memory(item: Any, turns: Sequence[Turn], where: str, key: str) -> str:
+    """Returns the stored memory with the number `item`, or the first that holds the sentence `item`."""
+    texts = [text for _, text in turns]
+    if isinstance(item, int) and 0 <= item < len(texts):
+        return texts[item]
+    holding = [text for text in texts if item in text] if isinstance(item, str) else []
+    if not holding:
+        raise ValidationError(f"{where}: {key!r} names no stored memory; give its number from 0, or a sentence of one")
+    return holding[0]
+
+
+@dataclass(slots=True)
+class _Partition:
+    """A partition that is being filled: runs of turns that stay together, and cases whose turns shall stand far apart.
+
+    `topics`: what its cases tell; `forbidden`: what none may tell; `unanswered`: how many questions nothing answers.
+    """
+
+    name: str
+    size: int
+    runs: list[list[Turn]] = field(default_factory=list)
+    apart: list[Sequence[Turn]] = field(default_factory=list)
+    topics: set[str] = field(default_factory=set)
+    forbidden: set[str] = field(default_factory=set)
+    cases: list[str] = field(default_factory=list)
+    unanswered: int = 0
+
+    @property
+    def room(self) -> int:
+        return self.size - sum(map(len, self.runs)) - sum(map(len, self.apart))
+
+    def may_tell(self, case: Case) -> bool:
+        """Whether the memories of `case` fit, tell nothing that others forbid, and nobody tells what it forbids."""
+        told = case.topics & (self.topics | self.forbidden)
+        return len(case.turns) <= self.room and case.id not in self.cases and not told and self.may_be_asked(case)
+
+    def may_be_asked(self, case: Case) -> bool:
+        return not case.away_from & self.topics
+
+    def put(self, case: Case, *, apart: bool = False) -> None:
+        """Stores the memories of a case: a dialogue or neighbours together, single statements by themselves."""
+        is_dialogue = any(speaker != "user" for speaker, _ in case.turns)
+        if apart:
+            self.apart.append(case.turns)
+        elif case.kind == TWO_HOPS or is_dialogue:
+            self.runs.append(list(case.turns))
+        else:
+            self.runs.extend([turn] for turn in case.turns)
+        self.topics |= case.topics
+        self.forbidden |= case.away_from
+        self.cases.append(case.id)
+
+    def messages(self) -> Iterator[Message]:
+        """Yields the memories in an order that is the same in each run; those `apart` are spread over all of them."""
+        runs = list(self.runs)
+        random.Random(self.name).shuffle(runs)  # noqa: S311  (an order, no secret)
+        spread = [turn for turns in zip_longest(*self.apart) for turn in turns if turn is not None]
+        step = len(runs) // max(1, len(spread) - 1)
+        for number, turn in enumerate(spread):
+            runs.insert(number * (step + 1), [turn])
+        day = said = number = 0
+        for run in runs:
+            if said + len(run) > SITTING:
+                day, said = day + 1, 0
+            for speaker, text in run:
+                author = {"role": speaker} if speaker in ROLES else {"role": "user", "name": speaker}
+                at = FIRST_DAY + timedelta(days=day, minutes=said)
+                yield {**author, "content": text, "timestamp": at, "id": str(number)}
+                said, number = said + 1, number + 1
+
+
+def lay_out(answers: AnswerSet) -> tuple[Dataset, list[Asked]]:
+    """Returns the partitions as a data set without questions, and where every case is asked: the same each time."""
+    partitions: list[_Partition] = []
+    asked: list[Asked] = []
+    for language in answers.noise:
+        cases = [case for case in answers.cases if case.language == language]
+        for size, most in SIZES.items():
+            filled, placed = _fill(cases, f"{language}-{size}", size, most)
+            _top_up(filled, cases, answers.noise[language])
+            partitions += filled
+            asked += placed
+    messages = {partition.name: tuple(partition.messages()) for partition in partitions}
+    return Dataset(NAME, messages, (), {}, answers.sources), asked
+
+
+def _fill(cases: Sequence[Case], name: str, size: int, most: int) -> tuple[list[_Partition], list[Asked]]:
+    """Puts each case into the first partition that may have it, and spreads those that nothing answers over all."""
+    partitions: list[_Partition] = []
+    asked: list[Asked] = []
+
+    def new_partition() -> _Partition:
+        partitions.append(_Partition(f"{name}-{len(partitions) + 1}", size))
+        return partitions[-1]
+
+    for case in cases:
+        for kind, apart in _placements(case, size):
+            free = (partition for partition in partitions if len(partition.cases) < most and partition.may_tell(case))
+            partition = next(free, None) or new_partition()
+            partition.put(case, apart=apart)
+            asked.append(Asked(case, partition.name, size, kind))
+    for case in cases:
+        if not case.turns:
+            possible = [partition for partition in partitions if partition.may_be_asked(case)]
+            partition = min(possible, key=lambda partition: partition.unanswered) if possible else new_partition()
+            partition.forbidden |= case.away_from
+            partition.unanswered += 1
+            asked.append(Asked(case, partition.name, size, case.kind))
+    return partitions, asked
+
+
+def _placements(case: Case, size: int) -> Iterator[tuple[str, bool]]:
+    """Yields (kind, whether the memories stand apart) for each time that a case with memories is asked."""
+    if case.kind == TWO_HOPS:
+        yield f"{case.kind}, neighbours", False
+        if len(case.turns) < size:
+            yield f"{case.kind}, apart", True
+    elif case.turns:
+        yield case.kind, False
+
+
+def _top_up(partitions: Iterable[_Partition], cases: Sequence[Case], noise: Sequence[str]) -> None:
+    """Fills partitions with noise, each from another place in it, then with memories of cases that are not asked."""
+    for number, partition in enumerate(partitions):
+        start = number * 7 % len(noise)
+        rest = [*noise[start:], *noise[:start]][: partition.room]
+        partition.runs.extend([("user", text)] for text in rest)
+        for case in cases:
+            if case.turns and partition.room and case.kind != TWO_HOPS and partition.may_tell(case):
+                partition.put(case)
