@@ -23,7 +23,7 @@ from graphmem.ingest.facts.pipeline import FactPipeline, JobResult, PipelineConf
 from graphmem.jobs.background import BackgroundTask
 from graphmem.jobs.worker import JobFailure, JobWorker
 from graphmem.logs import log_text
-from graphmem.model import EmbeddingSpec, MemoryRecord, Scope
+from graphmem.model import LISTED_KINDS, EmbeddingSpec, ListFilter, MemoryRecord, Scope, View
 from graphmem.models.observed import ObservedModel
 from graphmem.models.protocols import LanguageModel, TokenEmbedder
 from graphmem.models.script_support import ScriptSupport
@@ -471,8 +471,10 @@ class Engine:
         """
         with self.ledger.read() as connection:
             counts, embedding_bytes = integrity.counts(connection), integrity.embedding_bytes(connection)
+            everybodys = View(Scope(), datetime.now(UTC), kinds=LISTED_KINDS)
+            listed, _ = memories.count_records(connection, everybodys, ListFilter(), with_sources=False)
             usage, pending_jobs = model_usage.usage_totals(connection, scope), jobs.pending_kinds(connection)
-            hidden = memories.count_hidden(connection, datetime.now(UTC))
+            hidden = memories.count_hidden(connection, everybodys.now)
             unguarded = integrity.count_unprotected_tombstones(connection)
             stores = gauges.store_states(connection, self.ledger, self.projection_workers)
             job_counts = gauges.job_counts(connection)
@@ -482,6 +484,7 @@ class Engine:
         other = {"configured_embedder": configured.model, "configured_embedder_dims": configured.dims}
         return {
             "memories": counts.pop("memories"),
+            "listed": listed,
             **hidden,
             **counts,
             "embedder": recorded.model,

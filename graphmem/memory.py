@@ -41,7 +41,7 @@ from graphmem.folding import fold
 from graphmem.ingest.hooks import BeforeStore, apply_before_store
 from graphmem.ingest.messages import message_commands
 from graphmem.jobs.worker import JobFailure
-from graphmem.model import ALL_KINDS, Kind, MemoryRecord, Message, Scope, View
+from graphmem.model import ALL_KINDS, LISTED_KINDS, Kind, MemoryRecord, Message, Scope, View
 from graphmem.queries.entities import find_entity, list_entities
 from graphmem.queries.graph import build_graph
 from graphmem.queries.history import events_of_memory, trace_origin
@@ -649,7 +649,7 @@ class Memory:
             as_of,
             show_expired=show_expired,
             show_retired=only_retired or validation.flag(show_retired, "show_retired"),
-            default={Kind.FACT, Kind.EPISODE},
+            default=LISTED_KINDS,
         )
         metadata_filter = filtering.parse(conditions, limits=self.limits)
         page = list_memories(
@@ -882,8 +882,9 @@ class Memory:
         """Returns counts, the sizes of the ledger's file and of its embeddings (bytes), the pending work and the
         models' usage.
 
-        `memories` counts all that are stored; `retired` of them are no longer true, and `source_messages` are source
-        messages of facts that still are: lists show neither unless they are asked to.
+        `memories` counts all that are stored, `listed` those that `get_all` lists, of all users together. `retired` are
+        no longer true, and `source_messages` are source messages of facts that still are: lists show neither unless
+        they are asked to.
         `embedder` is the model of the ledger's vectors, `embedder_dims` their length; `configured_embedder` and
         `configured_embedder_dims` are there if another one is configured: `rebuild` changes to it.
         `multilingual_embedder` is the model of the second vector that all texts have (None: not all have one).

@@ -145,6 +145,8 @@ class Scope:
 
 
 ALL_KINDS = frozenset(Kind)
+LISTED_KINDS = frozenset({Kind.FACT, Kind.EPISODE})
+"""The kinds of a list that names none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
+from graphmem.model import View
 from graphmem.stores.ledger import Ledger, scope_counts
 from graphmem.stores.ledger.scope_counts import ScopeCount
 
 
-def list_scopes(ledger: Ledger, limit: int) -> list[ScopeCount]:
-    """Returns the first `limit` users, agents and runs with the number of their memories: users first, each by id."""
+def list_scopes(ledger: Ledger, view: View, limit: int) -> list[ScopeCount]:
+    """Returns the first `limit` users, agents and runs with the number of their memories that a list of the view has.
+
+    Users come first, each by id.
+    """
     with ledger.read() as connection:
-        return scope_counts.scope_counts(connection, datetime.now(UTC), limit)
+        return scope_counts.scope_counts(connection, view, limit)

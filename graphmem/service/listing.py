@@ -12,7 +12,7 @@ from graphmem import responses
 from graphmem.answer_size import answer_limit
 from graphmem.boundary import validation
 from graphmem.memory import Memory
-from graphmem.model import Kind, ListFilter, Scope, View
+from graphmem.model import LISTED_KINDS, ListFilter, Scope, View
 from graphmem.queries.memories import memories_after
 from graphmem.service import limits
 from graphmem.types import MemoryDict
@@ -68,7 +68,7 @@ def list_memories(
         scope=scope or Scope(),
         now=datetime.now(UTC),
         partition=None if scope is None else scope.read_partition,
-        kinds=validation.kinds(kinds) or frozenset({Kind.FACT, Kind.EPISODE}),
+        kinds=validation.kinds(kinds) or LISTED_KINDS,
         as_of=None if as_of is None else validation.moment(as_of, "as_of", zone),
         show_expired=show_expired,
         show_retired=show_retired or retired_only,

@@ -49,6 +49,7 @@ def test_retired_memories_are_shown_and_counted_on_demand(memory: Memory) -> Non
     assert old not in memory.graph(user_id="u1")
     by_day = memory.count_by_day(user_id="u1", utc_offset=0, show_retired=True)
     assert [one["day"] for one in by_day] == ["2024-01-01", "2024-06-01"]
+    assert (memory.stats()["listed"], memory.stats()["retired"]) == (1, 1)
     memory.delete(old, user_id="u1")
     assert "retired" not in memory.get_all(user_id="u1", show_retired=True)
 

@@ -380,8 +380,8 @@ CALLS = {
     "alias": ("a", "b", *IDS),
     "unalias": ("a", "b", *IDS),
     "rename_entity": ("key", "name", *IDS),
-    "graph": (*IDS, "around", "hops", "limit", "as_of"),
-    "count_by_day": (*IDS, "utc_offset"),
+    "graph": (*IDS, "around", "hops", "limit", "as_of", "show_retired"),
+    "count_by_day": (*IDS, "utc_offset", "show_retired"),
     "rebuild": ("projection",),
 }  # fmt: skip
 REQUIRED = {"messages", "query", "memory_id", "key", "a", "b", "name"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import networkx as nx
@@ -11,6 +12,7 @@ from starlette.testclient import TestClient
 from support.service import headers, ok
 
 from graphmem import Memory
+from graphmem.commands.types import RetireMemory
 
 Make = Callable[..., Memory]
 ANA = {"user_id": "ana"}
@@ -79,6 +81,26 @@ def test_a_graph_and_an_entity_as_they_were(client: TestClient, memory: Memory) 
     assert "Ben" not in client.get("/graph", params={**ANA, "as_of": "2025-03-04"}).text
     for path in ("/graph", "/graph/entities/Dora"):
         assert "as_of" in ok(client.get(path, params={**ANA, "as_of": "soon"}), 400)["detail"]
+
+
+def test_names_of_what_is_no_longer_true_are_listed_and_shown_on_request(client: TestClient, memory: Memory) -> None:
+    (old,) = [one["id"] for one in memory.get_all(**ANA)["results"] if one["memory"] == "Klara sings."]
+    met = [one["id"] for one in memory.get_all(**ANA)["results"] if "Bergen" in one["memory"]]
+    memory._engine.commit([RetireMemory(one, at=datetime.now(UTC), reason="moved") for one in (old, met[0])])
+    shown = {**ANA, "show_retired": True}
+    for asked, bergen in ((ANA, 1), (shown, 2)):
+        listed = {one["name"]: one["memories"] for one in ok(client.get("/graph/entities", params=asked))}
+        assert (listed["Bergen"], listed.get("Klara")) == (bergen, 1 if asked is shown else None)
+        assert ok(client.get("/graph/entities", params=asked)) == memory.entities(**asked)
+    ok(client.get("/graph/entities/Klara", params=ANA), 404)
+    klara = ok(client.get("/graph/entities/Klara", params=shown))
+    assert klara == memory.entity("Klara", **shown)
+    assert [one["id"] for one in klara["memories"]] == [old]
+    bergen = ok(client.get("/graph/entities/Bergen", params=shown))
+    assert {one["id"] for one in bergen["memories"]} == set(met)
+    assert len(bergen["relations"]) > len(ok(client.get("/graph/entities/Bergen", params=ANA))["relations"])
+    memory.delete(old)
+    ok(client.get("/graph/entities/Klara", params=shown), 404)
 
 
 def test_memories_are_counted_by_day(client: TestClient, memory: Memory) -> None:

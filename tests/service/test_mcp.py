@@ -131,6 +131,11 @@ async def test_the_reading_tools(real_memory: Memory) -> None:
         assert {"Anna", "Acme"} <= {entity["name"] for entity in graph["entities"]}
         profile = json.loads((await client.read_resource("memory://ana%40x.org/profile")).contents[0].text)
         assert "Acme" in profile["recent_topics"]
+        real_memory._engine.commit([RetireMemory(first, at=datetime.now(UTC), reason="left")])
+        assert "no memory mentions" in await error(client, "get_entity", name="Anna")
+        for tool, asked in (("search_graph", {"query": "Anna"}), ("get_entity", {"name": "Anna"})):
+            shown = await call(client, tool, **asked, show_retired=True)
+            assert FIRST in {one["memory"] for one in shown["memories"]}, tool
 
 
 async def test_what_is_no_longer_true_is_found_marked_and_erased(memory: Memory) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 from starlette.testclient import TestClient
+from support.facts import fact, source_message, store
 from support.service import client_of, headers, ok, served
 from support.waiting import TIMEOUT
 
@@ -405,6 +406,23 @@ def test_memories_that_are_no_longer_true_are_listed_and_found_on_request(client
     assert old not in {node["id"] for node in ok(client.get("/graph?user_id=ana"))["nodes"]}
     ok(client.delete(f"/memories/{old}"))
     assert "retired" not in ok(client.get("/memories?user_id=ana&show_retired=true"))
+
+
+def test_the_counts_of_users_are_those_of_their_lists(client: TestClient, memory: Memory) -> None:
+    """Also with a fact and its source, a summary, and memories that are no longer true or expired."""
+    message = source_message(memory, "I live in Porto.", user_id="ana", valid_to="2024-06-01T00:00:00Z")
+    fact(memory, "Clara lives in Porto.", message, user_id="ana", valid_to="2024-06-01T00:00:00Z")
+    fact(memory, "Clara sings.", source_message(memory, "I sing.", user_id="ana"), user_id="ana")
+    store(memory, "They talked.", user_id="ana", kind="summary")
+    memory.add("Until then.", user_id="ana", expiration_date="2001-01-01")
+    memory.add("Ben drinks tea.", user_id="ben")
+    for option in ("", "show_retired=true"):
+        users = {one["id"]: one["total_memories"] for one in ok(client.get(f"/entities?{option}"))}
+        listed = {user: ok(client.get(f"/memories?user_id={user}&{option}"))["total"] for user in users}
+        assert users == listed == {"ana": 3 if option else 1, "ben": 1}
+    stats, everybody = ok(client.get("/stats")), ok(client.get("/memories"))
+    assert (stats["listed"], stats["retired"]) == (everybody["total"], everybody["retired"]) == (2, 2)
+    assert stats["memories"] == 7
 
 
 def test_words_are_looked_for_in_all_memories(client: TestClient, memory: Memory) -> None:

@@ -60,14 +60,16 @@ class JobCountItem(BaseModel):
 class StatsAnswer(BaseModel):
     """Rows of the ledger by table, sizes in bytes, stores, pending work, and the usage of models.
 
-    `memories` has all that are stored, `retired` those of them that are no longer true, `source_messages` the source
-    messages of facts that still are. `usage` is that of the scope, all else is about the whole ledger, and only there
-    for an admin. `embedder` made the ledger's vectors; `configured_embedder` is there if another one is configured.
-    `unguarded`: erased messages that would not be recognised if they came again.
+    `memories` has all that are stored, `listed` those that GET /memories lists, of all users together, `retired` those
+    that are no longer true, `source_messages` the source messages of facts that still are. `usage` is that of the
+    scope, all else is about the whole ledger, and only there for an admin. `embedder` made the ledger's vectors;
+    `configured_embedder` is there if another one is configured. `unguarded`: erased messages that would not be
+    recognised if they came again.
     """
 
     usage: list[UsageLine]
     memories: int = 0
+    listed: int = 0
     retired: int = 0
     source_messages: int = 0
     events: int = 0

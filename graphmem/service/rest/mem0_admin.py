@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr
 from pydantic import ValidationError as PydanticError
 
 from graphmem.memory import Memory
+from graphmem.model import LISTED_KINDS, Scope, View
 from graphmem.queries.scopes import list_scopes
 from graphmem.service import limits, problems
 from graphmem.service.chat_settings import SettingsChange, change_settings
@@ -102,7 +103,7 @@ async def configure(values: dict[str, Any], caller: AdminParam, service: Service
 
 
 class EntityItem(BaseModel):
-    """A user, an agent or a run, with the number of its current memories."""
+    """A user, an agent or a run, with the number of its memories as GET /memories lists them."""
 
     id: str
     type: EntityType
@@ -112,11 +113,12 @@ class EntityItem(BaseModel):
 
 
 class EntitiesQuery(BaseModel):
-    """How many entities are listed."""
+    """How many entities are listed, and which of their memories are counted."""
 
     model_config = ConfigDict(extra="forbid")
 
     limit: int = Field(default=10_000, ge=1, le=limits.MAX_OWNERS)
+    show_retired: bool = Field(default=False, description="Count also the memories that are no longer true.")
 
 
 @router.get("/entities")
@@ -124,13 +126,14 @@ async def get_entities(
     query: Annotated[EntitiesQuery, Query()], _: AdminParam, service: ServiceParam
 ) -> list[EntityItem]:
     """Lists the users, agents and runs of which there are memories. The graph's entities are at /graph/entities."""
-    return await service.run(entity_items, service.memory.sync, query.limit)
+    return await service.run(entity_items, service.memory.sync, query.limit, show_retired=query.show_retired)
 
 
-def entity_items(memory: Memory, limit: int) -> list[EntityItem]:
+def entity_items(memory: Memory, limit: int, *, show_retired: bool = False) -> list[EntityItem]:
     """Returns the first `limit` users, agents and runs of a memory."""
     engine = memory._engine  # noqa: SLF001  (same package)
     engine.check_open()
+    view = View(Scope(), datetime.now(UTC), kinds=LISTED_KINDS, show_retired=show_retired)
     return [
         EntityItem(
             id=found.id,
@@ -139,7 +142,7 @@ def entity_items(memory: Memory, limit: int) -> list[EntityItem]:
             created_at=found.created_at,
             updated_at=found.updated_at,
         )
-        for found in list_scopes(engine.ledger, limit)
+        for found in list_scopes(engine.ledger, view, limit)
     ]
 
 

@@ -259,11 +259,11 @@ def list_records(connection: Connection, view: View, *, with_sources: bool) -> G
 
 @lru_cache(maxsize=128)
 def _listing(shape: visibility.ViewShape, *, with_sources: bool) -> Select[Any]:
-    listed = (*visibility.conditions(shape), *_source_conditions(shape, with_sources=with_sources))
+    listed = (*visibility.conditions(shape), *source_conditions(shape, with_sources=with_sources))
     return RECORD.where(*listed).order_by(memories.c.at.desc(), memories.c.id.desc())
 
 
-def _source_conditions(shape: visibility.ViewShape, *, with_sources: bool) -> list[ColumnElement[bool]]:
+def source_conditions(shape: visibility.ViewShape, *, with_sources: bool) -> list[ColumnElement[bool]]:
     """Returns the condition that a memory is no source message whose facts stand for it in a list.
 
     A source message that is hidden with its facts is listed beside these by a view that shows them.
@@ -351,7 +351,7 @@ def count_records(
 
 @lru_cache(maxsize=128)
 def _count(shape: visibility.ViewShape, *, with_sources: bool) -> Select[Any]:
-    conditions = (*visibility.conditions(shape), *_source_conditions(shape, with_sources=with_sources))
+    conditions = (*visibility.conditions(shape), *source_conditions(shape, with_sources=with_sources))
     counts: Select[Any] = select(func.count(case((visibility.is_past(), 1)))).select_from(memories).where(*conditions)
     return counts.add_columns(func.count())
 
