@@ -223,6 +223,34 @@ def test_another_day_is_shown_and_nothing_can_be_changed_there(site: Site) -> No
     assert "as_of" not in site.page.url
 
 
+def test_many_steps_of_the_slider_load_one_graph_and_are_one_entry_of_the_history(site: Site) -> None:
+    add_story(site)
+    show(site)
+    picture(site, "3 memories")
+    page = site.page
+    loaded: list[str] = []
+    page.on("request", lambda one: loaded.append(one.url) if "/graph?" in one.url else None)
+    # As a key that is held down.
+    steps = """(slider) => { for (let step = 0; step < 10; step += 1) {
+      slider.stepDown();
+      for (const name of ["input", "change"]) slider.dispatchEvent(new Event(name, { bubbles: true }));
+    } }"""
+    slider = page.get_by_label("As of which day")
+    before = page.evaluate("history.length")
+    for _ in range(2):
+        day = slider.input_value()
+        with page.expect_response("**/graph?*"):
+            slider.evaluate(steps)
+            assert slider.input_value() != day
+        page.locator(".stage.stale").wait_for(state="detached")
+    page.get_by_text("What held on").wait_for()
+    assert len(loaded) == 2
+    assert page.evaluate("history.length") == before + 1
+    page.go_back()
+    page.get_by_text("What held on").wait_for(state="detached")
+    assert "as_of" not in page.url
+
+
 def test_any_address_gives_a_graph(site: Site) -> None:
     add_story(site)
     for query in ("as_of=garbage", "as_of=2025-02-30", "as_of=2999-01-01", "path=%20,,%zz", "hops=x&q=%", "around=%20"):

@@ -102,6 +102,28 @@ def test_a_path_over_two_names_is_drawn_as_a_chain(site: Site) -> None:
     hit(site, "Kestrel Ferries carries").wait_for()
 
 
+def test_the_graph_gets_the_first_path_wherever_it_is(site: Site) -> None:
+    first, second, _, _ = add_lines(site.memory, *LINES)
+    same = [
+        ("2025-01-01T08:00:00Z", "Ines", f"{QUESTION} {more}") for more in ("It is unclear.", "Hm.", "Well.", "Oh.")
+    ]
+    add_lines(site.memory, *same)
+    ask(site)
+    page = site.page
+    folded = page.locator(".hit", has=page.get_by_role("button", name="Show the path"))
+    folded.first.wait_for()
+    assert int(folded.first.locator(".place").inner_text()) > 3 and page.locator(".chain").count() == 0
+    folded.first.get_by_role("button", name="Show the path").click()
+    own = folded.first.get_by_role("link", name="Show in the graph").get_attribute("href")
+    link = page.locator(".said").get_by_role("link", name="Show in the graph")
+    assert link.get_attribute("href") == own and f"path={first}%2C" in own
+    page.get_by_label("Day", exact=True).fill("2025-06-09")  # one hit, to which no other memory leads
+    page.locator(".hit:first-child .words", has_text="It snowed").wait_for()
+    assert "path=" not in link.get_attribute("href")
+    link.click()
+    page.locator("aside.panel p.named", has_text="It snowed").wait_for()
+
+
 def test_the_message_before_is_said_to_come_before(site: Site) -> None:
     said = ["I moved into the flat on Alder Street.", "A plumber came about the sink.", "It rained."]
     messages = [{"role": "user", "content": text, "timestamp": "2025-03-03T08:10:00Z"} for text in said]

@@ -148,6 +148,17 @@ def test_words_of_a_question_are_found_in_texts(tmp_path: Path) -> None:
     assert parts == ["", "Ann Lee", " met ", "Ann", ": ", "a+b", ", aab"]
 
 
+def test_an_address_keeps_a_text_as_it_was_typed(tmp_path: Path) -> None:
+    texts = ["Who? And", "a/b?c=d&e#f", "50% + 1", "C++ ", "林晓?", "a=b=c", ".", "%zz"]
+    again = f"{json.dumps(texts)}.map((one) => module.readAddress(module.addressOf('graph', one, {{ q: one }})))"
+    for text, found in zip(texts, evaluate(tmp_path, "addresses.js", again), strict=True):
+        assert found == {"view": "graph", "id": text, "query": {"q": text}}
+    typed = {"#search?q=Who? And": "Who? And", "#search?q=Who?%20And?": "Who? And?", "#search?q=50%": "50%"}
+    found = evaluate(tmp_path, "addresses.js", f"{json.dumps([*typed])}.map(module.readAddress)")
+    assert [one["query"]["q"] for one in found] == [*typed.values()]
+    assert evaluate(tmp_path, "addresses.js", "module.readAddress('#graph/entity:a/b?hops=3')")["id"] == "entity:a/b"
+
+
 @pytest.mark.parametrize("role", ["user", "app", "admin"])
 def test_a_key_tells_whose_it_is(memory: Memory, role: str) -> None:
     with client_of(memory, role, default_user="ben") as client:

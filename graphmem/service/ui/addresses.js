@@ -6,17 +6,24 @@ export function addressOf(view, id = "", query = {}) {
   return `#${view}${id && `/${encodeURIComponent(id)}`}${given.length ? `?${new URLSearchParams(given)}` : ""}`;
 }
 
-/** Returns {view, id, query} of an address, `query` as an object. */
+/** Returns {view, id, query} of an address, `query` as an object. Marks in a text that somebody typed into it stay: "?" and "/" divide once. */
 export function readAddress(hash) {
-  const [path, search = ""] = hash.slice(1).split("?");
-  const [view, id = ""] = path.split("/");
-  return { view, id: decode(id), query: Object.fromEntries(new URLSearchParams(search)) };
+  const [path, search] = cut(hash.slice(1), "?");
+  const [view, id] = cut(path, "/");
+  return { view, id: decode(id) ?? "", query: Object.fromEntries(new URLSearchParams(search)) };
 }
 
-function decode(text) {
+/** Returns a part of an address as text, null if it is not encoded as one. */
+export function decode(text) {
   try {
     return decodeURIComponent(text);
   } catch {
-    return "";
+    return null;
   }
+}
+
+/** Returns what stands before a mark in a text and what stands after it; all and "" without the mark. */
+function cut(text, mark) {
+  const at = text.indexOf(mark);
+  return at < 0 ? [text, ""] : [text.slice(0, at), text.slice(at + mark.length)];
 }

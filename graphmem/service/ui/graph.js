@@ -190,14 +190,18 @@ export function Graph({ app, id, query }) {
   useLayoutEffect(() => setClosed(false), [around, id]);
   const { steps, route } = useMemo(() => (graph ? pathThrough(graph, path) : { steps: [], route: [] }), [graph, path.join(",")]);
   const selected = (graph && !isClosed && graph.find(id || centre)) || null;
-  const go = (next, changes = {}) => {
-    location.hash = addressOf("graph", next, { ...query, ...changes });
+  const addressTo = (next, changes = {}) => addressOf("graph", next, { ...query, ...changes });
+  const go = (...where) => {
+    location.hash = addressTo(...where);
   };
   const select = (next) => {
     setClosed(false);
     go(next);
   };
-  const setDay = (wantedDay) => go(id, { as_of: wantedDay });
+  const setDay = (wantedDay) => {
+    if (asOf && wantedDay) location.replace(addressTo(id, { as_of: wantedDay })); // from one past day to another: back leads to today
+    else go(id, { as_of: wantedDay });
+  };
   const close = () => {
     setClosed(true);
     if (id) go("");

@@ -1,6 +1,6 @@
 // The slider of the graph: bars are memories per day, and its thumb is the day that is shown.
 
-import { html, useEffect, useLayoutEffect, useState } from "./vendor/htm-preact.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/htm-preact.js";
 import { send } from "./api.js";
 import { beginOfDay } from "./days.js";
 import { day, localDay, month, t } from "./i18n.js";
@@ -8,6 +8,8 @@ import { day, localDay, month, t } from "./i18n.js";
 const DAY = 86_400_000;
 const [WIDTH, HEIGHT] = [400, 26];
 const MONTHS = 4;
+// Milliseconds after the last step of the thumb before the day is shown: a key that is held down makes many.
+const PAUSE = 300;
 
 const dayNumber = (text) => Math.round(Date.parse(text) / DAY);
 const dayText = (number) => new Date(number * DAY).toISOString().slice(0, 10);
@@ -23,13 +25,17 @@ function Bars({ days, first, last, shown }) {
   })}</svg>`;
 }
 
-/** `asOf` is the day that is shown, "" for today; `onChange` is called with a day once the thumb is let go, with "" for today. */
+/** `asOf` is the day that is shown, "" for today; `onChange` is called with a day once the thumb rests, with "" for today. */
 export function Ruler({ app, asOf, onChange }) {
   const [days, setDays] = useState([]);
   const today = dayNumber(localDay(new Date()));
   const chosen = asOf ? dayNumber(asOf) : today;
   const [shown, setShown] = useState(chosen);
-  useLayoutEffect(() => setShown(chosen), [chosen]);
+  const timer = useRef(0);
+  useLayoutEffect(() => {
+    setShown(chosen);
+    return () => clearTimeout(timer.current);
+  }, [chosen]);
   useEffect(() => {
     const query = { user_id: app.user, utc_offset: -new Date().getTimezoneOffset() };
     send("GET", "/graph/days", { query }).then(setDays, () => {});
@@ -38,7 +44,12 @@ export function Ruler({ app, asOf, onChange }) {
   const first = Math.min(chosen, past.length ? dayNumber(past[0].day) : today);
   const months = Array.from({ length: MONTHS }, (_, place) => first + ((today - first) * place) / (MONTHS - 1));
   const isLong = today - first > 300;
-  const choose = (number) => onChange(number >= today ? "" : dayText(number));
+  const latest = useRef(onChange);
+  latest.current = onChange;
+  const choose = (number) => {
+    clearTimeout(timer.current);
+    timer.current = setTimeout(() => number !== chosen && latest.current(number >= today ? "" : dayText(number)), PAUSE);
+  };
   const words = day(beginOfDay(dayText(shown)));
   return html`<div class="clock"><output><b>${t("graph_as_of", { day: words })}</b><small>${shown >= today ? t("graph_now") : "\u00a0"}</small></output>
     <div class="ruler">${past.length > 0 && html`<${Bars} days=${past} first=${first} last=${today} shown=${shown} />`}

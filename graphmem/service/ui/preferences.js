@@ -1,5 +1,7 @@
 // Preferences of this browser (theme, language, keys that are single letters) and the key of this tab.
 
+import { decode } from "./addresses.js";
+
 const KEY = "graphmem.key";
 const USER = "graphmem.user";
 const listeners = new Set();
@@ -90,24 +92,22 @@ function keepInTab(name, text) {
 
 let key = null;
 
+/** Returns the key in a text: that of an address (`…#key=…`), else the text itself. */
+export function keyIn(text) {
+  const [, encoded] = text.match(/#key=(.+)$/) ?? [];
+  return encoded === undefined ? text : (decode(encoded) ?? encoded);
+}
+
 /** Returns the key of this tab; that of the address (`#key=…`) is taken out of it at once. */
 export function takeKey() {
-  const found = location.hash.match(/^#key=(.+)$/);
-  if (found) {
+  const { hash } = location;
+  if (hash.startsWith("#key=") && keyIn(hash) !== hash) {
     history.replaceState(null, "", location.pathname + location.search);
-    setKey(decode(found[1]));
+    setKey(keyIn(hash));
   } else {
     key = readOfTab(KEY);
   }
   return key;
-}
-
-function decode(text) {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text;
-  }
 }
 
 /** Returns the key of this tab, or null. */

@@ -116,11 +116,20 @@ function Score({ hit }) {
     <small class="num">${t("search_similarity")} ${decimal(hit.similarity)}</small></div>`;
 }
 
-/** A link that shows the path to a hit in the graph. */
-function InGraph({ hit: { explain: { path } }, query: { q, as_of: asOf } }) {
+/** Tells whether other memories led to a hit. */
+function hasPath({ explain: { path } }) {
+  return countSteps(path).memories > 1;
+}
+
+/** A link that shows the path to a hit in the graph; a hit without one is shown itself. */
+function InGraph({ hit, query: { q, as_of: asOf } }) {
+  const { path } = hit.explain;
   const ids = path.filter((step) => step.type === "memory").map((step) => step.id);
   const around = path.find((step) => step.type === "entity")?.name;
-  return html`<a class="btn quiet small" href=${addressOf("graph", "", { q, path: ids.join(","), around, as_of: asOf })}>
+  const address = hasPath(hit)
+    ? addressOf("graph", "", { q, path: ids.join(","), around, as_of: asOf })
+    : addressOf("graph", hit.id, { around: around ?? hit.id, as_of: asOf });
+  return html`<a class="btn quiet small" href=${address}>
     <${Icon} name="graph" /><span>${t("search_in_graph")}</span></a>`;
 }
 
@@ -147,7 +156,7 @@ function Hit({ hit, place, hits, query, asked, isShown }) {
 
 /** Returns the hit whose path is shown without being asked for: the first one with a path among the best; without one the first hit. */
 function shownHit(hits) {
-  return hits.slice(0, BEST_HITS).find((hit) => countSteps(hit.explain.path).memories > 1) ?? hits[0];
+  return hits.slice(0, BEST_HITS).find(hasPath) ?? hits[0];
 }
 
 function Said({ hits, milliseconds, query }) {
@@ -155,7 +164,7 @@ function Said({ hits, milliseconds, query }) {
   const compared = Object.keys(COMPARED).filter((name) => COMPARED[name].some((arm) => arms.has(arm)));
   return html`<p class="said"><span class="num" role="status">${t("search_hits", { n: hits.length, ms: milliseconds })}</span>
     ${compared.length > 0 && html`<span class="faint">${t("search_arms", { arms: list(compared.map((name) => t(`search_by_${name}`))) })}</span>`}
-    <${InGraph} hit=${shownHit(hits)} query=${query} /></p>`;
+    <${InGraph} hit=${hits.find(hasPath) ?? hits[0]} query=${query} /></p>`;
 }
 
 function Answer({ found, isStale, onToday }) {

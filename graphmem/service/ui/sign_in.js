@@ -4,7 +4,7 @@ import { html, useLayoutEffect, useRef, useState } from "./vendor/htm-preact.js"
 import { send } from "./api.js";
 import { reasonOf, t } from "./i18n.js";
 import { IconButton, Icon, Thread } from "./parts.js";
-import { switchLanguage, switchTheme } from "./preferences.js";
+import { keyIn, switchLanguage, switchTheme } from "./preferences.js";
 
 /** Returns whose key this is. Throws ApiError. */
 export function readCaller(key) {
@@ -25,7 +25,7 @@ export function SignIn({ first, onOpen }) {
   useLayoutEffect(() => field.current.focus(), []);
   const open = async (event) => {
     event.preventDefault();
-    const text = key.trim().replace(/^.*#key=/, "");
+    const text = keyIn(key.trim());
     if (!text || isBusy) return field.current.focus();
     setBusy(true);
     try {
