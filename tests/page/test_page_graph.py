@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from support.page import HOSTILE, NARROW, REFUSED, Site
+from support.page import HOSTILE, NARROW, REFUSED, Site, cut_off
 
 from graphmem import Memory
 from graphmem.service.keys import Keys
@@ -356,7 +356,7 @@ def test_on_a_phone_in_chinese(site: Site) -> None:
 def test_a_graph_that_fails_is_asked_for_again(site: Site) -> None:
     site.expected.append("Failed to load resource")
     add_story(site)
-    site.page.route("**/graph?*", lambda route: route.abort())
+    cut_off(site.page, "**/graph?*")
     site.enter()
     site.page.locator(".row").first.wait_for()
     site.page.keyboard.press("g")

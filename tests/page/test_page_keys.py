@@ -8,7 +8,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from support.page import HOSTILE, NARROW, REFUSED, Site
+from support.page import HOSTILE, NARROW, REFUSED, Site, cut_off
 from support.service import expired_key
 
 from graphmem.service.keys import KEY_TEXT, Keys
@@ -197,7 +197,7 @@ def test_keys_that_are_over_come_last_and_labels_stay_text(site: Site) -> None:
 def test_a_table_that_fails_is_asked_for_again(site: Site) -> None:
     site.expected.append("Failed to load resource")
     page = site.page
-    page.route("**/api-keys", lambda route: route.abort())
+    cut_off(page, "**/api-keys")
     site.enter(Keys(site.memory).create("admin", label="Mine").text)
     page.locator("h1").wait_for()
     page.evaluate("() => { location.hash = '#keys'; }")

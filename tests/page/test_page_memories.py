@@ -9,8 +9,10 @@ import pytest
 from support.facts import fact, source_message, store
 from support.fake_llm import Scripted
 from support.fake_llm import fact as fact_of
-from support.page import HOSTILE, NARROW, REFUSED, Site
+from support.page import HOSTILE, NARROW, REFUSED, Site, cut_off
 
+from graphmem.errors import StoreUnavailable
+from graphmem.service import listing
 from graphmem.service.keys import Keys
 
 pytestmark = pytest.mark.server
@@ -25,6 +27,10 @@ def save_with_revoked_key(site: Site) -> None:
     page.get_by_label("Key").fill(keys.create("user", user_id="ana").text)
     page.keyboard.press("Enter")
     page.locator(".over").wait_for(state="detached")
+
+
+def refuse(*_: Any, **__: Any) -> None:
+    raise StoreUnavailable("the disk is full")
 
 
 # --- signing in -------------------------------------------------------------------------------------------------------
@@ -97,12 +103,66 @@ def test_another_caller_finds_nothing_of_the_former(site: Site) -> None:
 def test_a_list_that_fails_is_asked_for_again(site: Site) -> None:
     site.expected.append("Failed to load resource")
     site.add("Clara lives in Lisbon.")
-    site.page.route("**/memories?*", lambda route: route.abort())
+    cut_off(site.page, "**/memories?*")
     site.enter()
     site.page.get_by_text("The service does not answer").wait_for()
     site.page.unroute("**/memories?*")
     site.page.get_by_role("button", name="Try again").click()
     site.row("Clara lives").wait_for()
+
+
+def test_a_users_page_goes_on_when_the_network_is_back(site: Site) -> None:
+    site.expected.append("Failed to load resource")
+    site.add("Clara lives in Lisbon.")
+    site.add("Ben drinks tea.")
+    site.enter()
+    site.row("Clara lives").wait_for()
+    site.page.context.set_offline(True)
+    site.page.get_by_label("Filter these memories").fill("tea")
+    site.page.get_by_text("The service does not answer").wait_for()
+    site.page.context.set_offline(False)
+    site.row("Ben drinks").wait_for()
+    assert site.page.get_by_role("alert").count() == site.row("Clara lives").count() == 0
+
+
+def test_a_page_that_was_opened_without_the_service_opens_when_it_is_back(site: Site) -> None:
+    site.expected.append("Failed to load resource")
+    site.add("Clara lives in Lisbon.")
+    cut_off(site.page, "**/caller")
+    site.enter()
+    site.page.get_by_text("The service does not answer").wait_for()
+    site.page.unroute("**/caller")
+    site.page.unroute("**/readyz")
+    site.page.evaluate("() => dispatchEvent(new Event('online'))")
+    site.row("Clara lives").wait_for()
+    assert site.page.get_by_label("Key").count() == 0
+
+
+def test_a_failed_request_is_shown_with_its_id_which_is_copied(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.expected.append(REFUSED.format(503))
+    site.add("Clara lives in Lisbon.")
+    page = site.page
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.route("**/readyz", lambda route: None)  # it is not ready yet
+    monkeypatch.setattr(listing, "memories_after", refuse)
+    with page.expect_response("**/memories?*") as answer:
+        site.enter()
+    notice = page.get_by_role("alert")
+    notice.wait_for()
+    request_id = answer.value.json()["request_id"]
+    assert notice.locator("code").text_content() == request_id
+    notice.get_by_role("button", name="Copy the request’s id").click()
+    notice.get_by_role("button", name="Copied").wait_for()
+    assert page.evaluate("() => navigator.clipboard.readText()") == request_id
+    monkeypatch.undo()
+    page.get_by_role("button", name="Try again").click()
+    panel = site.open("Clara lives")
+    monkeypatch.setattr(site.memory._engine, "commit", refuse)
+    panel.get_by_role("button", name="Delete…").click()
+    page.get_by_role("checkbox").check()
+    with page.expect_response("**/memories/*") as answer:
+        page.get_by_role("button", name="Erase for good").click()
+    page.locator("dialog .hint.bad code", has_text=answer.value.json()["request_id"]).wait_for()
 
 
 def test_an_admin_chooses_whose_memory_is_shown(site: Site) -> None:

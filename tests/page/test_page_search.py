@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from support.fakes import fake_models
-from support.page import HOSTILE, NARROW, Site
+from support.page import HOSTILE, NARROW, Site, cut_off
 
 from graphmem import Memory, Settings, wiring
 from graphmem.errors import StoreUnavailable
@@ -103,11 +103,9 @@ def test_a_path_over_two_names_is_drawn_as_a_chain(site: Site) -> None:
 
 
 def test_the_graph_gets_the_first_path_wherever_it_is(site: Site) -> None:
-    first, second, _, _ = add_lines(site.memory, *LINES)
-    same = [
-        ("2025-01-01T08:00:00Z", "Ines", f"{QUESTION} {more}") for more in ("It is unclear.", "Hm.", "Well.", "Oh.")
-    ]
-    add_lines(site.memory, *same)
+    first = add_lines(site.memory, *LINES)[0]
+    for place, text in enumerate(("A concert in the town.", "The town has a concert.", "The venue of the town."), 1):
+        add_lines(site.memory, (f"2024-0{place}-01T08:00:00Z", "Ines", text))
     ask(site)
     page = site.page
     folded = page.locator(".hit", has=page.get_by_role("button", name="Show the path"))
@@ -229,7 +227,7 @@ def test_a_search_that_fails_keeps_the_hits_and_is_asked_again(site: Site) -> No
     add_lines(site.memory, *LINES)
     ask(site)
     page = site.page
-    page.route("**/search", lambda route: route.abort())
+    cut_off(page, "**/search")
     page.get_by_label("Question").fill("snowed")
     page.keyboard.press("Enter")
     page.get_by_text("The search failed. The service does not answer").wait_for()

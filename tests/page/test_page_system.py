@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from support.fakes import fake_models
-from support.page import HOSTILE, NARROW, REFUSED, Site
+from support.page import HOSTILE, NARROW, REFUSED, Site, cut_off
 from support.waiting import TIMEOUT
 
 from graphmem import Memory, Settings
@@ -122,7 +122,7 @@ def test_old_figures_stay_when_the_service_fails(site: Site) -> None:
     site.expected.append("Failed to load resource")
     site.memory.add("I sing.", user_id="ana", infer=False)
     page = enter(site)
-    page.route("**/stats", lambda route: route.abort())
+    cut_off(page, "**/stats")
     page.clock.fast_forward(EVERY)
     page.get_by_text("The figures below are older").wait_for()
     assert figure(page, "Memories") == "1"

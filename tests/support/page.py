@@ -14,6 +14,12 @@ REFUSED = "Failed to load resource: the server responded with a status of {}"
 WIDE, NARROW = (1440, 900), (390, 844)
 
 
+def cut_off(page: Any, path: str) -> None:
+    """Lets requests of a path fail from now on, and the page's question whether the service is ready."""
+    for one in (path, "**/readyz"):
+        page.route(one, lambda route: route.abort())
+
+
 class Site(NamedTuple):
     """An open page, and the service behind it. `expected` are beginnings of console messages that may come."""
 

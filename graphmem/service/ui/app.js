@@ -2,19 +2,19 @@
 
 import { html, render, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./vendor/htm-preact.js";
 import { addressOf, readAddress } from "./addresses.js";
-import { onRefusedKey, send } from "./api.js";
+import { failureOf, onRefusedKey, send, SERVICE_BACK } from "./api.js";
 import { Chat } from "./chat.js";
 import { dropDrafts } from "./drafts.js";
 import { Graph } from "./graph.js";
 import { number, reasonOf, t } from "./i18n.js";
 import { Keys } from "./keys.js";
 import { Memories } from "./memories.js";
-import { Dialog, Icon, IconButton, Menu, ownName, Toast } from "./parts.js";
+import { Dialog, Icon, IconButton, Menu, ownName, RequestId, Toast } from "./parts.js";
 import {
   chosenUser, currentKey, hasLetters, onPreference, setChosenUser, setKey, setLetters, switchLanguage, switchTheme, takeKey,
 } from "./preferences.js";
 import { Search } from "./search.js";
-import { SignIn, readCaller, refusalOf } from "./sign_in.js";
+import { SignIn, readCaller } from "./sign_in.js";
 import { Lamp } from "./stores.js";
 import { System } from "./system.js";
 import { Usage } from "./usage.js";
@@ -142,8 +142,8 @@ function useFrame(caller, user) {
         await (change.takeBack ?? undoEvent)(change);
         say(() => t("undone"));
       } catch (error) {
-        if (error.status === undefined) throw error; // a fault of the page
-        say(() => (error.status === 400 ? t("undo_refused") : reasonOf(error)));
+        failureOf(error);
+        say(() => (error.status === 400 ? t("undo_refused") : html`${reasonOf(error)}<${RequestId} error=${error} />`));
       }
     };
     const changed = (change, text) => {
@@ -206,9 +206,11 @@ function Frame({ caller, isLocked, onSignOut }) {
 
 function App() {
   const [caller, setCaller] = useState(null);
-  const [problem, setProblem] = useState(null); // null: no sign-in is shown; "": it is, without a problem
+  const [problem, setProblem] = useState(null); // null: no sign-in is shown; "": it is, without a problem; else a sentence or an error
   const [, redraw] = useState(0);
   const former = useRef("");
+  const isOpen = useRef(false);
+  isOpen.current = caller !== null;
   const admit = (found) => {
     if (former.current && former.current !== identity(found)) forgetCaller();
     former.current = identity(found);
@@ -224,11 +226,12 @@ function App() {
         admit(await readCaller(key));
       } catch (error) {
         if (error.status === 401 || error.status === 403) setKey(null);
-        setProblem(key === null && error.status === 401 ? "" : refusalOf(error));
+        setProblem(key === null && error.status === 401 ? "" : failureOf(error));
       }
     };
     addEventListener("hashchange", () => location.hash.startsWith("#key=") && enter());
     addEventListener("keydown", onKeyDown);
+    addEventListener(SERVICE_BACK, () => !isOpen.current && enter());
     enter();
   }, []);
   const open = (key, found) => {

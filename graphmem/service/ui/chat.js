@@ -1,10 +1,10 @@
 // The view of the chats' settings, and a question to try them with.
 
 import { html, useCallback, useEffect, useLayoutEffect, useRef, useState } from "./vendor/htm-preact.js";
-import { ApiError, send } from "./api.js";
+import { ApiError, failureOf, send } from "./api.js";
 import { drafts } from "./drafts.js";
 import { number, reasonOf, t } from "./i18n.js";
-import { Bones, Busy, Failed, Icon, isFocusLost } from "./parts.js";
+import { Bones, Busy, Failed, Icon, isFocusLost, RequestId } from "./parts.js";
 import { TryOut } from "./try_out.js";
 
 const SWITCHES = ["recall", "save", "rewrite"];
@@ -65,15 +65,15 @@ function valueName(name, value) {
 
 /** Loads the settings of a user (undefined: of the key's, or of all), and changes them. */
 function useSettings(app) {
-  const [loaded, setLoaded] = useState({ answer: null, problem: "" });
+  const [loaded, setLoaded] = useState({ answer: null, problem: null });
   const query = { user_id: app.user };
-  const setAnswer = (answer) => setLoaded({ answer, problem: "" });
+  const setAnswer = (answer) => setLoaded({ answer, problem: null });
   const load = useCallback(async () => {
-    setLoaded({ answer: null, problem: "" });
+    setLoaded({ answer: null, problem: null });
     try {
       setAnswer(await send("GET", "/settings", { query }));
     } catch (error) {
-      setLoaded({ answer: null, problem: reasonOf(error) });
+      setLoaded({ answer: null, problem: failureOf(error) });
     }
   }, [app.user]);
   useEffect(() => void load(), [load]);
@@ -168,6 +168,7 @@ function Setting({ answer, draft, name, isReadOnly, onTyped, children }) {
 function Settings({ answer, draft, setDraft, isReadOnly, onSave }) {
   const [isBusy, setBusy] = useState(false);
   const [problem, setProblem] = useState("");
+  const [failure, setFailure] = useState(null);
   const [root, state] = [useRef(), useRef()];
   const changes = Object.keys(draft);
   const onTyped = (name, value) => {
@@ -176,6 +177,7 @@ function Settings({ answer, draft, setDraft, isReadOnly, onSave }) {
   };
   const save = async () => {
     if (isBusy || !changes.length) return;
+    setFailure(null);
     if (changes.some((name) => problemOf(answer, name, draft[name]))) {
       setProblem(t("c_invalid"));
       root.current.querySelector('[aria-invalid="true"]').focus();
@@ -187,6 +189,7 @@ function Settings({ answer, draft, setDraft, isReadOnly, onSave }) {
       setDraft((now) => Object.fromEntries(Object.entries(now).filter(([name, value]) => value !== draft[name])));
       setProblem("");
     } catch (error) {
+      setFailure(failureOf(error));
       setProblem(t("not_saved", { reason: reasonOf(error) }));
     }
     setBusy(false);
@@ -194,6 +197,7 @@ function Settings({ answer, draft, setDraft, isReadOnly, onSave }) {
   const discard = () => {
     setDraft(() => ({}));
     setProblem("");
+    setFailure(null);
   };
   const hasChanges = changes.length > 0;
   useLayoutEffect(() => {
@@ -212,7 +216,7 @@ function Settings({ answer, draft, setDraft, isReadOnly, onSave }) {
       <${Prompt} answer=${answer} draft=${draft} isReadOnly=${isReadOnly} onTyped=${onTyped} />`)}
     ${setting("top_k")} ${setting("max_chars")} ${setting("inject")} ${setting("rounds")}
     ${!isReadOnly && html`<div class="saved">
-      <span tabindex="-1" ref=${state} role="status" class=${problem ? "hint bad" : ""}>${problem || (hasChanges ? t("c_changes", { n: changes.length }) : t("c_no_changes"))}</span>
+      <span tabindex="-1" ref=${state} role="status" class=${problem ? "hint bad" : ""}>${problem || (hasChanges ? t("c_changes", { n: changes.length }) : t("c_no_changes"))}<${RequestId} error=${failure} /></span>
       ${hasChanges && html`<button type="button" class="btn quiet" disabled=${isBusy} onClick=${discard}><span>${t("c_discard")}</span></button>`}
       <${Busy} class="primary" busy=${isBusy} label=${t("save")} busyLabel=${t("saving")} disabled=${isBusy || !hasChanges}
         title=${hasChanges ? null : t("c_no_changes")} onClick=${save} /></div>`}
@@ -236,7 +240,7 @@ export function Chat({ app }) {
     <div class="head"><div><h1>${t("chat")}</h1><p>${t("c_lead")}</p></div></div>
     ${isReadOnly && html`<p class="say"><${Icon} name="lock" /><span>${t("c_read_only")}</span></p>`}
     ${answer?.user_id === null && html`<p class="say"><${Icon} name="dash" /><span>${t("c_of_all")}</span></p>`}
-    ${problem && html`<${Failed} onRetry=${load}>${t("c_not_loaded", { reason: problem })}<//>`}
+    ${problem && html`<${Failed} error=${problem} onRetry=${load}>${t("c_not_loaded", { reason: reasonOf(problem) })}<//>`}
     ${!answer && !problem && html`<${Bones} rows=${6} />`}
     ${answer && html`<div class="two">
       <${Settings} answer=${answer} draft=${draft} setDraft=${setDraft} isReadOnly=${isReadOnly} onSave=${save} />

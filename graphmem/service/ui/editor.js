@@ -1,9 +1,10 @@
 // The field in which the words of a memory are written, for a new one and for a change.
 
 import { html, useLayoutEffect, useRef, useState } from "./vendor/htm-preact.js";
+import { failureOf } from "./api.js";
 import { drafts } from "./drafts.js";
 import { languageOf, reasonOf, t } from "./i18n.js";
-import { Busy } from "./parts.js";
+import { Busy, RequestId } from "./parts.js";
 
 /** Tells whether a text was typed and not saved. */
 export function hasDraft(name) {
@@ -44,8 +45,7 @@ export function Editor({ name, text, leaveLabel, needsWords = false, onSave, onS
         return onSaved(saved);
       }
     } catch (problem) {
-      if (problem.status === undefined) throw problem; // a fault of the page
-      setError(problem);
+      setError(failureOf(problem));
     }
     setBusy(false);
     field.current?.focus();
@@ -61,7 +61,7 @@ export function Editor({ name, text, leaveLabel, needsWords = false, onSave, onS
     <textarea class="field read" rows="5" ref=${field} aria-label=${t("words")} lang=${languageOf(draft)} value=${draft}
       aria-invalid=${error ? "true" : null} aria-describedby=${error ? "edit-problem" : null}
       onInput=${(event) => type(event.target.value)} />
-    ${error && html`<p class="hint bad" id="edit-problem" role="alert">${t("not_saved", { reason: reasonOf(error) })}</p>`}
+    ${error && html`<p class="hint bad" id="edit-problem" role="alert">${t("not_saved", { reason: reasonOf(error) })}<${RequestId} error=${error} /></p>`}
     <div class="acts"><${Busy} class="primary" busy=${isBusy} disabled=${isBusy || isMissing} title=${isMissing ? t("words_first") : null}
         label=${t("save")} busyLabel=${t("saving")} onClick=${save} />
       <button type="button" class="btn quiet" onClick=${leave}>${leaveLabel}</button></div></div>`;

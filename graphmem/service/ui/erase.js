@@ -1,9 +1,9 @@
 // The dialog before a memory is erased: it names what goes, and asks twice.
 
 import { html, useState } from "./vendor/htm-preact.js";
-import { memoryPath, send } from "./api.js";
+import { failureOf, memoryPath, send } from "./api.js";
 import { languageOf, reasonOf, t } from "./i18n.js";
-import { Busy, Dialog } from "./parts.js";
+import { Busy, Dialog, RequestId } from "./parts.js";
 
 export function Erase({ record, origin, app, onErased, onClose }) {
   const [isSure, setSure] = useState(false);
@@ -25,8 +25,7 @@ export function Erase({ record, origin, app, onErased, onClose }) {
       app.forgetChange();
       app.notify(() => (others > 0 ? t("erased_with", { n: others }) : t("erased")));
     } catch (error) {
-      if (error.status === undefined) throw error; // a fault of the page
-      setFailure(error);
+      setFailure(failureOf(error));
       setBusy(false);
     }
   };
@@ -39,7 +38,7 @@ export function Erase({ record, origin, app, onErased, onClose }) {
     ${messages > 0 && origin.messages.map((one) => html`<p class="read faint" key=${one.memory_id} lang=${languageOf(one.content)}>${one.content}</p>`)}
     <label class="sure"><input type="checkbox" checked=${isSure} onChange=${(event) => setSure(event.target.checked)} />
       <span>${t("erase_sure")}</span></label>
-    ${failure && html`<p class="hint bad" role="alert">${t("not_erased", { reason: reasonOf(failure) })}</p>`}</div>
+    ${failure && html`<p class="hint bad" role="alert">${t("not_erased", { reason: reasonOf(failure) })}<${RequestId} error=${failure} /></p>`}</div>
     <div class="asks"><button type="button" class="btn" data-first onClick=${onClose}>${t("erase_not")}</button>
       <${Busy} class="danger" busy=${isBusy} disabled=${!isSure || isBusy} title=${isSure ? null : t("erase_first")}
         label=${t("erase_do")} busyLabel=${t("erase_busy")} onClick=${erase} /></div><//>`;

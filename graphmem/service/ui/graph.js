@@ -2,7 +2,7 @@
 
 import { html, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./vendor/htm-preact.js";
 import { addressOf } from "./addresses.js";
-import { entityPath, send } from "./api.js";
+import { entityPath, failureOf, send } from "./api.js";
 import { beginOfDay, endOfDay, readPastDay } from "./days.js";
 import { pathThrough, readGraph } from "./graph_data.js";
 import { Panel } from "./graph_panel.js";
@@ -30,12 +30,12 @@ function readQuery({ around = "", hops, as_of: asOf = "", path = "", q = "", all
 /** Loads the graph that the address asks for; the one before stays until it is there. `centre` is the id of the node in its middle,
  * `stored` the number of memories of which the newest are drawn if there is none. */
 function useGraph(app, { around, hops, asOf, path, isAll }) {
-  const [state, setState] = useState({ graph: null, centre: "", stored: 0, isBusy: true, problem: "" });
+  const [state, setState] = useState({ graph: null, centre: "", stored: 0, isBusy: true, problem: null });
   const round = useRef(0); // the answer to an earlier question is dropped
   const way = path.join(",");
   const load = useCallback(async () => {
     const mine = (round.current += 1);
-    setState((now) => ({ ...now, isBusy: true, problem: "" }));
+    setState((now) => ({ ...now, isBusy: true, problem: null }));
     const scope = { user_id: app.user, as_of: asOf && endOfDay(asOf) };
     const centres = [...(around ? [around] : []), ...path];
     const read = (centre) => send("GET", "/graph", { query: { ...scope, around: centre, hops, limit: ALL } });
@@ -48,9 +48,9 @@ function useGraph(app, { around, hops, asOf, path, isAll }) {
         ...(centres.length ? centres.map(read) : [send("GET", "/graph", { query: { ...scope, limit: isAll ? ALL : NEWEST } })]),
       ]);
       const centre = around && (await centreOf(answers[0], around, scope));
-      if (mine === round.current) setState({ graph: readGraph(answers, entities, [...path, centre]), centre, stored, isBusy: false, problem: "" });
+      if (mine === round.current) setState({ graph: readGraph(answers, entities, [...path, centre]), centre, stored, isBusy: false, problem: null });
     } catch (error) {
-      const problem = reasonOf(error);
+      const problem = failureOf(error);
       if (mine === round.current) setState((now) => ({ ...now, isBusy: false, problem }));
     }
   }, [app.user, around, hops, asOf, way, isAll]);
@@ -226,7 +226,7 @@ export function Graph({ app, id, query }) {
         <div class="notes">
           ${asOf && html`<div class="say"><${Icon} name="clock" /><span>${t("graph_past", { day: day(beginOfDay(asOf)) })}</span>
             <button type="button" class="btn small" onClick=${() => setDay("")}>${t("graph_back")}</button></div>`}
-          ${problem && html`<${Failed} onRetry=${load}>${t("graph_not_loaded", { reason: problem })}<//>`}
+          ${problem && html`<${Failed} error=${problem} onRetry=${load}>${t("graph_not_loaded", { reason: reasonOf(problem) })}<//>`}
           ${stored > NEWEST && !wanted.isAll && html`<div class="say"><span>${t("graph_newest", { n: drawn, total: number(stored) })}</span>
             <button type="button" class="btn small" onClick=${() => go(id, { all: 1 })}>${t("graph_all")}</button></div>`}
           ${graph && graph.total > graph.nodes.size && html`<div class="say"><span>${t("graph_cut", { n: graph.nodes.size, total: graph.total })}</span></div>`}

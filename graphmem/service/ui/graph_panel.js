@@ -2,12 +2,12 @@
 
 import { html, useCallback, useEffect, useLayoutEffect, useRef, useState } from "./vendor/htm-preact.js";
 import { addressOf } from "./addresses.js";
-import { entityPath, send } from "./api.js";
+import { entityPath, failureOf, send } from "./api.js";
 import { Chain } from "./chain.js";
 import { endOfDay } from "./days.js";
 import { ranked } from "./graph_data.js";
 import { languageOf, nodes, reasonOf, t, typeName } from "./i18n.js";
-import { Bones, Busy, Chip, Failed, Icon, IconButton, Menu, Time, speakerOf } from "./parts.js";
+import { Bones, Busy, Chip, Failed, Icon, IconButton, Menu, RequestId, Time, speakerOf } from "./parts.js";
 
 const MAX_MEMORIES = 1000;
 const [NAMES, MEMORIES] = [40, 8];
@@ -38,18 +38,18 @@ function PathPart({ steps, path, question, app, onClear }) {
 
 function Rename({ name, onSave, onLeave }) {
   const [draft, setDraft] = useState(name);
-  const [state, setState] = useState({ isBusy: false, problem: "" });
+  const [state, setState] = useState({ isBusy: false, problem: null });
   const field = useRef();
   useLayoutEffect(() => field.current.select(), []);
   const isMissing = !draft.trim();
   const save = async () => {
     if (state.isBusy || isMissing) return;
     if (draft.trim() === name) return onLeave();
-    setState({ isBusy: true, problem: "" });
+    setState({ isBusy: true, problem: null });
     try {
       await onSave(draft.trim());
     } catch (error) {
-      setState({ isBusy: false, problem: t("graph_not_done", { reason: reasonOf(error) }) });
+      setState({ isBusy: false, problem: failureOf(error) });
       field.current?.focus();
     }
   };
@@ -63,7 +63,7 @@ function Rename({ name, onSave, onLeave }) {
   return html`<div class="rename"><input class="field read" ref=${field} aria-label=${t("graph_new_name")} value=${draft} maxlength="256"
       aria-invalid=${state.problem ? "true" : null} aria-describedby=${state.problem ? "rename-problem" : null}
       onInput=${(event) => setDraft(event.target.value)} onKeyDown=${onKeyDown} />
-    ${state.problem && html`<p class="hint bad" id="rename-problem" role="alert">${state.problem}</p>`}
+    ${state.problem && html`<p class="hint bad" id="rename-problem" role="alert">${t("graph_not_done", { reason: reasonOf(state.problem) })}<${RequestId} error=${state.problem} /></p>`}
     <div class="acts"><${Busy} class="primary" busy=${state.isBusy} disabled=${state.isBusy || isMissing} title=${isMissing ? t("graph_name_first") : null}
         label=${t("graph_save")} busyLabel=${t("graph_renaming")} onClick=${save} />
       <button type="button" class="btn quiet" onClick=${onLeave}>${t("graph_keep")}</button></div></div>`;
@@ -108,14 +108,14 @@ function SameAs({ graph, name, onChoose }) {
 function Name({ app, node, graph, asOf, hrefOf, heading, children, onChanged }) {
   const { entity, error, load, rename, link, change } = useEntity(app, node.key, asOf, graph, onChanged);
   const [isRenaming, setRenaming] = useState(false);
-  const [problem, setProblem] = useState("");
+  const [problem, setProblem] = useState(null);
   const canChange = entity && !asOf;
   const attempt = async (...what) => {
-    setProblem("");
+    setProblem(null);
     try {
       await change(...what);
     } catch (failed) {
-      setProblem(t("graph_not_done", { reason: reasonOf(failed) }));
+      setProblem(failureOf(failed));
     }
   };
   const saveName = async (name) => {
@@ -145,7 +145,7 @@ function Name({ app, node, graph, asOf, hrefOf, heading, children, onChanged }) 
     ${entity?.memories.length > 0 && html`<p class="byline">${nodes("graph_named", { n: entity.memories.length, when: html`<${Time} at=${earliest} as="day" />` })}</p>`}
     ${canChange && !isRenaming && html`<div class="acts"><button type="button" class="btn" onClick=${() => setRenaming(true)}>
       <${Icon} name="edit" /><span>${t("graph_rename")}</span></button><${SameAs} graph=${graph} name=${entity.name} onChoose=${join} /></div>`}
-    ${problem && html`<p class="hint bad" role="alert">${problem}</p>`}
+    ${problem && html`<p class="hint bad" role="alert">${t("graph_not_done", { reason: reasonOf(problem) })}<${RequestId} error=${problem} /></p>`}
     ${children}
     ${entity && html`<${Relations} relations=${entity.relations} own=${own} hrefOf=${hrefOf} graph=${graph} />
       ${entity.aliases.length > 0 && html`<section class="part"><h2><span>${t("graph_aliases")}</span></h2><div class="chips">${entity.aliases.map((alias) => html`

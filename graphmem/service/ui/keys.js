@@ -2,11 +2,11 @@
 
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/htm-preact.js";
 import { addressOf, readAddress } from "./addresses.js";
-import { send } from "./api.js";
+import { failureOf, send } from "./api.js";
 import { endOfDay } from "./days.js";
 import { drafts } from "./drafts.js";
 import { localDay, reasonOf, t } from "./i18n.js";
-import { Bones, Busy, Dialog, Failed, Icon, isFocusLost, Time } from "./parts.js";
+import { Bones, Busy, Dialog, Failed, Icon, isFocusLost, RequestId, Time } from "./parts.js";
 import { currentKey } from "./preferences.js";
 
 const NEW = "new";
@@ -76,6 +76,7 @@ function Field({ name, typed, problems, hint, onType, ...rest }) {
 function Make({ app, onMade }) {
   const [typed, setTyped] = useState(EMPTY);
   const [problems, setProblems] = useState({});
+  const [failure, setFailure] = useState(null); // of the last attempt
   const [isBusy, setBusy] = useState(false);
   const form = useRef();
   useLayoutEffect(() => form.current?.querySelector("input").focus(), []);
@@ -97,6 +98,7 @@ function Make({ app, onMade }) {
     try {
       onMade(await send("POST", "/api-keys", { body: bodyOf(typed) }));
     } catch (error) {
+      setFailure(failureOf(error));
       const reason = t("key_not_made", { reason: reasonOf(error) });
       show({ [FIELDS.find((name) => error.detail.startsWith(name)) ?? "all"]: reason });
     }
@@ -112,14 +114,14 @@ function Make({ app, onMade }) {
     ${typed.role === "user" && html`<${Field} name="user_id" ...${shared} /><${Field} name="agent_id" hint=${t("key_agent_hint")} ...${shared} />`}
     <${Field} name="expires_at" type="date" min=${localDay(new Date())} hint=${t("key_expires_hint")} ...${shared} />
     <${Field} name="rate" placeholder="600/minute" hint=${t("key_rate_hint")} ...${shared} />
-    ${problems.all && html`<p class="hint bad" role="alert">${problems.all}</p>`}
+    ${problems.all && html`<p class="hint bad" role="alert">${problems.all}<${RequestId} error=${failure} /></p>`}
     <p class="line"><button class="btn primary" aria-busy=${isBusy ? "true" : null}>${isBusy && html`<${Icon} name="turn" />`}<span>${t(isBusy ? "key_making" : "key_make_do")}</span></button>
       <a class="btn quiet" href=${addressOf("keys")}>${t("key_make_not")}</a></p></form>`;
 }
 
 function Revoke({ wanted, app, onRevoked, onClose }) {
   const [isBusy, setBusy] = useState(false);
-  const [problem, setProblem] = useState("");
+  const [problem, setProblem] = useState(null);
   const revoke = async () => {
     setBusy(true);
     try {
@@ -128,7 +130,7 @@ function Revoke({ wanted, app, onRevoked, onClose }) {
       app.notify(t("key_revoked_now", { label: wanted.label || wanted.key_prefix }));
       onRevoked(wanted);
     } catch (error) {
-      setProblem(t("key_not_revoked", { reason: reasonOf(error) }));
+      setProblem(failureOf(error));
       setBusy(false);
     }
   };
@@ -136,7 +138,7 @@ function Revoke({ wanted, app, onRevoked, onClose }) {
     <h2 id="revoke-title">${t("key_revoke_ask", { label: wanted.label || wanted.key_prefix })}</h2>
     ${isOwn(wanted) && html`<div class="say warn"><${Icon} name="warn" /><span>${t("key_revoke_own")}</span></div>`}
     <p class="soft">${t("key_revoke_so", { role: t(`role_${wanted.role}`), prefix: wanted.key_prefix })}</p>
-    ${problem && html`<p class="hint bad" role="alert">${problem}</p>`}</div>
+    ${problem && html`<p class="hint bad" role="alert">${t("key_not_revoked", { reason: reasonOf(problem) })}<${RequestId} error=${problem} /></p>`}</div>
     <div class="asks"><button type="button" class="btn" data-first onClick=${onClose}>${t("key_revoke_not")}</button>
       <${Busy} class="primary" busy=${isBusy} label=${t("key_revoke")} busyLabel=${t("key_revoking")} onClick=${revoke} /></div><//>`;
 }
@@ -157,17 +159,17 @@ function Row({ one, onRevoke }) {
 /** The view of the keys; its id "new" shows the form. A key that was made stands in its place until it is confirmed. */
 export function Keys({ app, id }) {
   const [keys, setKeys] = useState(null);
-  const [problem, setProblem] = useState("");
+  const [problem, setProblem] = useState(null);
   const [wanted, setWanted] = useState(null);
   const [made, setMade] = useState(drafts.get(MADE) ?? null);
   const hasAdder = id !== NEW && !made;
   const [root, adder, next, hadAdder] = [useRef(), useRef(), useRef(null), useRef(hasAdder)];
   const load = async () => {
-    setProblem("");
+    setProblem(null);
     try {
       setKeys(await send("GET", "/api-keys"));
     } catch (error) {
-      setProblem(t("keys_not_loaded", { reason: reasonOf(error) }));
+      setProblem(failureOf(error));
     }
   };
   useEffect(() => void load(), [id]);
@@ -202,7 +204,7 @@ export function Keys({ app, id }) {
       ${hasAdder && html`<a class="btn primary" ref=${adder} href=${addressOf("keys", NEW)}><${Icon} name="plus" /><span>${t("key_make")}</span></a>`}</div>
     ${made && html`<${Made} made=${made} app=${app} onHave=${onHave} />`}
     ${id === NEW && !made && html`<${Make} app=${app} onMade=${onMade} />`}
-    ${problem && html`<${Failed} onRetry=${load}>${problem}<//>`}
+    ${problem && html`<${Failed} error=${problem} onRetry=${load}>${t("keys_not_loaded", { reason: reasonOf(problem) })}<//>`}
     ${keys === null ? !problem && html`<${Bones} rows=${4} />`
     : keys.length === 0 ? html`<div class="empty"><p class="read">${t("keys_none")}</p><p class="soft">${t("keys_none_do")}</p></div>`
     : html`<section class="sect"><div class="scroll"><table class="table keyring"><thead><tr><th>${t("key_label")}</th><th>${t("key_role")}</th><th>${t("key_user_id")}</th>

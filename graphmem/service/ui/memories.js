@@ -3,7 +3,7 @@
 import { html, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./vendor/htm-preact.js";
 import { Add } from "./add.js";
 import { addressOf, readAddress } from "./addresses.js";
-import { send } from "./api.js";
+import { failureOf, send } from "./api.js";
 import { beginOfDay, readDay } from "./days.js";
 import { FirstDay } from "./first_day.js";
 import { TYPES, day, languageOf, localDay, number, reasonOf, t, typeName, weekday } from "./i18n.js";
@@ -67,7 +67,7 @@ function daysOf(rows) {
   return days;
 }
 
-const NOT_LOADED = { rows: [], total: 0, retired: 0, cursor: "", isLoaded: false, isBusy: true, problem: "" };
+const NOT_LOADED = { rows: [], total: 0, retired: 0, cursor: "", isLoaded: false, isBusy: true, problem: null };
 
 /** Loads a list of memories page by page. `total` counts those listed, `retired` those that match and are no longer true. */
 function useList(user, { words, truth, kind, type, day: wanted }) {
@@ -76,7 +76,7 @@ function useList(user, { words, truth, kind, type, day: wanted }) {
   const load = useCallback(
     async (before) => {
       const mine = (round.current += 1);
-      setList((now) => ({ ...now, isBusy: true, problem: "" }));
+      setList((now) => ({ ...now, isBusy: true, problem: null }));
       const query = {
         user_id: user, kinds: KINDS[kind], mentions_type: type, ...boundsOf(wanted),
         q: words, ...TRUTH[truth], limit: PAGE_ROWS, cursor: before?.cursor,
@@ -85,9 +85,9 @@ function useList(user, { words, truth, kind, type, day: wanted }) {
         const page = await send("GET", "/memories", { query });
         if (mine !== round.current) return;
         const rows = [...(before?.rows ?? []), ...page.results];
-        setList({ rows, total: page.total, retired: page.retired ?? 0, cursor: page.next_cursor, isLoaded: true, isBusy: false, problem: "" });
+        setList({ rows, total: page.total, retired: page.retired ?? 0, cursor: page.next_cursor, isLoaded: true, isBusy: false, problem: null });
       } catch (error) {
-        const problem = reasonOf(error);
+        const problem = failureOf(error);
         if (mine === round.current) setList({ ...(before ?? NOT_LOADED), isBusy: false, problem });
       }
     },
@@ -251,8 +251,8 @@ export function Memories({ app, id, query }) {
       <div class="head"><div><h1>${titleOf(app)}</h1><p class="num">${list.isLoaded ? countsOf(list, filters.truth) : "\u00a0"}</p></div>
         <a class="btn primary" ref=${adder} href=${addressTo(NEW)}><${Icon} name="plus" /><span>${t("add")}</span></a></div>
       <${Filters} filters=${filters} setFilters=${setFilters} field=${field} />
-      ${list.problem && html`<${Failed} onRetry=${() => load(list.isLoaded ? list : null)}>
-        ${t("not_loaded", { reason: list.problem })}<//>`}
+      ${list.problem && html`<${Failed} error=${list.problem} onRetry=${() => load(list.isLoaded ? list : null)}>
+        ${t("not_loaded", { reason: reasonOf(list.problem) })}<//>`}
       ${!list.isLoaded && list.isBusy && html`<${Bones} rows=${8} />`}
       ${daysOf(shown).map((one) => html`<section class="day" key=${one.key}>
         <h2><span>${day(one.at, { short: true })}</span> <small>${weekday(one.at)}</small></h2>

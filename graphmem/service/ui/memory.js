@@ -1,7 +1,7 @@
 // The panel of one memory: its words, where they come from, its history, and what can be done with it.
 
 import { html, useCallback, useEffect, useLayoutEffect, useRef, useState } from "./vendor/htm-preact.js";
-import { ApiError, memoryPath, send } from "./api.js";
+import { ApiError, failureOf, memoryPath, send } from "./api.js";
 import { diffWords } from "./diff.js";
 import { Editor, hasDraft } from "./editor.js";
 import { Erase } from "./erase.js";
@@ -104,7 +104,7 @@ function useMemory(app, id, onChanged, wasPending) {
     setLoaded({ record, origin, error: null });
     return origin;
   }, [id, app.user]);
-  const reload = () => load().catch((error) => setLoaded({ record: null, origin: null, error }));
+  const reload = () => load().catch((error) => setLoaded({ record: null, origin: null, error: failureOf(error) }));
   useEffect(() => void reload(), [load]);
   const onUndone = async () => {
     const record = await send("GET", memoryPath(id), { query });
@@ -159,7 +159,7 @@ export function Memory({ id, app, addressTo, wasPending, onStep, onChanged, onEr
     <div class="leaf">
       ${!isLoaded && !error && html`<${Bones} rows=${2} />`}
       ${isMissing && html`<p class="read">${t("no_memory")}</p><p class="soft">${t("no_memory_do")}</p>`}
-      ${error && !isMissing && html`<${Failed} onRetry=${reload}>${t("memory_failed", { reason: reasonOf(error) })}<//>`}
+      ${error && !isMissing && html`<${Failed} error=${error} onRetry=${reload}>${t("memory_failed", { reason: reasonOf(error) })}<//>`}
       ${isLoaded && html`
         ${isEditing ? html`<${Editor} name=${id} text=${record.memory} leaveLabel=${t("keep")} onSave=${save} onSaved=${leave} onLeave=${leave} />`
           : html`<${Words} text=${record.memory} mentions=${origin.mentions} target=${words} />`}

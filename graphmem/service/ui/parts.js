@@ -2,6 +2,7 @@
 
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/htm-preact.js";
 import { addressOf } from "./addresses.js";
+import { SERVICE_BACK } from "./api.js";
 import { day, languageOf, moment, t, time, typeName, utc } from "./i18n.js";
 
 // Milliseconds: loading shows nothing before, says so after, and a toast stays as long.
@@ -74,18 +75,25 @@ export function Thread() {
   </svg>`;
 }
 
-/** The event of the window when the service answers again. */
-export const SERVICE_BACK = "graphmem-back";
+/** What the service's log calls a failed request, with a button that copies it; nothing if no answer came. */
+export function RequestId({ error }) {
+  const [copied, setCopied] = useState("");
+  if (!error?.requestId) return null;
+  const id = error.requestId;
+  const copy = () => navigator.clipboard?.writeText(id).then(() => setCopied(id));
+  return html` <span class="request">${t("request_id")} <code>${id}</code><${IconButton} icon=${copied === id ? "check" : "copy"}
+    label=${t(copied === id ? "request_id_copied" : "request_id_copy")} onClick=${copy} /></span>`;
+}
 
-/** A notice about a failed request, which is made again on a click, and when the service answers again. */
-export function Failed({ children, onRetry }) {
+/** A notice about a failed request, `error`, which is made again on a click, and when the service answers again. */
+export function Failed({ children, error, onRetry }) {
   useEffect(() => {
     if (!onRetry) return undefined;
     const retry = () => onRetry();
     addEventListener(SERVICE_BACK, retry);
     return () => removeEventListener(SERVICE_BACK, retry);
   });
-  return html`<div class="say bad" role="alert"><${Icon} name="warn" /><span>${children}</span>
+  return html`<div class="say bad" role="alert"><${Icon} name="warn" /><span>${children}<${RequestId} error=${error} /></span>
     ${onRetry && html`<button type="button" class="btn small" onClick=${onRetry}>${t("try_again")}</button>`}</div>`;
 }
 

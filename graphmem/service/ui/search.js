@@ -2,7 +2,7 @@
 
 import { html, useCallback, useEffect, useLayoutEffect, useRef, useState } from "./vendor/htm-preact.js";
 import { addressOf } from "./addresses.js";
-import { send } from "./api.js";
+import { failureOf, send } from "./api.js";
 import { Chain, countSteps } from "./chain.js";
 import { beginOfDay, endOfDay, readDay, readPastDay } from "./days.js";
 import { day, decimal, languageOf, list, localDay, reasonOf, t } from "./i18n.js";
@@ -48,7 +48,7 @@ function bodyOf(query, user) {
   };
 }
 
-const NOTHING = { query: null, answer: null, milliseconds: 0, problem: "" };
+const NOTHING = { query: null, answer: null, milliseconds: 0, problem: null };
 
 /** Answers the query of an address; the former answer stays until the new one is there. */
 function useAnswer(query, user, isReady) {
@@ -65,9 +65,9 @@ function useAnswer(query, user, isReady) {
     let next;
     try {
       const answer = await send("POST", "/search", { body: bodyOf(query, user) });
-      next = () => ({ query, answer, milliseconds: Math.round(performance.now() - begin), problem: "" });
+      next = () => ({ query, answer, milliseconds: Math.round(performance.now() - begin), problem: null });
     } catch (error) {
-      const problem = reasonOf(error);
+      const problem = failureOf(error);
       next = (former) => ({ ...former, problem });
     }
     clearTimeout(timer);
@@ -222,7 +222,7 @@ export function Search({ app, query: given }) {
     <div class="head"><div><h1>${t("search")}</h1></div></div>
     <${Question} q=${query.q} field=${field} isBusy=${isSlow} onAsk=${(q) => change({ q })} />
     <${Filters} query=${query} change=${change} />
-    ${problem && html`<${Failed} onRetry=${load}>${t("search_failed", { reason: problem })}<//>`}
+    ${problem && html`<${Failed} error=${problem} onRetry=${load}>${t("search_failed", { reason: reasonOf(problem) })}<//>`}
     ${app.seesAll && html`<div class="empty"><p class="read">${t("search_user")}</p></div>`}
     ${!query.q && !app.seesAll && html`<div class="empty"><p class="read">${t("search_first")}</p><p class="soft">${t("search_first_do")}</p></div>`}
     ${isBusy && !found.answer && html`<${Bones} rows=${4} />`}

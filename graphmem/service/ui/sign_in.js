@@ -1,9 +1,9 @@
 // Asks for a key, at first and whenever the service refuses the one that was given.
 
 import { html, useLayoutEffect, useRef, useState } from "./vendor/htm-preact.js";
-import { send } from "./api.js";
+import { failureOf, send } from "./api.js";
 import { reasonOf, t } from "./i18n.js";
-import { IconButton, Icon, Thread } from "./parts.js";
+import { IconButton, Icon, RequestId, Thread } from "./parts.js";
 import { keyIn, switchLanguage, switchTheme } from "./preferences.js";
 
 /** Returns whose key this is. Throws ApiError. */
@@ -11,12 +11,14 @@ export function readCaller(key) {
   return send("GET", "/caller", { key });
 }
 
-/** Returns the sentence about a key that does not open the page. */
-export function refusalOf(error) {
-  if (error.status === 401) return t("key_wrong");
-  return error.status === 403 ? t("key_metrics") : reasonOf(error);
+/** Returns the sentence about a key that does not open the page; `problem` may be one already. */
+function refusalOf(problem) {
+  if (typeof problem === "string") return problem;
+  if (problem.status === 401) return t("key_wrong");
+  return problem.status === 403 ? t("key_metrics") : reasonOf(problem);
 }
 
+/** `first` is a sentence, "" for none, or the error of the key that was tried. */
 export function SignIn({ first, onOpen }) {
   const [key, setKey] = useState("");
   const [problem, setProblem] = useState(first);
@@ -32,7 +34,7 @@ export function SignIn({ first, onOpen }) {
       const caller = await readCaller(text);
       return onOpen(text, caller);
     } catch (error) {
-      setProblem(refusalOf(error));
+      setProblem(failureOf(error));
       setBusy(false);
       return field.current.select();
     }
@@ -45,7 +47,7 @@ export function SignIn({ first, onOpen }) {
       aria-invalid=${problem ? "true" : null} aria-describedby="key-hint" />
       <button class="btn primary" aria-busy=${isBusy ? "true" : null}>${isBusy && html`<${Icon} name="turn" />`}
         <span>${t(isBusy ? "opening" : "open")}</span></button></div>
-    <p class=${problem ? "hint bad" : "hint"} id="key-hint" role="status">${problem || t("door_hint")}</p>
+    <p class=${problem ? "hint bad" : "hint"} id="key-hint" role="status">${refusalOf(problem) || t("door_hint")}<${RequestId} error=${problem} /></p>
     <footer><span>${t("door_none")}</span>
       <${IconButton} icon="lang" label=${t("language")} onClick=${switchLanguage} />
       <${IconButton} icon="half" label=${t("theme")} onClick=${switchTheme} /></footer>

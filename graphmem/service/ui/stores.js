@@ -2,10 +2,10 @@
 
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/htm-preact.js";
 import { addressOf } from "./addresses.js";
-import { send } from "./api.js";
+import { failureOf, send, SERVICE_BACK } from "./api.js";
 import { createFeed, useFeed } from "./feed.js";
 import { nodes, reasonOf, t, utc } from "./i18n.js";
-import { Busy, Failed, Icon, isFocusLost, SERVICE_BACK, Time } from "./parts.js";
+import { Busy, Failed, Icon, isFocusLost, Time } from "./parts.js";
 import { bytes, span } from "./units.js";
 
 /** The counts of the whole ledger, for an admin. The lamp and the view share it. */
@@ -47,11 +47,10 @@ function worst({ data, error }) {
 /** The lamp in the frame, for an admin: the worst state of a store or of the jobs, which leads to the view of the system. */
 export function Lamp() {
   const now = useFeed(statistics);
-  const wasAway = useRef(false);
   useEffect(() => {
-    if (wasAway.current && !now.error) dispatchEvent(new Event(SERVICE_BACK));
-    wasAway.current = now.error !== null;
-  }, [now]);
+    addEventListener(SERVICE_BACK, statistics.refresh);
+    return () => removeEventListener(SERVICE_BACK, statistics.refresh);
+  }, []);
   if (!now.data && !now.error) return null;
   const [state, words] = worst(now);
   return html`<a class="state" href=${addressOf("system")} title=${words} aria-label=${words}><i class=${`lamp ${state}`} /><span>${words}</span></a>`;
@@ -119,25 +118,25 @@ function Report({ report, at, isRepaired, isBusy, onRepair }) {
 export function Stores({ stats }) {
   const [found, setFound] = useState(null);
   const [busy, setBusy] = useState("");
-  const [problem, setProblem] = useState("");
+  const [problem, setProblem] = useState(null);
   const root = useRef();
   useLayoutEffect(() => {
     if ((found || problem) && !busy && isFocusLost()) root.current.querySelector("h2 button").focus({ preventScroll: true });
   }, [busy]);
   const run = async (path) => {
     setBusy(path);
-    setProblem("");
+    setProblem(null);
     try {
       setFound({ report: await send("POST", path), at: new Date().toISOString(), isRepaired: path === "/repair" });
       statistics.refresh();
     } catch (error) {
-      setProblem(reasonOf(error));
+      setProblem(failureOf(error));
     }
     setBusy("");
   };
   return html`<section class="sect" ref=${root}><h2><span>${t("stores")}</span> <small>${t("stores_truth")}</small>
       <${Busy} class="small" busy=${busy === "/verify"} disabled=${busy !== ""} label=${t("verify")} busyLabel=${t("verifying")} onClick=${() => run("/verify")} /></h2>
     ${stats.stores.map((store) => html`<${Store} key=${store.name} store=${store} size=${store.name === "ledger" && stats.bytes} />`)}
-    ${problem && html`<${Failed}>${t("not_verified", { reason: problem })}<//>`}
+    ${problem && html`<${Failed} error=${problem}>${t("not_verified", { reason: reasonOf(problem) })}<//>`}
     ${found && html`<${Report} ...${found} isBusy=${busy === "/repair"} onRepair=${() => run("/repair")} />`}</section>`;
 }

@@ -2,7 +2,7 @@
 
 import { html, useLayoutEffect, useRef, useState } from "./vendor/htm-preact.js";
 import { addressOf } from "./addresses.js";
-import { send } from "./api.js";
+import { failureOf, send } from "./api.js";
 import { createFeed, useFeed } from "./feed.js";
 import { number, reasonOf, t } from "./i18n.js";
 import { histograms, totalOf, within } from "./metrics.js";
@@ -28,6 +28,7 @@ const metrics = createFeed(() => send("GET", "/metrics", { as: "text" }));
 function Jobs({ stats, app }) {
   const [isBusy, setBusy] = useState(false);
   const [problem, setProblem] = useState("");
+  const [failure, setFailure] = useState(null);
   const count = (kind, state) => stats.job_counts.find((one) => one.kind === kind && one.state === state)?.number ?? 0;
   const oldest = (kind) => {
     const ages = stats.job_counts.filter((one) => one.kind === kind && one.oldest_seconds !== null).map((one) => one.oldest_seconds);
@@ -43,6 +44,7 @@ function Jobs({ stats, app }) {
     hasTried.current = true;
     setBusy(true);
     setProblem("");
+    setFailure(null);
     try {
       // Without a language model there is nothing but enrichment to try again, which flushing does.
       const answer = await send("POST", failed.some((kind) => kind !== "enrichment") ? "/retry" : "/flush");
@@ -50,14 +52,14 @@ function Jobs({ stats, app }) {
       if (errors.length) setProblem(errors.map(([error, n]) => t("retry_failed", { n, cause: answer.causes?.[error] ?? error })).join(" "));
       else app.notify(t(answer.pending.length ? "retry_pending" : "retry_done"));
     } catch (error) {
-      setProblem(t("not_retried", { reason: reasonOf(error) }));
+      setFailure(failureOf(error));
     }
     statistics.refresh();
     setBusy(false);
   };
   return html`<section class="sect"><h2 tabindex="-1" ref=${heading}><span>${t("jobs")}</span>${(failed.length > 0 || isBusy)
       && html`<${Busy} class="small" busy=${isBusy} label=${t("try_again")} busyLabel=${t("trying")} onClick=${retry} />`}</h2>
-    ${problem ? html`<${Failed}>${problem}<//>` : failed.length > 0 && html`<p class="hint">${t("jobs_failed_do")}</p>`}
+    ${problem || failure ? html`<${Failed} error=${failure}>${problem || t("not_retried", { reason: reasonOf(failure) })}<//>` : failed.length > 0 && html`<p class="hint">${t("jobs_failed_do")}</p>`}
     <div class="scroll"><table class="table"><thead><tr><th>${t("job")}</th>${["waiting", "running", "failed"].map((state) =>
       html`<th class="r" key=${state}>${t(`jobs_${state}`)}</th>`)}<th class="r">${t("jobs_oldest")}</th></tr></thead>
     <tbody>${JOBS.map((kind) => html`<tr key=${kind}><td>${t(`job_${kind}`)}</td><td class="r">${number(count(kind, "waiting"))}</td>

@@ -1,9 +1,9 @@
 // Tries a question with settings that need not be saved: the steps of the recall, and the block that a chat would get.
 
 import { html, useLayoutEffect, useRef, useState } from "./vendor/htm-preact.js";
-import { send } from "./api.js";
+import { failureOf, send } from "./api.js";
 import { languageOf, reasonOf, t } from "./i18n.js";
-import { Busy, Icon, IconButton } from "./parts.js";
+import { Busy, Icon, IconButton, RequestId } from "./parts.js";
 
 const STEPS = ["question", "conversation", "rewrite"];
 
@@ -63,6 +63,7 @@ export function TryOut({ app, words, setWords, settings, unsaved, isInvalid, has
   const [result, setResult] = useState(null);
   const [isBusy, setBusy] = useState(false);
   const [problem, setProblem] = useState("");
+  const [failure, setFailure] = useState(null);
   const field = useRef();
   useLayoutEffect(() => app.keys(app.seesAll ? {} : { "/": () => field.current.focus() }), [app.seesAll]);
   if (app.seesAll) return html`<div class="try"><h2>${t("c_try_title")}</h2><p class="soft">${t("c_try_user")}</p></div>`;
@@ -70,6 +71,7 @@ export function TryOut({ app, words, setWords, settings, unsaved, isInvalid, has
   const ask = async () => {
     if (isBusy) return;
     if (!words.question.trim()) return field.current.focus();
+    setFailure(null);
     if (isInvalid) return setProblem(t("c_invalid"));
     setBusy(true);
     setProblem("");
@@ -78,6 +80,7 @@ export function TryOut({ app, words, setWords, settings, unsaved, isInvalid, has
       const answer = await send("POST", "/recall", { body: { user_id: app.user, question: words.question, recent, ...settings } });
       setResult({ ...answer, settings, unsaved, hasModel });
     } catch (error) {
+      setFailure(failureOf(error));
       setProblem(t("c_not_tried", { reason: reasonOf(error) }));
     }
     return setBusy(false);
@@ -97,7 +100,7 @@ export function TryOut({ app, words, setWords, settings, unsaved, isInvalid, has
         lang=${languageOf(words.question)} aria-invalid=${problem ? "true" : null} aria-describedby=${problem ? "c-try-problem" : null}
         onInput=${(event) => onTyped("question", event.target.value)} />
       <${Busy} type="submit" busy=${isBusy} label=${t("c_try")} busyLabel=${t("c_trying")} /></form>
-    ${problem && html`<p class="hint bad" id="c-try-problem" role="alert">${problem}</p>`}
+    ${problem && html`<p class="hint bad" id="c-try-problem" role="alert">${problem}<${RequestId} error=${failure} /></p>`}
     ${n > 0 && html`<p class="hint">${t("c_try_unsaved", { n })}</p>`}
     <div aria-live="polite" aria-busy=${isBusy ? "true" : null}>${result && html`<${Result} app=${app} result=${result} />`}</div></div>`;
 }

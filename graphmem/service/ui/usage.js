@@ -52,7 +52,7 @@ export function UsageTable({ usage }) {
 export function NotRead({ feed, now }) {
   if (!now.error) return null;
   const reason = reasonOf(now.error);
-  return html`<${Failed} onRetry=${feed.refresh}>${t(now.data ? "not_fresh" : "not_read", { reason })}<//>`;
+  return html`<${Failed} error=${now.error} onRetry=${feed.refresh}>${t(now.data ? "not_fresh" : "not_read", { reason })}<//>`;
 }
 
 /** The usage of one user. */

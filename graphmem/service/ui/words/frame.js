@@ -14,6 +14,9 @@ export default {
   undo: ["Undo", "撤销"],
   copy: ["Copy", "复制"],
   copied: ["Copied.", "已复制。"],
+  request_id: ["Request", "请求编号"],
+  request_id_copy: ["Copy the request’s id", "复制请求编号"],
+  request_id_copied: ["Copied", "已复制"],
   still_loading: ["Still loading…", "仍在加载……"],
 
   door_title: ["Open your memory", "打开你的记忆"],
