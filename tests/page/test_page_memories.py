@@ -68,6 +68,37 @@ def test_a_wrong_key_opens_nothing_and_a_right_one_does_until_sign_out(site: Sit
     page.get_by_label("Key").wait_for()
 
 
+def test_a_new_tab_asks_for_the_key_unless_tabs_may_share_it_and_all_are_signed_out_at_once(site: Site) -> None:
+    site.expected.append(REFUSED.format(401))
+    address = f"{site.address}/ui/#memories/{site.add('Clara lives in Lisbon.')}"
+    page = site.page
+    site.enter()
+    site.row("Clara lives").wait_for()
+
+    def open_tab() -> Any:
+        tab = page.context.new_page()
+        tab.goto(address)
+        return tab
+
+    first = open_tab()
+    first.get_by_label("Also in new tabs of this browser").check()
+    first.get_by_text("Kept in the open tabs of this page").wait_for()
+    first.get_by_label("Key").fill(site.key)
+    first.keyboard.press("Enter")
+    first.locator(".panel .words", has_text="Clara lives").wait_for()
+    second = open_tab()
+    second.locator(".panel .words", has_text="Clara lives").wait_for()
+    assert second.evaluate("localStorage.length + document.cookie.length") == 0
+    for tab in (first, second):
+        tab.close()
+    third = open_tab()  # from the tab that had the same key before
+    third.locator(".panel .words", has_text="Clara lives").wait_for()
+    third.get_by_role("button", name="Sign out").click()
+    page.get_by_label("Key").wait_for()
+    assert page.get_by_text("Clara lives").count() == 0
+    open_tab().get_by_label("Key").wait_for()
+
+
 def test_text_that_was_typed_outlives_a_revoked_key(site: Site) -> None:
     site.expected.append(REFUSED.format(401))
     site.add("Clara lives in Lisbon.")
@@ -178,6 +209,31 @@ def test_an_admin_chooses_whose_memory_is_shown(site: Site) -> None:
     site.page.get_by_role("heading", name="What is remembered of ana").wait_for()
     site.row("Clara lives").wait_for()
     assert site.row("Ben drinks").count() == 0
+
+
+def test_links_of_an_admin_carry_the_user_and_rows_of_everybody_name_theirs(site: Site) -> None:
+    store(site.memory, "Clara lives in Lisbon.", user_id="ana", mentions=[CLARA], actor_id="Tom")
+    site.memory.add("Ben drinks tea.", user_id="ben")
+    site.enter(Keys(site.memory).create("admin").text)
+    page = site.page
+    site.row("Ben drinks").wait_for()
+    assert "Memory of ana" in site.row("Clara lives").text_content()
+    assert "Memory of ben" in site.row("Ben drinks").text_content()
+    assert "user=" not in site.row("Clara lives").get_attribute("href")
+    panel = site.open("Clara lives")
+    assert panel.locator(".chip").get_attribute("href") == "#graph?around=Clara&user=ana"
+    panel.get_by_role("link", name="Memory of ana").click()
+    page.get_by_role("heading", name="What is remembered of ana").wait_for()
+    panel.locator(".words", has_text="Clara lives").wait_for()
+    page.reload()
+    page.get_by_role("heading", name="What is remembered of ana").wait_for()
+    links = page.locator(".nav a, .mark, .row, .panel .chip").evaluate_all("all => all.map(one => one.hash)")
+    assert len(links) > 8 and [one for one in links if not one.endswith("user=ana")] == []
+    assert page.get_by_text("Memory of ana").count() == 0  # all rows are
+    page.get_by_role("button", name="Memory of ana. Choose another").click()
+    page.get_by_role("option", name="Everybody").click()
+    site.row("Ben drinks").wait_for()
+    assert "user=" not in page.url
 
 
 def test_a_key_for_several_users_names_one_first(site: Site) -> None:

@@ -111,8 +111,9 @@ def test_the_graph_gets_the_first_path_wherever_it_is(site: Site) -> None:
     folded = page.locator(".hit", has=page.get_by_role("button", name="Show the path"))
     folded.first.wait_for()
     assert int(folded.first.locator(".place").inner_text()) > 3 and page.locator(".chain").count() == 0
-    folded.first.get_by_role("button", name="Show the path").click()
-    own = folded.first.get_by_role("link", name="Show in the graph").get_attribute("href")
+    opened = hit(site, folded.first.locator(".words").inner_text())
+    opened.get_by_role("button", name="Show the path").click()
+    own = opened.get_by_role("link", name="Show in the graph").get_attribute("href")
     link = page.locator(".said").get_by_role("link", name="Show in the graph")
     assert link.get_attribute("href") == own and f"path={first}%2C" in own
     page.get_by_label("Day", exact=True).fill("2025-06-09")  # one hit, to which no other memory leads

@@ -44,7 +44,7 @@ def enter(site: Site, view: str = "system", role: str = "admin", **bound: Any) -
     """Opens a view with a new key of this role, with a clock that tests can set forward."""
     site.page.clock.install()
     site.enter(Keys(site.memory).create(role, **bound).text)
-    site.page.locator("h1").wait_for()
+    site.page.locator("h1, main .read").first.wait_for()
     site.page.evaluate("view => { location.hash = `#${view}`; }", view)
     site.page.locator(".grid3").wait_for()
     return site.page
@@ -249,8 +249,8 @@ def test_other_keys_see_the_usage_of_their_user_alone(site: Site, role: str) -> 
         site.memory.add("I sing.", user_id=user, run_id=f"{user}{site.memory.stats()['memories']}")
     asked: list[str] = []
     site.page.on("request", lambda one: asked.append(one.url.removeprefix(site.address).partition("?")[0]))
-    site.page.add_init_script("sessionStorage['graphmem.user'] = 'ana'")
-    page = enter(site, "usage", role, **({"user_id": "ana"} if role == "user" else {}))
+    view, bound = ("usage", {"user_id": "ana"}) if role == "user" else ("usage?user=ana", {})
+    page = enter(site, view, role, **bound)
     lines = site.memory.stats(user_id="ana")["usage"]
     assert page.locator("h1").text_content() == "Usage"
     # Two for facts, one for the summary of the first run, one to decide.

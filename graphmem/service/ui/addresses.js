@@ -1,8 +1,15 @@
 // Addresses of the views: `#view/id?name=value`. What a view shows is in its address, so that it can be kept and gone back to.
 
-/** Returns the address of a view; `query` leaves out what is undefined, null or "". */
+let whose = "";
+
+/** Sets the user whom each address names from now on, "" for none: what a key for several users shows. */
+export function nameUser(user) {
+  whose = user;
+}
+
+/** Returns the address of a view; `query` leaves out what is undefined, null or "", and may name another user than the one who is shown. */
 export function addressOf(view, id = "", query = {}) {
-  const given = Object.entries(query).filter(([, value]) => value !== undefined && value !== null && value !== "");
+  const given = Object.entries({ ...query, user: query.user ?? whose }).filter(([, value]) => value !== undefined && value !== null && value !== "");
   return `#${view}${id && `/${encodeURIComponent(id)}`}${given.length ? `?${new URLSearchParams(given)}` : ""}`;
 }
 

@@ -1,7 +1,7 @@
 // The frame of the page: who is signed in, whose memory is shown, which view, and the keyboard.
 
 import { html, render, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./vendor/htm-preact.js";
-import { addressOf, readAddress } from "./addresses.js";
+import { addressOf, nameUser, readAddress } from "./addresses.js";
 import { failureOf, onRefusedKey, send, SERVICE_BACK } from "./api.js";
 import { Chat } from "./chat.js";
 import { dropDrafts } from "./drafts.js";
@@ -11,12 +11,13 @@ import { Keys } from "./keys.js";
 import { Memories } from "./memories.js";
 import { Dialog, Icon, IconButton, Menu, ownName, RequestId, Toast } from "./parts.js";
 import {
-  chosenUser, currentKey, hasLetters, onPreference, setChosenUser, setKey, setLetters, switchLanguage, switchTheme, takeKey,
+  currentKey, hasLetters, onPreference, setKey, setLetters, setShared, switchLanguage, switchTheme, takeKey,
 } from "./preferences.js";
 import { Search } from "./search.js";
 import { SignIn, readCaller } from "./sign_in.js";
 import { Lamp } from "./stores.js";
 import { System } from "./system.js";
+import { forgetKey, joinTabs, shareKey } from "./tabs.js";
 import { Usage } from "./usage.js";
 
 // By name in the address: the letter that opens a view after "g", and the roles of the keys that may see it. On phones a view may have a shorter name, or no
@@ -64,7 +65,7 @@ function onKeyDown(event) {
 function useAddress(views) {
   const current = () => {
     const address = readAddress(location.hash);
-    return address.view in views ? address : { view: "memories", id: "", query: {} };
+    return address.view in views ? address : { view: "memories", id: "", query: { user: address.query.user } };
   };
   const [now, setNow] = useState(current);
   const shown = useRef(now.view);
@@ -167,15 +168,16 @@ async function undoEvent({ eventId, query, onUndone }) {
 }
 
 function Frame({ caller, isLocked, onSignOut }) {
-  const [user, setUser] = useState(caller.role === "user" ? "" : chosenUser() || caller.default_user || "");
   const [isHelping, setHelping] = useState(false);
   const views = Object.fromEntries(Object.entries(VIEWS).filter(([, { roles }]) => roles.includes(caller.role)));
   const { view: name, id, query } = useAddress(views);
+  const last = useRef(""); // for a key that has to name a user, where an address names none
+  const user = caller.role === "user" ? "" : query.user || caller.default_user || last.current;
+  if (caller.role === "app") last.current = user;
+  nameUser(user);
   const { frame, toast, counts, dropToast } = useFrame(caller, user);
   const choose = (chosen) => {
-    setChosenUser(chosen);
-    setUser(chosen);
-    location.hash = addressOf(name);
+    location.hash = addressOf(name, "", { user: chosen });
   };
   useLayoutEffect(() => {
     const opening = Object.entries(views).filter(([, { letter }]) => letter).map(([view, { letter }]) => [`g ${letter}`, () => (location.hash = addressOf(view))]);
@@ -187,7 +189,7 @@ function Frame({ caller, isLocked, onSignOut }) {
   const needsUser = caller.role === "app" && !user;
   const { view } = views[name];
   return html`<div class="app" inert=${isLocked}>
-    <header class="rail"><a class="mark" href="#memories"><svg viewBox="0 0 30 14" aria-hidden="true" fill="none">
+    <header class="rail"><a class="mark" href=${addressOf("memories")}><svg viewBox="0 0 30 14" aria-hidden="true" fill="none">
         <path d="M7 7h16" stroke="currentColor" stroke-width="1.8" /><rect x=".9" y="3.4" width="8.2" height="7.2" rx="1.8" class="hole" stroke="currentColor" stroke-width="1.8" />
         <circle cx="15" cy="7" r="3" fill="currentColor" /><rect x="20" y="2.5" width="9.6" height="9" rx="2" fill="currentColor" /></svg><span>graphmem</span></a>
       <${Whose} caller=${caller} user=${user} onChoose=${choose} />
@@ -225,6 +227,7 @@ function App() {
       try {
         admit(await readCaller(key));
       } catch (error) {
+        if (currentKey() !== key) return; // another tab gave one meanwhile
         if (error.status === 401 || error.status === 403) setKey(null);
         setProblem(key === null && error.status === 401 ? "" : failureOf(error));
       }
@@ -233,27 +236,39 @@ function App() {
     addEventListener("keydown", onKeyDown);
     addEventListener(SERVICE_BACK, () => !isOpen.current && enter());
     enter();
+    joinTabs({
+      onKey: (key) => {
+        setKey(key);
+        setShared(true);
+        enter();
+      },
+      onForget: leave,
+    });
   }, []);
-  const open = (key, found) => {
+  const open = (key, found, isForTabs) => {
     setKey(key);
+    if (isForTabs) shareKey();
     admit(found);
   };
-  const signOut = () => {
+  const leave = () => {
     setKey(null);
     forgetCaller();
     setCaller(null);
     setProblem("");
-    history.replaceState(null, "", location.pathname);
+  };
+  const signOut = () => {
+    forgetKey();
+    leave();
   };
   return html`<a class="skip" href="#main" onClick=${(event) => (event.preventDefault(), document.getElementById("main")?.focus())}>${t("skip")}</a>
     ${caller && html`<${Frame} key=${identity(caller)} caller=${caller} isLocked=${problem !== null} onSignOut=${signOut} />`}
     ${problem !== null && html`<div class=${caller ? "over" : ""}><${SignIn} first=${problem} onOpen=${open} /></div>`}`;
 }
 
-/** Forgets what belongs to one caller: texts that were typed, and the chosen user. */
+/** Forgets what belongs to one caller: texts that were typed, and the address with the chosen user. */
 function forgetCaller() {
   dropDrafts();
-  setChosenUser(null);
+  history.replaceState(null, "", location.pathname);
 }
 
 /** Whoever signs in again as the same caller finds the page as it was. */

@@ -8,7 +8,7 @@ import { beginOfDay, readDay } from "./days.js";
 import { FirstDay } from "./first_day.js";
 import { TYPES, day, languageOf, localDay, number, reasonOf, t, typeName, weekday } from "./i18n.js";
 import { Memory } from "./memory.js";
-import { Bones, Busy, Failed, Icon, Menu, Time, speakerOf } from "./parts.js";
+import { Bones, Busy, Failed, Icon, Menu, ownerOf, Time, speakerOf } from "./parts.js";
 import { language } from "./preferences.js";
 
 const PAGE_ROWS = 100;
@@ -109,19 +109,20 @@ function useOthers(user, isListEmpty) {
 }
 
 /** A row. One that shows the same as before is not compared again: of thousands, two change when another memory is opened. */
-function Row({ record, href, isOpen, isLeaving, onLeft }) {
+function Row({ record, href, isOpen, isLeaving, isOfAll, onLeft }) {
   return useMemo(() => {
     const isChanged = record.updated_at !== record.created_at;
     return html`<li class=${isLeaving ? "leaving" : null} inert=${isLeaving} onAnimationEnd=${() => onLeft(record.id)}>
       <a class="row" href=${href} data-id=${record.id} aria-current=${isOpen ? "true" : null}>
       <span class="who" lang=${languageOf(speakerOf(record))}>${speakerOf(record)}</span>
       <span class="cell"><span class="read" lang=${languageOf(record.memory)}>${record.memory}</span>
-        ${(record.kind !== "episode" || isChanged || isPast(record)) && html` <span class="tags">
+        ${(record.kind !== "episode" || isChanged || isPast(record) || isOfAll) && html` <span class="tags">
+          ${isOfAll && html`<span class="tag line" lang=${languageOf(ownerOf(record))}>${t("whose_is", { name: ownerOf(record) })}</span>`}
           ${record.kind !== "episode" && html`<span class=${`tag ${record.kind}`}>${t(record.kind)}</span>`}
           ${isPast(record) && html`<span class="tag line">${t("truth_past")}</span>`}
           ${isChanged && html`<${Icon} name="edit" label=${t("changed")} />`}</span>`}</span>
       <span class="meta"><${Time} at=${record.at} as="time" class="num" /></span></a></li>`;
-  }, [record, href, isOpen, isLeaving, language()]);
+  }, [record, href, isOpen, isLeaving, isOfAll, language()]);
 }
 
 function isNarrowed({ words, truth, kind, type, day: wanted }) {
@@ -257,7 +258,7 @@ export function Memories({ app, id, query }) {
       ${daysOf(shown).map((one) => html`<section class="day" key=${one.key}>
         <h2><span>${day(one.at, { short: true })}</span> <small>${weekday(one.at)}</small></h2>
         <ul class="rows">${one.rows.map((record) => html`<${Row} key=${record.id} record=${record} href=${addressTo(record.id)}
-          isOpen=${record.id === id} isLeaving=${leaving.has(record.id)} onLeft=${onLeft} />`)}</ul>
+          isOpen=${record.id === id} isOfAll=${app.seesAll} isLeaving=${leaving.has(record.id)} onLeft=${onLeft} />`)}</ul>
       </section>`)}
       ${isEmpty && hasOthers && !list.retired && html`<div class="empty"><p class="read">${t("none_drawn")}</p><p class="soft">${t("none_drawn_do")}</p>
         <p><button type="button" class="btn" onClick=${() => setFilters(filtersOf({ kind: "all" }))}>${t("kinds_all")}</button></p></div>`}

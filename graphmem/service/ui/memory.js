@@ -1,13 +1,14 @@
 // The panel of one memory: its words, where they come from, its history, and what can be done with it.
 
 import { html, useCallback, useEffect, useLayoutEffect, useRef, useState } from "./vendor/htm-preact.js";
+import { addressOf } from "./addresses.js";
 import { ApiError, failureOf, memoryPath, send } from "./api.js";
 import { diffWords } from "./diff.js";
 import { Editor, hasDraft } from "./editor.js";
 import { Erase } from "./erase.js";
 import { languageOf, moment, nodes, reasonOf, t } from "./i18n.js";
 import { splitAtNames } from "./marks.js";
-import { Bones, Chip, Failed, Icon, IconButton, Time, graphAddress, speakerOf } from "./parts.js";
+import { Bones, Chip, Failed, Icon, IconButton, Time, graphAddress, ownerOf, speakerOf } from "./parts.js";
 
 // Only the last change can be taken back.
 const UNDOABLE = new Set(["UPDATE", "RETIRE"]);
@@ -15,11 +16,11 @@ const UNDOABLE = new Set(["UPDATE", "RETIRE"]);
 const UNDO_REASON = "undo of ";
 
 /** The words of a memory; the names that it mentions are underlined where they stand exactly so, and lead to the graph. */
-function Words({ text, mentions, target }) {
+function Words({ text, mentions, user, target }) {
   const types = new Map(mentions.map((one) => [one.name, one.type.toLowerCase()]));
   const parts = splitAtNames(text, [...types.keys()]);
   return html`<p class="read words" tabindex="-1" ref=${target} lang=${languageOf(text)}>${parts.map((part, place) =>
-    place % 2 ? html`<a class="named" href=${graphAddress(part)}><mark class=${types.get(part)}>${part}</mark></a>` : part)}</p>`;
+    place % 2 ? html`<a class="named" href=${graphAddress(part, user)}><mark class=${types.get(part)}>${part}</mark></a>` : part)}</p>`;
 }
 
 function Others({ words, name, ids, addressTo }) {
@@ -27,11 +28,13 @@ function Others({ words, name, ids, addressTo }) {
 }
 
 /** Who said a memory and when, and which ones it replaced or was replaced by. */
-function Byline({ record, origin, isPending, addressTo }) {
+function Byline({ record, origin, isPending, isOfAll, addressTo }) {
   const who = speakerOf(record);
   const values = { who: html`<b>${who}</b>`, when: html`<${Time} at=${record.at} />` };
   return html`<p class="byline">${nodes(who ? "said" : "noted", values)}
       ${isPending && html` <span class="faint">${t("pending")}</span>`}</p>
+    ${isOfAll && html`<p class="byline">${record.user_id ? html`<a href=${addressOf("memories", record.id, { user: record.user_id })}>
+      ${t("whose_is", { name: record.user_id })}</a>` : t("whose_is", { name: ownerOf(record) })}</p>`}
     ${record.valid_to && html`<p class="byline">${nodes("retired", { when: html`<${Time} at=${record.valid_to} as="day" />` })}</p>`}
     <${Others} words="replaced_by" name=${t("later_memory")} ids=${origin.replaced_by} addressTo=${addressTo} />
     <${Others} words="replaces" name=${t("earlier_memory")} ids=${origin.replaces} addressTo=${addressTo} />`;
@@ -64,10 +67,10 @@ function textsOf(part) {
   });
 }
 
-function People({ mentions }) {
+function People({ mentions, user }) {
   if (!mentions.length) return null;
   return html`<section class="part"><h2><span>${t("people")}</span></h2><div class="chips">${mentions.map((one) => html`<${Chip} key=${one.key}
-    name=${one.name} type=${one.type} />`)}</div></section>`;
+    name=${one.name} type=${one.type} href=${graphAddress(one.name, user)} />`)}</div></section>`;
 }
 
 function Change({ event, isNow, onUndo }) {
@@ -137,6 +140,7 @@ export function Memory({ id, app, addressTo, wasPending, onStep, onChanged, onEr
   const [isErasing, setErasing] = useState(false);
   const words = useRef();
   const isLoaded = record !== null;
+  const user = app.seesAll ? record?.user_id ?? undefined : undefined; // whose graph names lead to
   useLayoutEffect(() => {
     if (!isLoaded || isEditing) return;
     words.current.focus({ preventScroll: true });
@@ -162,14 +166,14 @@ export function Memory({ id, app, addressTo, wasPending, onStep, onChanged, onEr
       ${error && !isMissing && html`<${Failed} error=${error} onRetry=${reload}>${t("memory_failed", { reason: reasonOf(error) })}<//>`}
       ${isLoaded && html`
         ${isEditing ? html`<${Editor} name=${id} text=${record.memory} leaveLabel=${t("keep")} onSave=${save} onSaved=${leave} onLeave=${leave} />`
-          : html`<${Words} text=${record.memory} mentions=${origin.mentions} target=${words} />`}
-        <${Byline} record=${record} origin=${origin} isPending=${isPending} addressTo=${addressTo} />
+          : html`<${Words} text=${record.memory} mentions=${origin.mentions} user=${user} target=${words} />`}
+        <${Byline} record=${record} origin=${origin} isPending=${isPending} isOfAll=${app.seesAll} addressTo=${addressTo} />
         ${!isEditing && html`<div class="acts">
           <button type="button" class="btn" onClick=${() => setEditing(true)}><${Icon} name="edit" /><span>${t("edit")}</span></button>
           <span class="end" /><button type="button" class="btn quiet warns" onClick=${() => setErasing(true)}>${t("erase")}</button></div>`}
         <${Sources} record=${record} origin=${origin} />
         <${Attachments} metadata=${record.metadata} />
-        <${People} mentions=${origin.mentions} />
+        <${People} mentions=${origin.mentions} user=${user} />
         <${History} events=${origin.events} onUndo=${undo} />`}
     </div>
     ${isLoaded && html`<footer><span class="mono">${id}</span>

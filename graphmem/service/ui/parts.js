@@ -53,9 +53,14 @@ export function ownName({ user_id: name, agent_id: agent }) {
   return agent ? t("agent_with", { agent, name }) : name;
 }
 
-/** Returns the address of the graph around a name. */
-export function graphAddress(name) {
-  return addressOf("graph", "", { around: name });
+/** Returns the address of the graph around a name; `user` is whose graph it is, by default that of who is shown. */
+export function graphAddress(name, user) {
+  return addressOf("graph", "", { around: name, user });
+}
+
+/** Returns whose a memory is: a user, else an agent, else a run. */
+export function ownerOf({ user_id: user, agent_id: agent, run_id: run }) {
+  return user ?? agent ?? run;
 }
 
 /** A name with the shape and the colour of its type, a link to `href` or to the graph around it. */

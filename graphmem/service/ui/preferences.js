@@ -3,7 +3,7 @@
 import { decode } from "./addresses.js";
 
 const KEY = "graphmem.key";
-const USER = "graphmem.user";
+const SHARED = "graphmem.shared";
 const listeners = new Set();
 
 function read(name) {
@@ -115,20 +115,21 @@ export function currentKey() {
   return key;
 }
 
-/** Keeps a key in this tab; null forgets it. */
+/** Keeps a key in this tab; null forgets it. It is for this tab alone. */
 export function setKey(text) {
   key = text;
   keepInTab(KEY, text);
+  setShared(false);
 }
 
-/** Returns the user that was chosen in this tab, or null. */
-export function chosenUser() {
-  return readOfTab(USER);
+/** Tells whether other tabs may have the key of this one. */
+export function isShared() {
+  return readOfTab(SHARED) !== null;
 }
 
-/** Keeps the chosen user in this tab; null forgets it. */
-export function setChosenUser(user) {
-  keepInTab(USER, user);
+/** Sets whether other tabs may have the key of this one. */
+export function setShared(on) {
+  keepInTab(SHARED, on ? "yes" : null);
 }
 
 apply();

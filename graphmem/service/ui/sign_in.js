@@ -18,10 +18,11 @@ function refusalOf(problem) {
   return problem.status === 403 ? t("key_metrics") : reasonOf(problem);
 }
 
-/** `first` is a sentence, "" for none, or the error of the key that was tried. */
+/** `first` is a sentence, "" for none, or the error of the key that was tried. `onOpen` is called with a key, whose it is, and whether other tabs may have it. */
 export function SignIn({ first, onOpen }) {
   const [key, setKey] = useState("");
   const [problem, setProblem] = useState(first);
+  const [isForTabs, setForTabs] = useState(false);
   const [isBusy, setBusy] = useState(false);
   const field = useRef();
   useLayoutEffect(() => field.current.focus(), []);
@@ -32,7 +33,7 @@ export function SignIn({ first, onOpen }) {
     setBusy(true);
     try {
       const caller = await readCaller(text);
-      return onOpen(text, caller);
+      return onOpen(text, caller, isForTabs);
     } catch (error) {
       setProblem(failureOf(error));
       setBusy(false);
@@ -47,7 +48,9 @@ export function SignIn({ first, onOpen }) {
       aria-invalid=${problem ? "true" : null} aria-describedby="key-hint" />
       <button class="btn primary" aria-busy=${isBusy ? "true" : null}>${isBusy && html`<${Icon} name="turn" />`}
         <span>${t(isBusy ? "opening" : "open")}</span></button></div>
-    <p class=${problem ? "hint bad" : "hint"} id="key-hint" role="status">${refusalOf(problem) || t("door_hint")}<${RequestId} error=${problem} /></p>
+    <p class=${problem ? "hint bad" : "hint"} id="key-hint" role="status">${refusalOf(problem) || t(isForTabs ? "door_hint_tabs" : "door_hint")}<${RequestId} error=${problem} /></p>
+    <label class="sure plain"><input type="checkbox" checked=${isForTabs} onChange=${(event) => setForTabs(event.target.checked)} />
+      <span>${t("door_tabs")}</span></label>
     <footer><span>${t("door_none")}</span>
       <${IconButton} icon="lang" label=${t("language")} onClick=${switchLanguage} />
       <${IconButton} icon="half" label=${t("theme")} onClick=${switchTheme} /></footer>

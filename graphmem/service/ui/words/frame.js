@@ -25,6 +25,11 @@ export default {
   open: ["Open", "打开"],
   opening: ["Opening", "正在打开"],
   door_hint: ["Kept in this tab only; gone when you close it.", "只保存在这个标签页里，关闭即消失。"],
+  door_hint_tabs: [
+    "Kept in the open tabs of this page; gone when the last is closed, or when you sign out in one.",
+    "保存在此页面打开的标签页里，全部关闭或在其中一个退出后即消失。",
+  ],
+  door_tabs: ["Also in new tabs of this browser", "在此浏览器的新标签页中也可用"],
   door_none: ["No key? Ask whoever runs the service.", "没有密钥？请运行服务的人给你一把。"],
   key_wrong: ["This key opens nothing here.", "这把密钥打不开这里。"],
   key_lost: [
@@ -34,6 +39,7 @@ export default {
   key_metrics: ["This key is for metrics alone; it opens no memory.", "这把密钥只用于指标，打不开记忆。"],
 
   whose: ["Memory of", "记忆属于"],
+  whose_is: ["Memory of {name}", "{name}的记忆"],
   whose_choose: ["Memory of {name}. Choose another", "{name}的记忆，选择其他人"],
   everybody: ["Everybody", "所有人"],
   nobody: ["Choose a user", "选择用户"],
