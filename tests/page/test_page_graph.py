@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from support.page import HOSTILE, NARROW, REFUSED, Site, cut_off
 
 from graphmem import Memory
+from graphmem.commands.types import RetireMemory
 from graphmem.service.keys import Keys
 
 pytestmark = pytest.mark.server
@@ -221,6 +223,34 @@ def test_another_day_is_shown_and_nothing_can_be_changed_there(site: Site) -> No
     site.page.get_by_role("button", name="Back to today").click()
     panel.get_by_role("button", name="Rename").wait_for()
     assert "as_of" not in site.page.url
+
+
+def test_a_name_of_what_is_no_longer_true_is_drawn_on_request_and_erased(site: Site) -> None:
+    old = add_story(site)[0]  # the only one that names Clara
+    site.memory._engine.commit([RetireMemory(old, at=datetime.now(UTC), reason="moved")])
+    panel = show(site)
+    panel.get_by_text("2 memories, and 1 kept from before").wait_for()
+    page = site.page
+    assert page.locator(".ruler").get_attribute("title").startswith("Bars: 2 memories that are true now")
+    assert page.locator("#graph-names option[value=Clara]").count() == 0
+    show(site, "#graph?around=Clara")
+    page.get_by_text("No memory that is true now names “Clara”.").wait_for()
+    page.get_by_role("button", name="Draw them too").click()
+    picture(site, "3 memories around Clara")
+    panel.get_by_text("(1 no longer true)").wait_for()
+    assert page.locator(".ruler").get_attribute("title").startswith("Bars: 3 memories, true now or before")
+    assert page.locator("#graph-names option[value=Clara]").count() == 1
+    quote = panel.locator(".quote", has_text="Clara met Dora")
+    assert quote.locator(".tag").text_content() == "No longer true"
+    show(site, f"#graph/{old}?around=Clara&truth=both")
+    panel.get_by_text("No longer true since").wait_for()
+    panel.get_by_role("link", name="Open this memory").click()
+    page.locator(".panel .words", has_text="Clara met Dora").wait_for()
+    page.get_by_role("button", name="Delete…").click()
+    page.get_by_role("checkbox").check()
+    page.get_by_role("button", name="Erase for good").click()
+    site.row("Clara met Dora").wait_for(state="detached")
+    assert site.memory.entity("Clara", user_id="ana", show_retired=True) is None
 
 
 def test_many_steps_of_the_slider_load_one_graph_and_are_one_entry_of_the_history(site: Site) -> None:

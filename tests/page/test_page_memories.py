@@ -76,9 +76,9 @@ def test_a_new_tab_asks_for_the_key_unless_tabs_may_share_it_and_all_are_signed_
     site.row("Clara lives").wait_for()
 
     def open_tab() -> Any:
-        tab = page.context.new_page()
-        tab.goto(address)
-        return tab
+        with page.context.expect_page() as opened:
+            page.evaluate("address => void open(address, '_blank', 'noopener')", address)
+        return opened.value
 
     first = open_tab()
     first.get_by_label("Also in new tabs of this browser").check()

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from support.facts import fact, source_message
 from support.fakes import fake_models
 from support.page import HOSTILE, NARROW, Site, cut_off
 
@@ -121,6 +122,31 @@ def test_the_graph_gets_the_first_path_wherever_it_is(site: Site) -> None:
     assert "path=" not in link.get_attribute("href")
     link.click()
     page.locator("aside.panel p.named", has_text="It snowed").wait_for()
+
+
+def test_what_is_no_longer_true_is_searched_on_request_and_erased(site: Site) -> None:
+    ended = {"user_id": "ana", "valid_to": "2024-06-01T00:00:00Z"}
+    message = source_message(site.memory, "I live in Porto.", **ended)
+    fact(site.memory, "Clara lives in Porto.", message, **ended)
+    site.memory.flush()
+    ask(site, "Porto")
+    page = site.page
+    page.get_by_text("Nothing is remembered about “Porto” that is true now.").wait_for()
+    page.get_by_text("2 memories that are no longer true were not searched.").wait_for()
+    page.get_by_role("button", name="Search them too").click()
+    old = hit(site, "Clara lives in Porto.")
+    old.locator(".tag", has_text="No longer true").wait_for()
+    assert page.url.endswith("truth=both") and page.get_by_text("were not searched").count() == 0
+    assert "truth=both" in page.locator(".said").get_by_role("link", name="Show in the graph").get_attribute("href")
+    page.reload()  # it is in the address
+    old.locator(".words a").click()
+    page.locator(".panel .words", has_text="Clara lives in Porto.").wait_for()
+    site.row("Clara lives in Porto.").wait_for()
+    page.get_by_role("button", name="Delete…").click()
+    page.get_by_role("checkbox").check()
+    page.get_by_role("button", name="Erase for good").click()
+    page.get_by_text("Erased, with 1 other memory.").wait_for()
+    assert site.memory.get(message, user_id="ana") is None
 
 
 def test_the_message_before_is_said_to_come_before(site: Site) -> None:

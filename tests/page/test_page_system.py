@@ -78,7 +78,8 @@ def test_figures_are_those_of_the_service_and_are_refreshed_in_place(site: Site)
     page = enter(site)
     stats = site.memory.stats()
     (line,) = stats["usage"]
-    assert figure(page, "Memories") == str(stats["memories"])
+    assert figure(page, "Memories") == str(stats["listed"]) == "1"
+    assert page.get_by_text(f"{stats['memories']} with summaries, what has expired, and messages").count() == 1
     assert figure(page, "Tokens") == str(line["prompt_tokens"] + line["completion_tokens"])
     assert figure(page, "Cost") == f"{line['cost']:.2f}"
     assert figure(page, "Search, 99 of 100 within") == "–"
@@ -95,7 +96,7 @@ def test_figures_are_those_of_the_service_and_are_refreshed_in_place(site: Site)
     site.memory.add("Ben drinks tea.", user_id="ben", infer=False)
     site.memory.search("tea", user_id="ben")
     page.clock.fast_forward(EVERY)
-    page.locator(".fig dd", has_text=str(stats["memories"] + 1)).wait_for()
+    page.locator(".fig dd", has_text=re.compile("^2 ")).wait_for()
     assert page.locator(".fig dd").first.get_attribute("data-same") == "yes"
     page.locator(".fig dd", has_text=re.compile(r"\d ms")).wait_for()
     assert int(cells(page, "Search")[-2]) >= int(cells(page, "Search")[2])
@@ -195,13 +196,13 @@ def test_differences_are_reported_and_repaired(site: Site) -> None:
     page = enter(site)
     verify = page.get_by_role("button", name="Verify now")
     verify.click()
-    page.get_by_text(re.compile(r"^Verified .*: 1 memory, all agree\.$")).wait_for()
+    page.get_by_text(re.compile(r"^Verified .*: 1 stored memory, all agree\.$")).wait_for()
     site.memory._engine._backends.vector_index.delete([memory_id])
     verify.click()
     page.get_by_text("Vectors: 1 missing").click()
     assert page.locator(".report details p").text_content() == memory_id
     page.get_by_role("button", name="Repair").click()
-    page.get_by_text(re.compile(r"^Repaired .*: 1 memory, all agree\.$")).wait_for()
+    page.get_by_text(re.compile(r"^Repaired .*: 1 stored memory, all agree\.$")).wait_for()
     assert site.focused() == "Verify now"
     assert page.locator(".report").count() == 0
     assert site.memory.verify()["ok"]

@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
 
+from graphmem.commands.types import RetireMemory
 from graphmem.service.keys import Keys
 from support.page import Site
 from support.page_story import CONCERT_NOW, QUESTION, TURNS, USER, VAGUE_QUESTION
@@ -84,6 +86,12 @@ def sign_in_above_the_page(site: Site) -> None:
 @state
 def user_not_chosen(site: Site) -> None:
     go_as(site, "app", "memories", "main .read")
+
+
+@state
+def sign_in_for_tabs(site: Site) -> None:
+    sign_in(site)
+    site.page.locator(".door .sure input").check()
 
 
 # --- memories ---------------------------------------------------------------------------------------------------------
@@ -198,6 +206,36 @@ def memories_adding(site: Site) -> None:
     site.page.locator(".panel textarea").fill("I keep bees on the roof.")
 
 
+@state
+def memories_of_all(site: Site) -> None:
+    go_as(site, "admin", "memories", ".row")
+    site.row(CONCERT_NOW).click()
+    site.page.locator(".panel .words").wait_for()
+
+
+@state
+def memories_failed_in_the_service(site: Site) -> None:
+    memories(site)
+    site.expected.append("Failed to load resource")
+    site.page.route("**/readyz", lambda route: None)
+    problem = {"status": 503, "json": {"detail": "The store does not answer."}, "headers": {"X-Request-ID": "9f2c4e"}}
+    site.page.route("**/memories?*", lambda route: route.fulfill(**problem))
+    site.page.reload()
+    site.page.locator(".request code").wait_for()
+
+
+def retire(site: Site) -> None:
+    """Ends the newest fact, of which the state shows that it is no longer true."""
+    facts = site.memory.get_all(user_id=USER, kinds="fact")["results"]
+    site.memory._engine.commit([RetireMemory(facts[0]["id"], at=datetime.now(UTC), reason="it rained")])
+
+
+@state
+def memories_retired(site: Site) -> None:
+    retire(site)
+    go(site, "memories", ".row .tag", truth="both")
+
+
 # --- search -----------------------------------------------------------------------------------------------------------
 
 
@@ -235,6 +273,18 @@ def search_failed(site: Site) -> None:
     fail(site, "**/search")
     site.page.evaluate("() => { location.hash = 'search?q=concert'; }")
     site.page.locator(".say.bad").wait_for()
+
+
+@state
+def search_retired(site: Site) -> None:
+    retire(site)
+    go(site, "search", ".hit .tag.line", q="When is the summer concert?", truth="both")
+
+
+@state
+def search_none_retired(site: Site) -> None:
+    retire(site)
+    go(site, "search", ".unsearched", q="zeppelin", day="2020-02-02")
 
 
 # --- chat memory ------------------------------------------------------------------------------------------------------
@@ -332,6 +382,18 @@ def graph_same_as(site: Site) -> None:
 @state
 def graph_nobody(site: Site) -> None:
     go(site, "graph", ".empty", around="Zeppelin")
+
+
+@state
+def graph_retired(site: Site) -> None:
+    retire(site)
+    graph_at(site, truth="both")
+
+
+@state
+def graph_nobody_retired(site: Site) -> None:
+    retire(site)
+    go(site, "graph", ".notes .say", around="Zeppelin")
 
 
 # --- usage, system, keys ----------------------------------------------------------------------------------------------

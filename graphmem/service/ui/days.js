@@ -15,6 +15,11 @@ export function readPastDay(text) {
   return day < localDay(new Date()) ? day : "";
 }
 
+/** Tells whether a memory is no longer true at a moment. */
+export function isPast({ valid_to: end }, moment = new Date()) {
+  return end !== null && end !== undefined && new Date(end) <= moment;
+}
+
 /** Returns the time at which a day, or one of the days after it, begins. */
 export function beginOfDay(day, daysLater = 0) {
   const begin = new Date(`${day}T00:00`);

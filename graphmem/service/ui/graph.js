@@ -8,7 +8,7 @@ import { pathThrough, readGraph } from "./graph_data.js";
 import { Panel } from "./graph_panel.js";
 import { Ruler } from "./graph_ruler.js";
 import { day, number, reasonOf, t, typeName, TYPES } from "./i18n.js";
-import { Failed, Icon, IconButton } from "./parts.js";
+import { Failed, Icon, IconButton, TruthPick } from "./parts.js";
 
 const HOPS = [1, 2, 3];
 const USUAL_HOPS = 2;
@@ -21,39 +21,42 @@ const MAX_NAME = 512;
 const MAX_ENTITIES = 1000;
 
 /** Returns what the address of the view says; anything may stand in it. */
-function readQuery({ around = "", hops, as_of: asOf = "", path = "", q = "", all = "" }) {
+function readQuery({ around = "", hops, as_of: asOf = "", path = "", q = "", all = "", truth = "" }) {
   const wanted = HOPS.includes(Number(hops)) ? Number(hops) : USUAL_HOPS;
   const ids = path.split(",").map((one) => one.trim()).filter((one) => one && one.length <= MAX_NAME);
-  return { around: around.trim().slice(0, MAX_NAME), hops: wanted, asOf: readPastDay(asOf), path: ids.slice(0, MAX_PATH), q, isAll: Boolean(all) };
+  return {
+    around: around.trim().slice(0, MAX_NAME), hops: wanted, asOf: readPastDay(asOf), path: ids.slice(0, MAX_PATH), q, isAll: Boolean(all),
+    hasPast: truth === "both",
+  };
 }
 
 /** Loads the graph that the address asks for; the one before stays until it is there. `centre` is the id of the node in its middle,
- * `stored` the number of memories of which the newest are drawn if there is none. */
-function useGraph(app, { around, hops, asOf, path, isAll }) {
-  const [state, setState] = useState({ graph: null, centre: "", stored: 0, isBusy: true, problem: null });
+ * `stored` the number of memories of which the newest are drawn if there is none, `retired` of those that are no longer true. */
+function useGraph(app, { around, hops, asOf, path, isAll, hasPast }) {
+  const [state, setState] = useState({ graph: null, centre: "", stored: 0, retired: 0, isBusy: true, problem: null });
   const round = useRef(0); // the answer to an earlier question is dropped
   const way = path.join(",");
   const load = useCallback(async () => {
     const mine = (round.current += 1);
     setState((now) => ({ ...now, isBusy: true, problem: null }));
-    const scope = { user_id: app.user, as_of: asOf && endOfDay(asOf) };
+    const scope = { user_id: app.user, as_of: asOf && endOfDay(asOf), show_retired: hasPast || undefined };
     const centres = [...(around ? [around] : []), ...path];
     const read = (centre) => send("GET", "/graph", { query: { ...scope, around: centre, hops, limit: ALL } });
     try {
       // With source messages and summaries, as the graph has them.
-      const counted = centres.length ? { total: 0 } : send("GET", "/memories", { query: { ...scope, kinds: "fact,episode,summary", limit: 1 } });
-      const [{ total: stored }, entities, ...answers] = await Promise.all([
-        counted,
-        send("GET", "/graph/entities", { query: { user_id: app.user, limit: MAX_ENTITIES } }),
+      const [{ total, retired = 0 }, entities, ...answers] = await Promise.all([
+        send("GET", "/memories", { query: { ...scope, kinds: "fact,episode,summary", limit: 1 } }),
+        send("GET", "/graph/entities", { query: { user_id: app.user, show_retired: hasPast || undefined, limit: MAX_ENTITIES } }),
         ...(centres.length ? centres.map(read) : [send("GET", "/graph", { query: { ...scope, limit: isAll ? ALL : NEWEST } })]),
       ]);
       const centre = around && (await centreOf(answers[0], around, scope));
-      if (mine === round.current) setState({ graph: readGraph(answers, entities, [...path, centre]), centre, stored, isBusy: false, problem: null });
+      const graph = readGraph(answers, entities, [...path, centre], asOf ? new Date(endOfDay(asOf)) : new Date());
+      if (mine === round.current) setState({ graph, centre, stored: centres.length ? 0 : total, retired, isBusy: false, problem: null });
     } catch (error) {
       const problem = failureOf(error);
       if (mine === round.current) setState((now) => ({ ...now, isBusy: false, problem }));
     }
-  }, [app.user, around, hops, asOf, way, isAll]);
+  }, [app.user, around, hops, asOf, way, isAll, hasPast]);
   useEffect(() => void (app.seesAll || load()), [load]);
   return [state, load];
 }
@@ -111,7 +114,7 @@ function Legend({ graph, hidden, onToggle }) {
     <span>${nameOf(group)}</span><span class="count num">${counts.get(group)}</span></button>`)}</div>`;
 }
 
-function Top({ around, hops, hasMiddle, names, field, onAround, onHops }) {
+function Top({ around, hops, hasMiddle, truth, names, field, onAround, onHops, onTruth }) {
   const [text, setText] = useState(around);
   useLayoutEffect(() => setText(around), [around]);
   const onKeyDown = (event) => {
@@ -122,7 +125,8 @@ function Top({ around, hops, hasMiddle, names, field, onAround, onHops }) {
       onInput=${(event) => setText(event.target.value)} onKeyDown=${onKeyDown} />
     <datalist id="graph-names">${names.map((name) => html`<option key=${name} value=${name} />`)}</datalist>
     ${hasMiddle && html`<div class="seg" role="group" aria-label=${t("graph_hops")}>${HOPS.map((one) => html`<button type="button" key=${one}
-      aria-pressed=${String(one === hops)} onClick=${() => onHops(one)}>${one === 1 ? t("graph_hop_1") : one}</button>`)}</div>`}</div>`;
+      aria-pressed=${String(one === hops)} onClick=${() => onHops(one)}>${one === 1 ? t("graph_hop_1") : one}</button>`)}</div>`}
+    <${TruthPick} value=${truth} onChoose=${onTruth} /></div>`;
 }
 
 /** Returns the ids of what stands out: the path, and the selected node with its neighbours; null if nothing does. */
@@ -183,7 +187,8 @@ function Zoom({ closer, further, fit }) {
 export function Graph({ app, id, query }) {
   const wanted = readQuery(query);
   const { around, hops, asOf, path } = wanted;
-  const [{ graph, centre, stored, isBusy, problem }, load] = useGraph(app, wanted);
+  const [{ graph, centre, stored, retired, isBusy, problem }, load] = useGraph(app, wanted);
+  const truth = wanted.hasPast ? "both" : "now";
   const [hidden, setHidden] = useState(new Set());
   const [isClosed, setClosed] = useState(false);
   const [field, root] = [useRef(), useRef()];
@@ -215,12 +220,14 @@ export function Graph({ app, id, query }) {
   if (app.seesAll) {
     return html`<section class="view"><div class="page"><p class="read">${t("user_first")}</p><p class="soft">${t("user_choose")}</p></div></section>`;
   }
+  const setTruth = (value) => go(id, { truth: value === "now" ? "" : value });
+  const hasMore = retired > 0 && !wanted.hasPast; // memories that are no longer true
   const drawn = graph ? [...graph.nodes.values()].filter((node) => !node.isName).length : 0;
   const isEmpty = graph && !isBusy && !graph.nodes.size;
   return html`<section class="view" ref=${root}><div class="atlas">
     <div class=${isBusy && graph ? "stage stale" : "stage"}>
       <${Top} around=${around} hops=${hops} hasMiddle=${Boolean(around || path.length)} names=${graph?.entities.map((one) => one.name) ?? []}
-        field=${field} onHops=${(n) => go(id, { hops: n === USUAL_HOPS ? "" : n })}
+        field=${field} truth=${truth} onTruth=${setTruth} onHops=${(n) => go(id, { hops: n === USUAL_HOPS ? "" : n })}
         onAround=${(name) => (name === around ? load() : go("", { around: name, path: "", q: "", all: "" }))} />
       <${Picture} graph=${graph} selected=${selected} centre=${graph?.find(centre)} route=${route} hidden=${hidden} onSelect=${select} onToggle=${toggle}>
         <div class="notes">
@@ -230,13 +237,16 @@ export function Graph({ app, id, query }) {
           ${stored > NEWEST && !wanted.isAll && html`<div class="say"><span>${t("graph_newest", { n: drawn, total: number(stored) })}</span>
             <button type="button" class="btn small" onClick=${() => go(id, { all: 1 })}>${t("graph_all")}</button></div>`}
           ${graph && graph.total > graph.nodes.size && html`<div class="say"><span>${t("graph_cut", { n: graph.nodes.size, total: graph.total })}</span></div>`}
-          ${isEmpty && html`<div class="empty"><p class="read">${around ? t("graph_nobody", { name: around }) : t("graph_empty")}</p>
-            <p class="soft">${t(around ? "graph_nobody_do" : "graph_empty_do")}</p></div>`}
+          ${hasMore && isEmpty && html`<div class="say"><span>${t("graph_retired", { n: retired })}</span>
+            <button type="button" class="btn small" onClick=${() => setTruth("both")}>${t("graph_retired_do")}</button></div>`}
+          ${isEmpty && html`<div class="empty"><p class="read">${around ? t(hasMore ? "graph_nobody_now" : "graph_nobody", { name: around })
+            : t(hasMore ? "none_now" : "graph_empty")}</p>
+            ${!hasMore && html`<p class="soft">${t(around ? "graph_nobody_do" : "graph_empty_do")}</p>`}</div>`}
         </div><//>
-      <${Ruler} app=${app} asOf=${asOf} onChange=${setDay} />
+      <${Ruler} app=${app} asOf=${asOf} truth=${truth} onChange=${setDay} />
     </div>
     <${Panel} app=${app} graph=${graph} selected=${selected} isMissing=${Boolean(id && graph && !isBusy && !isClosed && !selected)}
-      asOf=${asOf} steps=${steps} path=${path} question=${wanted.q} query=${query} onClose=${close} onChanged=${load}
+      asOf=${asOf} hasPast=${wanted.hasPast} retired=${retired} steps=${steps} path=${path} question=${wanted.q} query=${query} onClose=${close} onChanged=${load}
       onClearPath=${() => go(id, { path: "", q: "" })} />
   </div></section>`;
 }

@@ -109,7 +109,9 @@ export function openCanvas(element, { onSelect, onMove }) {
     context.fill();
     context.strokeStyle = colour[step || node.id === shown.selected ? "ink-accent" : "ink-ink-3"];
     context.lineWidth = (step ? 3 : node.id === shown.selected ? 2 : 1.3) / scale;
+    context.setLineDash(node.isPast ? [3 / scale, 3 / scale] : []); // no longer true
     context.stroke();
+    context.setLineDash([]);
   }
 
   function drawName(node, context, scale) {

@@ -1,5 +1,6 @@
 // The graph as data: what the service answers, with the names of one entity as one node, and paths in it.
 
+import { isPast } from "./days.js";
 import { NEXT_MESSAGE, PREVIOUS_MESSAGE } from "./chain.js";
 
 const MAX_NODES = 2000;
@@ -16,8 +17,8 @@ function chiefNames(links, mentions) {
 }
 
 /** `listed` are the entities of the scope by each of their keys: one of several names is shown under the same name everywhere. */
-function nodeOf(node, listed) {
-  if (node.node === "memory") return { ...node, isName: false, group: "memory" };
+function nodeOf(node, listed, moment) {
+  if (node.node === "memory") return { ...node, isName: false, group: "memory", isPast: isPast(node, moment) };
   const { name, type, aliases = [] } = listed.get(node.key) ?? node;
   const names = [name, node.name, ...aliases.map((one) => one.name)];
   return { id: node.id, key: node.key, label: name, names, type, isName: true, group: type.toLowerCase(), mentions: 0 };
@@ -28,10 +29,10 @@ function nodeOf(node, listed) {
  * the largest part was cut off), `entities` (those of `GET /graph/entities`, which tell the name and the type to show), and two functions that return a
  * node: `find(id)`, which knows a name's other ids as well, and `named(name)`, by any of its names.
  *
- * Names are `{id, key, label, names, type, group, mentions}`, memories the service's nodes. At most 2,000 nodes are kept: the nearest to `centre`, then the
- * newest memories and the names that most memories mention.
+ * Names are `{id, key, label, names, type, group, mentions}`, memories the service's nodes with `isPast`: they are no longer true at `moment`. At most
+ * 2,000 nodes are kept: the nearest to `centre`, then the newest memories and the names that most memories mention.
  */
-export function readGraph(answers, entities, centre = []) {
+export function readGraph(answers, entities, centre = [], moment = new Date()) {
   const edges = new Map(answers.flatMap((one) => one.edges).map((edge) => [JSON.stringify([edge.source, edge.target, edge.key]), edge]));
   const mentioned = new Map();
   const linked = [];
@@ -43,7 +44,7 @@ export function readGraph(answers, entities, centre = []) {
   const idOf = (id) => chiefs.get(id) ?? id;
   const all = new Map();
   const listed = new Map(entities.flatMap((one) => [one, ...one.aliases].map(({ key }) => [key, one])));
-  for (const node of answers.flatMap((one) => one.nodes)) if (!chiefs.has(node.id)) all.set(node.id, nodeOf(node, listed));
+  for (const node of answers.flatMap((one) => one.nodes)) if (!chiefs.has(node.id)) all.set(node.id, nodeOf(node, listed, moment));
   const links = new Map();
   for (const { source: from, target: to, relationship, predicate } of edges.values()) {
     const [source, target] = [idOf(from), idOf(to)];

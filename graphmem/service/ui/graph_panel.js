@@ -4,9 +4,9 @@ import { html, useCallback, useEffect, useLayoutEffect, useRef, useState } from 
 import { addressOf } from "./addresses.js";
 import { entityPath, failureOf, send } from "./api.js";
 import { Chain } from "./chain.js";
-import { endOfDay } from "./days.js";
+import { endOfDay, isPast } from "./days.js";
 import { ranked } from "./graph_data.js";
-import { languageOf, nodes, reasonOf, t, typeName } from "./i18n.js";
+import { languageOf, nodes, number, reasonOf, t, typeName } from "./i18n.js";
 import { Bones, Busy, Chip, Failed, Icon, IconButton, Menu, RequestId, Time, speakerOf } from "./parts.js";
 
 const MAX_MEMORIES = 1000;
@@ -16,7 +16,8 @@ const [NAMES, MEMORIES] = [40, 8];
 function drawQuote(memory) {
   const who = speakerOf(memory);
   return html`<div class="quote" key=${memory.id}><span class="who" lang=${languageOf(who)}>${who}</span><div><p class="read" lang=${languageOf(memory.memory)}>
-    <a href=${addressOf("memories", memory.id)}>${memory.memory}</a></p><${Time} at=${memory.at} /></div></div>`;
+    <a href=${addressOf("memories", memory.id, { truth: memory.isPast ? "both" : "" })}>${memory.memory}</a></p><${Time} at=${memory.at} />
+    ${memory.isPast && html` <span class="tag line">${t("truth_past")}</span>`}</div></div>`;
 }
 
 /** A part with a list, of which the first `some` are shown until the rest is asked for. */
@@ -70,19 +71,20 @@ function Rename({ name, onSave, onLeave }) {
 }
 
 /** Loads an entity by the key of its node; changes it. */
-function useEntity(app, key, asOf, graph, onChanged) {
+function useEntity(app, key, asOf, hasPast, graph, onChanged) {
   const [state, setState] = useState({ entity: null, error: null });
   const round = useRef(0);
   const scope = { user_id: app.user };
   const load = useCallback(async () => {
     const mine = (round.current += 1);
     try {
-      const entity = await send("GET", entityPath(key), { query: { ...scope, limit: MAX_MEMORIES, as_of: asOf && endOfDay(asOf) } });
+      const query = { ...scope, limit: MAX_MEMORIES, as_of: asOf && endOfDay(asOf), show_retired: hasPast || undefined };
+      const entity = await send("GET", entityPath(key), { query });
       if (mine === round.current) setState({ entity, error: null });
     } catch (error) {
       if (mine === round.current) setState({ entity: null, error });
     }
-  }, [app.user, key, asOf]);
+  }, [app.user, key, asOf, hasPast]);
   useEffect(() => void load(), [load, graph]); // a graph that was loaded anew may have come after a change
   const rename = (name) => send("PATCH", entityPath(key), { query: scope, body: { name } });
   const link = (method, a, b) => send(method, "/graph/aliases", { body: { ...scope, a, b } });
@@ -105,8 +107,8 @@ function SameAs({ graph, name, onChoose }) {
     typed=${(text) => t("graph_same_typed", { name: text })} button=${() => html`<${Icon} name="same" /><span>${t("graph_same")}</span>`} />`;
 }
 
-function Name({ app, node, graph, asOf, hrefOf, heading, children, onChanged }) {
-  const { entity, error, load, rename, link, change } = useEntity(app, node.key, asOf, graph, onChanged);
+function Name({ app, node, graph, asOf, hasPast, hrefOf, heading, children, onChanged }) {
+  const { entity, error, load, rename, link, change } = useEntity(app, node.key, asOf, hasPast, graph, onChanged);
   const [isRenaming, setRenaming] = useState(false);
   const [problem, setProblem] = useState(null);
   const canChange = entity && !asOf;
@@ -134,6 +136,9 @@ function Name({ app, node, graph, asOf, hrefOf, heading, children, onChanged }) 
     };
     attempt(each("DELETE"), each("POST"), () => t("graph_separated", { name: entity.name, other: alias.name }));
   };
+  const moment = asOf ? new Date(endOfDay(asOf)) : new Date();
+  const memories = entity?.memories.map((one) => ({ ...one, isPast: isPast(one, moment) })) ?? [];
+  const over = memories.filter((one) => one.isPast).length;
   const own = entity ? new Set([entity.name, ...entity.aliases.map((one) => one.name)]) : new Set();
   const earliest = entity?.memories.reduce((first, one) => (one.at < first ? one.at : first), entity.memories[0]?.at ?? "");
   return html`
@@ -142,7 +147,8 @@ function Name({ app, node, graph, asOf, hrefOf, heading, children, onChanged }) 
         <use href=${`#t-${node.group}`} /></svg><span lang=${languageOf(node.label)}>${node.label}</span></h2>`}
     ${!entity && !error && html`<${Bones} rows=${2} />`}
     ${error && html`<${Failed} onRetry=${load}>${t("graph_not_loaded", { reason: reasonOf(error) })}<//>`}
-    ${entity?.memories.length > 0 && html`<p class="byline">${nodes("graph_named", { n: entity.memories.length, when: html`<${Time} at=${earliest} as="day" />` })}</p>`}
+    ${entity?.memories.length > 0 && html`<p class="byline">${nodes("graph_named", { n: entity.memories.length, when: html`<${Time} at=${earliest} as="day" />` })}${over > 0
+      && html` ${t("graph_named_past", { n: over })}`}</p>`}
     ${canChange && !isRenaming && html`<div class="acts"><button type="button" class="btn" onClick=${() => setRenaming(true)}>
       <${Icon} name="edit" /><span>${t("graph_rename")}</span></button><${SameAs} graph=${graph} name=${entity.name} onChoose=${join} /></div>`}
     ${problem && html`<p class="hint bad" role="alert">${t("graph_not_done", { reason: reasonOf(problem) })}<${RequestId} error=${problem} /></p>`}
@@ -152,7 +158,7 @@ function Name({ app, node, graph, asOf, hrefOf, heading, children, onChanged }) 
         <span class="alias" key=${alias.key}><${Chip} name=${alias.name} type=${node.type} href=${hrefOf({ label: alias.name })} />
           ${canChange && html`<button type="button" class="btn quiet small" aria-label=${t("graph_separate_name", { name: alias.name })} onClick=${() => separate(alias)}>
             <${Icon} name="undo" /><span>${t("graph_separate")}</span></button>`}</span>`)}</div></section>`}
-      <${Listed} title=${t("graph_said_in")} items=${entity.memories} some=${MEMORIES} draw=${drawQuote} />`}`;
+      <${Listed} title=${t("graph_said_in")} items=${memories} some=${MEMORIES} draw=${drawQuote} />`}`;
 }
 
 /** Relations of the entity with these names: "predicate →" leads to another, "predicate ←" comes from there. */
@@ -173,7 +179,8 @@ function Slip({ node, graph, hrefOf, heading, children }) {
   const quotes = (title, some) => html`<${Listed} title=${title} items=${some} some=${MEMORIES} draw=${drawQuote} />`;
   return html`<p class="read words named" tabindex="-1" ref=${heading} lang=${languageOf(node.memory)}>${node.memory}</p>
     <p class="byline">${who && html`<b lang=${languageOf(who)}>${who}</b> `}<${Time} at=${node.at} /></p>
-    <div class="acts"><a class="btn" href=${addressOf("memories", node.id)}>${t("graph_open")}</a></div>
+    ${node.isPast && html`<p class="byline">${nodes("retired", { when: html`<${Time} at=${node.valid_to} as="day" />` })}</p>`}
+    <div class="acts"><a class="btn" href=${addressOf("memories", node.id, { truth: node.isPast ? "both" : "" })}>${t("graph_open")}</a></div>
     ${children}
     <${Listed} title=${t("graph_all_names")} class="chips" items=${near.filter((one) => one.isName)} some=${NAMES} draw=${(one) => html`<${Chip} key=${one.id}
       name=${one.label} type=${one.type} href=${hrefOf(one)} />`} />
@@ -181,10 +188,14 @@ function Slip({ node, graph, hrefOf, heading, children }) {
     ${quotes(t("graph_after"), beside("source", "target"))}`;
 }
 
-function Overview({ graph, hrefOf, heading, children }) {
+function Overview({ graph, retired, hasPast, hrefOf, heading, children }) {
   const { names, memories } = ranked(graph.nodes);
+  const over = hasPast ? memories.filter((one) => one.isPast).length : retired;
+  const words = !over ? "graph_memories" : hasPast ? "total_both" : "total_and_past";
+  const hasDerived = memories.some((one) => one.kind !== "episode"); // the list of memories has no source messages, nor summaries unless asked for
   return html`<h2 class="named" tabindex="-1" ref=${heading}>${t("graph_overview")}</h2>
-    <p class="byline num">${t("graph_names", { n: names.length })} · ${t("graph_memories", { n: memories.length })}</p>
+    <p class="byline num">${t("graph_names", { n: names.length })} · ${t(words, { n: memories.length, retired: number(over) })}${hasDerived && html`<br />
+      <span class="faint">${t("graph_derived")}</span>`}</p>
     ${children}
     <${Listed} title=${t("graph_all_names")} class="chips" items=${names} some=${NAMES} draw=${(one) => html`<${Chip} key=${one.id} name=${one.label}
       type=${one.type} href=${hrefOf(one)} />`} />
@@ -192,7 +203,7 @@ function Overview({ graph, hrefOf, heading, children }) {
 }
 
 /** `selected` is a node of the graph or null; `steps` are those of the path over `path`; `isMissing`: the selected node is not in this graph. */
-export function Panel({ app, graph, selected, isMissing, asOf, steps, path, question, query, onClose, onChanged, onClearPath }) {
+export function Panel({ app, graph, selected, isMissing, asOf, hasPast, retired, steps, path, question, query, onClose, onChanged, onClearPath }) {
   const heading = useRef();
   const former = useRef(null);
   useLayoutEffect(() => {
@@ -209,8 +220,8 @@ export function Panel({ app, graph, selected, isMissing, asOf, steps, path, ques
     <div class="leaf">
       ${!graph && html`<${Bones} rows=${3} />`}
       ${isMissing && html`<p class="soft">${t("graph_not_here")}</p>`}
-      ${graph && (selected?.isName ? html`<${Name} key=${selected.id} node=${selected} asOf=${asOf} onChanged=${onChanged} ...${given}>${pathPart}<//>`
+      ${graph && (selected?.isName ? html`<${Name} key=${selected.id} node=${selected} asOf=${asOf} hasPast=${hasPast} onChanged=${onChanged} ...${given}>${pathPart}<//>`
         : selected ? html`<${Slip} key=${selected.id} node=${selected} ...${given}>${pathPart}<//>`
-          : html`<${Overview} key="all" ...${given}>${pathPart}<//>`)}
+          : html`<${Overview} key="all" retired=${retired} hasPast=${hasPast} ...${given}>${pathPart}<//>`)}
     </div></aside>`;
 }

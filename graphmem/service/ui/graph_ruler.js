@@ -25,8 +25,11 @@ function Bars({ days, first, last, shown }) {
   })}</svg>`;
 }
 
-/** `asOf` is the day that is shown, "" for today; `onChange` is called with a day once the thumb rests, with "" for today. */
-export function Ruler({ app, asOf, onChange }) {
+/**
+ * `asOf` is the day that is shown, "" for today; `onChange` is called with a day once the thumb rests, with "" for today. `truth` is "both" if memories that are
+ * no longer true are counted, else "now".
+ */
+export function Ruler({ app, asOf, truth, onChange }) {
   const [days, setDays] = useState([]);
   const today = dayNumber(localDay(new Date()));
   const chosen = asOf ? dayNumber(asOf) : today;
@@ -37,10 +40,11 @@ export function Ruler({ app, asOf, onChange }) {
     return () => clearTimeout(timer.current);
   }, [chosen]);
   useEffect(() => {
-    const query = { user_id: app.user, utc_offset: -new Date().getTimezoneOffset() };
+    const query = { user_id: app.user, show_retired: truth === "both" || undefined, utc_offset: -new Date().getTimezoneOffset() };
     send("GET", "/graph/days", { query }).then(setDays, () => {});
-  }, [app.user, asOf]);
+  }, [app.user, asOf, truth]);
   const past = days.filter((one) => dayNumber(one.day) <= today);
+  const counted = past.reduce((sum, one) => sum + one.memories, 0);
   const first = Math.min(chosen, past.length ? dayNumber(past[0].day) : today);
   const months = Array.from({ length: MONTHS }, (_, place) => first + ((today - first) * place) / (MONTHS - 1));
   const isLong = today - first > 300;
@@ -52,7 +56,7 @@ export function Ruler({ app, asOf, onChange }) {
   };
   const words = day(beginOfDay(dayText(shown)));
   return html`<div class="clock"><output><b>${t("graph_as_of", { day: words })}</b><small>${shown >= today ? t("graph_now") : "\u00a0"}</small></output>
-    <div class="ruler">${past.length > 0 && html`<${Bars} days=${past} first=${first} last=${today} shown=${shown} />`}
+    <div class="ruler" title=${t(`graph_bars_${truth}`, { n: counted })}>${past.length > 0 && html`<${Bars} days=${past} first=${first} last=${today} shown=${shown} />`}
       <input type="range" min=${first} max=${today} value=${shown} aria-label=${t("graph_day")} aria-valuetext=${words} disabled=${first === today}
         onInput=${(event) => setShown(Number(event.target.value))} onChange=${(event) => choose(Number(event.target.value))} />
       <div class="months" aria-hidden="true">${today - first > 60 && months.map((number) => html`<span key=${number}>

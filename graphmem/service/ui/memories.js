@@ -4,11 +4,11 @@ import { html, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useStat
 import { Add } from "./add.js";
 import { addressOf, readAddress } from "./addresses.js";
 import { failureOf, send } from "./api.js";
-import { beginOfDay, readDay } from "./days.js";
+import { beginOfDay, isPast, readDay } from "./days.js";
 import { FirstDay } from "./first_day.js";
 import { TYPES, day, languageOf, localDay, number, reasonOf, t, typeName, weekday } from "./i18n.js";
 import { Memory } from "./memory.js";
-import { Bones, Busy, Failed, Icon, Menu, ownerOf, Time, speakerOf } from "./parts.js";
+import { Bones, Busy, Failed, Icon, Menu, ownerOf, Time, TruthPick, speakerOf } from "./parts.js";
 import { language } from "./preferences.js";
 
 const PAGE_ROWS = 100;
@@ -51,10 +51,6 @@ function useSettled(text) {
     return () => clearTimeout(timer);
   }, [text]);
   return text && settled;
-}
-
-function isPast(record) {
-  return record.valid_to !== null && new Date(record.valid_to) <= new Date();
 }
 
 function daysOf(rows) {
@@ -133,7 +129,6 @@ function Filters({ filters, setFilters, field }) {
   const { words, truth, kind, type, day: wantedDay } = filters;
   const change = (values) => setFilters({ ...filters, ...values });
   const kinds = Object.keys(KINDS).map((value) => ({ value, label: t(`kinds_${value}`) }));
-  const truths = Object.keys(TRUTH).map((value) => ({ value, label: t(`truth_${value}`) }));
   const types = Object.keys(TYPES).map((value) => ({ value, label: typeName(value) }));
   types.unshift({ value: "", label: t("type_any") });
   return html`<div class="filters">
@@ -143,9 +138,7 @@ function Filters({ filters, setFilters, field }) {
       <${Menu} class=${kind === "usual" ? "pick" : "pick on"} label=${t("kinds")} value=${kind} options=${kinds}
         onChoose=${(value) => change({ kind: value })}
         button=${() => html`<span>${t(`kinds_${kind}`)}</span><${Icon} name="down" />`} />
-      <${Menu} class=${truth === "now" ? "pick" : "pick on"} label=${t("truth")} value=${truth} options=${truths}
-        onChoose=${(value) => change({ truth: value })}
-        button=${() => html`<span>${t(`truth_${truth}`)}</span><${Icon} name="down" />`} />
+      <${TruthPick} value=${truth} options=${Object.keys(TRUTH)} onChoose=${(value) => change({ truth: value })} />
       <${Menu} class=${type ? "pick on" : "pick"} label=${t("type")} value=${type} options=${types}
         onChoose=${(value) => change({ type: value })}
         button=${() => html`<span>${type ? typeName(type) : t("type_any")}</span><${Icon} name="down" />`} />

@@ -123,6 +123,13 @@ export function Bones({ rows }) {
   </div>`;
 }
 
+/** The choice whether memories that are no longer true are shown: `value` is one of `options`, "now" (they are not), "past" (only they) or "both". */
+export function TruthPick({ value, options = ["now", "both"], onChoose }) {
+  return html`<${Menu} class=${value === "now" ? "pick" : "pick on"} label=${t("truth")} value=${value} onChoose=${onChoose}
+    options=${options.map((one) => ({ value: one, label: t(`truth_${one}`) }))}
+    button=${() => html`<span>${t(`truth_${value}`)}</span><${Icon} name="down" />`} />`;
+}
+
 const said = (text) => (typeof text === "function" ? text() : text);
 
 /** One message at the bottom, with a button for its action if it has one; gone after a while. */

@@ -4,10 +4,10 @@ import { html, useCallback, useEffect, useLayoutEffect, useRef, useState } from 
 import { addressOf } from "./addresses.js";
 import { failureOf, send } from "./api.js";
 import { Chain, countSteps } from "./chain.js";
-import { beginOfDay, endOfDay, readDay, readPastDay } from "./days.js";
+import { beginOfDay, endOfDay, isPast, readDay, readPastDay } from "./days.js";
 import { day, decimal, languageOf, list, localDay, reasonOf, t } from "./i18n.js";
 import { askedWords } from "./marks.js";
-import { Bones, Busy, Failed, Icon, Menu, Time, speakerOf } from "./parts.js";
+import { Bones, Busy, Failed, Icon, Menu, Time, TruthPick, speakerOf } from "./parts.js";
 import { whyOf } from "./why.js";
 
 const KINDS = ["fact", "episode", "summary"];
@@ -22,18 +22,24 @@ const BEST_HITS = 3;
 const BUSY_AFTER = 150;
 
 /** Returns the question and the filters of an address, in which anything may stand. */
-function readQuery({ q = "", kinds = "", top_k: count = "", as_of: asOf = "", day: from = "" }) {
+function readQuery({ q = "", kinds = "", top_k: count = "", as_of: asOf = "", day: from = "", truth = "" }) {
   return {
     q: q.trim(),
     kinds: KINDS.includes(kinds) ? kinds : "",
     top_k: /^[1-9]\d{0,2}$/.test(count) ? count : DEFAULT_COUNT,
     as_of: readPastDay(asOf),
     day: readDay(from),
+    truth: truth === "both" ? "both" : "now",
   };
 }
 
+/** Returns the part of an address that says that memories that are no longer true are shown as well. */
+function truthOf({ truth }) {
+  return truth === "both" ? truth : "";
+}
+
 function addressOfQuery(query) {
-  return addressOf("search", "", { ...query, top_k: query.top_k === DEFAULT_COUNT ? "" : query.top_k });
+  return addressOf("search", "", { ...query, top_k: query.top_k === DEFAULT_COUNT ? "" : query.top_k, truth: truthOf(query) });
 }
 
 function bodyOf(query, user) {
@@ -44,8 +50,21 @@ function bodyOf(query, user) {
     top_k: Number(query.top_k),
     as_of: query.as_of ? endOfDay(query.as_of) : undefined,
     filters: query.day ? { at: { gte: beginOfDay(query.day), lt: beginOfDay(query.day, 1) } } : undefined,
+    show_retired: query.truth === "both" || undefined,
     explain: true,
   };
+}
+
+/** Returns how many memories of a user are no longer true on a day ("": today), 0 while that is not known. */
+function useRetired(user, asOf, isReady) {
+  const [n, setNumber] = useState(0);
+  useEffect(() => {
+    setNumber(0);
+    if (!isReady) return;
+    const query = { user_id: user, as_of: asOf && endOfDay(asOf), limit: 1 };
+    send("GET", "/memories", { query }).then(({ retired = 0 }) => setNumber(retired), () => {});
+  }, [user, asOf, isReady]);
+  return n;
 }
 
 const NOTHING = { query: null, answer: null, milliseconds: 0, problem: null };
@@ -96,7 +115,7 @@ function Filters({ query, change }) {
   const kinds = [{ value: "", label: t("search_all_kinds") }, ...KINDS.map((value) => ({ value, label: t(`kinds_${value}`) }))];
   const counts = [...new Set([...COUNTS, query.top_k])].map((value) => ({ value, label: t("search_top", { n: Number(value) }) }));
   const labelOf = (options, value) => options.find((one) => one.value === value).label;
-  const isSet = query.as_of || query.kinds || query.day || query.top_k !== DEFAULT_COUNT;
+  const isSet = query.as_of || query.kinds || query.day || query.top_k !== DEFAULT_COUNT || truthOf(query);
   return html`<div class="filters picks">
     <${DayPick} label=${t("search_as_of")} unset=${t("search_today")} value=${query.as_of} max=${localDay(new Date())}
       onChoose=${(value) => change({ as_of: value })} />
@@ -105,7 +124,8 @@ function Filters({ query, change }) {
     <${Menu} class=${query.top_k === DEFAULT_COUNT ? "pick" : "pick on"} label=${t("search_count")} value=${query.top_k} options=${counts}
       onChoose=${(value) => change({ top_k: value })} button=${() => html`<span>${labelOf(counts, query.top_k)}</span><${Icon} name="down" />`} />
     <${DayPick} label=${t("search_day")} unset=${t("search_any_day")} value=${query.day} onChoose=${(value) => change({ day: value })} />
-    ${isSet && html`<button type="button" class="btn quiet small" onClick=${() => change({ as_of: "", kinds: "", top_k: DEFAULT_COUNT, day: "" })}>
+    <${TruthPick} value=${query.truth} onChoose=${(value) => change({ truth: value })} />
+    ${isSet && html`<button type="button" class="btn quiet small" onClick=${() => change({ as_of: "", kinds: "", top_k: DEFAULT_COUNT, day: "", truth: "now" })}>
       <${Icon} name="x" /><span>${t("filter_off")}</span></button>`}</div>`;
 }
 
@@ -122,13 +142,14 @@ function hasPath({ explain: { path } }) {
 }
 
 /** A link that shows the path to a hit in the graph; a hit without one is shown itself. */
-function InGraph({ hit, query: { q, as_of: asOf } }) {
+function InGraph({ hit, query }) {
+  const { q, as_of: asOf } = query;
   const { path } = hit.explain;
   const ids = path.filter((step) => step.type === "memory").map((step) => step.id);
   const around = path.find((step) => step.type === "entity")?.name;
   const address = hasPath(hit)
-    ? addressOf("graph", "", { q, path: ids.join(","), around, as_of: asOf })
-    : addressOf("graph", hit.id, { around: around ?? hit.id, as_of: asOf });
+    ? addressOf("graph", "", { q, path: ids.join(","), around, as_of: asOf, truth: truthOf(query) })
+    : addressOf("graph", hit.id, { around: around ?? hit.id, as_of: asOf, truth: truthOf(query) });
   return html`<a class="btn quiet small" href=${address}>
     <${Icon} name="graph" /><span>${t("search_in_graph")}</span></a>`;
 }
@@ -141,11 +162,13 @@ function Hit({ hit, place, hits, query, asked, isShown }) {
   const parts = [t("search_memories", { n: memories }), names && t("search_names", { n: names })].filter(Boolean).join(t("why_comma"));
   const text = part ?? hit.memory;
   const who = speakerOf(hit);
+  const isOver = isPast(hit, query.as_of ? new Date(endOfDay(query.as_of)) : undefined);
   return html`<li class="hit"><span class="place num">${place + 1}</span>
-    <p class="read words" lang=${languageOf(text)}><a href=${addressOf("memories", hit.id)}>${text}</a></p><${Score} hit=${hit} />
+    <p class="read words" lang=${languageOf(text)}><a href=${addressOf("memories", hit.id, { truth: isOver ? "both" : "" })}>${text}</a></p><${Score} hit=${hit} />
     <p class="byline">${who && html`<b lang=${languageOf(who)}>${who}</b> · `}<${Time} at=${hit.at} as="day" />
       ${part && html` · <span>${t("search_part")}</span>`}
-      ${hit.kind !== "episode" && html` <span class=${`tag ${hit.kind}`}>${t(hit.kind)}</span>`}</p>
+      ${hit.kind !== "episode" && html` <span class=${`tag ${hit.kind}`}>${t(hit.kind)}</span>`}
+      ${isOver && html` <span class="tag line">${t("truth_past")}</span>`}</p>
     <div class="why"><span>${whyOf(hit, place, hits, asked)}</span>
       ${memories > 1 && !isFirst && html`<button type="button" class="btn quiet small" aria-expanded=${String(isOpen)} onClick=${() => setOpen(!isOpen)}>
         <${Icon} name="thread" /><span>${isOpen ? t("search_path_off") : t("search_path", { parts })}</span></button>`}
@@ -167,20 +190,23 @@ function Said({ hits, milliseconds, query }) {
     <${InGraph} hit=${hits.find(hasPath) ?? hits[0]} query=${query} /></p>`;
 }
 
-function Answer({ found, isStale, onToday }) {
+function Answer({ found, isStale, retired, onToday, onAll }) {
   const { query, answer, milliseconds } = found;
   const asked = askedWords(query.q);
   const hits = answer.results;
+  const hasMore = retired > 0 && query.truth === "now"; // memories that are no longer true
   const missing = MISSING.filter((name) => answer.degraded?.includes(name));
   return html`<div class=${isStale ? "answer stale" : "answer"} aria-busy=${isStale ? "true" : null}>
     ${query.as_of && html`<div class="say"><${Icon} name="clock" /><span>${t("search_past", { day: day(`${query.as_of}T12:00`) })}</span>
       <button type="button" class="btn small" onClick=${onToday}>${t("search_back")}</button></div>`}
     ${missing.map((name) => html`<div class="say warn" role="status" key=${name}><${Icon} name="warn" /><span>${t(`search_without_${name}`)}</span></div>`)}
-    ${hits.length === 0 && html`<div class="empty"><p class="read" role="status">${t("search_none", { q: query.q })}</p>
+    ${hits.length === 0 && html`<div class="empty"><p class="read" role="status">${t(hasMore ? "search_none_now" : "search_none", { q: query.q })}</p>
       <p class="soft">${t("search_none_do")}</p></div>`}
     ${hits.length > 0 && html`<${Said} hits=${hits} milliseconds=${milliseconds} query=${query} />
       <ol class="hits">${hits.map((hit, place) => html`<${Hit} key=${`${place} ${hit.id} ${JSON.stringify(query)}`} hit=${hit} place=${place} hits=${hits}
-        query=${query} asked=${asked} isShown=${hit === shownHit(hits)} />`)}</ol>`}</div>`;
+        query=${query} asked=${asked} isShown=${hit === shownHit(hits)} />`)}</ol>`}
+    ${hasMore && html`<p class="unsearched"><span>${t("search_retired", { n: retired })}</span>
+      <button type="button" class="btn small" onClick=${onAll}>${t("search_retired_do")}</button></p>`}</div>`;
 }
 
 /** The field of the question. Its text is kept here, so that typing does not draw the hits again. */
@@ -202,6 +228,7 @@ function Question({ q, field, isBusy, onAsk }) {
 export function Search({ app, query: given }) {
   const query = readQuery(given);
   const { problem, isBusy, isSlow, load, ...found } = useAnswer(query, app.user, Boolean(query.q) && !app.seesAll);
+  const retired = useRetired(app.user, query.as_of, Boolean(query.q) && !app.seesAll);
   const [field, root] = [useRef(), useRef()];
   const change = (values) => {
     const address = addressOfQuery({ ...query, ...values });
@@ -226,6 +253,7 @@ export function Search({ app, query: given }) {
     ${app.seesAll && html`<div class="empty"><p class="read">${t("search_user")}</p></div>`}
     ${!query.q && !app.seesAll && html`<div class="empty"><p class="read">${t("search_first")}</p><p class="soft">${t("search_first_do")}</p></div>`}
     ${isBusy && !found.answer && html`<${Bones} rows=${4} />`}
-    ${found.answer && html`<${Answer} found=${found} isStale=${isBusy} onToday=${() => change({ as_of: "" })} />`}
+    ${found.answer && html`<${Answer} found=${found} isStale=${isBusy} retired=${retired} onToday=${() => change({ as_of: "" })}
+      onAll=${() => change({ truth: "both" })} />`}
   </div></section>`;
 }

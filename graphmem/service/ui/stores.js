@@ -104,7 +104,7 @@ function differences(report) {
 
 function Report({ report, at, isRepaired, isBusy, onRepair }) {
   if (report.ok) {
-    const values = { when: html`<${Time} at=${at} />`, total: t("total", { n: report.ledger.memories }) };
+    const values = { when: html`<${Time} at=${at} />`, total: t("verify_total", { n: report.ledger.memories }) };
     return html`<p class="hint" role="status">${nodes(isRepaired ? "repair_well" : "verify_well", values)}</p>`;
   }
   return html`<div class="say warn report" role="status"><${Icon} name="warn" />

@@ -121,6 +121,12 @@ function SearchFigure({ text }) {
     ${seconds === null ? "–" : t("span_milliseconds", { n: bound(series, SHARES.at(-1)) })}<//>`;
 }
 
+/** The memories that lists of all users have, and what else is stored: a number for each meaning. */
+function StoredFigure({ data: { listed, retired, memories } }) {
+  const notes = [retired > 0 && t("stored_past", { n: retired }), memories > listed + retired && t("stored_rows", { n: memories })].filter(Boolean);
+  return html`<${Figure} label=${t("stored")} note=${notes.join(t("comma"))}>${number(listed)}<//>`;
+}
+
 /** The view of the system. Its parts that metrics feed are left out where the service is configured without. */
 export function System({ app }) {
   const [stats, measured, latest] = [useFeed(statistics), useFeed(metrics), useFeed(requests)];
@@ -130,7 +136,7 @@ export function System({ app }) {
     <${NotRead} feed=${statistics} now=${stats} />
     ${data?.configured_embedder !== undefined && html`<div class="say warn"><${Icon} name="warn" /><span>${t("needs_rebuild", {
       old: data.embedder, now: data.configured_embedder })}</span></div>`}
-    ${data ? html`<dl class="grid3"><${Figure} label=${t("stored")}>${number(data.memories)}<//>
+    ${data ? html`<dl class="grid3"><${StoredFigure} data=${data} />
         ${measured.data !== null && html`<${SearchFigure} text=${measured.data} />`}<${UsageFigures} sums=${sumsOf(data.usage)} /></dl>
       <${Stores} stats=${data} /><${Jobs} stats=${data} app=${app} /><${UsageTable} usage=${data.usage} />`
     : !stats.error && html`<${Bones} rows=${6} />`}

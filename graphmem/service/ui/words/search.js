@@ -19,6 +19,12 @@ export default {
   search_user: ["Choose whose memory to search.", "请先选择要搜索谁的记忆。"],
   search_failed: ["The search failed. {reason}", "搜索失败。{reason}"],
   search_none: ["Nothing is remembered about “{q}”.", "没有找到关于“{q}”的记忆。"],
+  search_none_now: ["Nothing is remembered about “{q}” that is true now.", "没有找到关于“{q}”且现在成立的记忆。"],
+  search_retired: [
+    "{n} memory that is no longer true was not searched.|{n} memories that are no longer true were not searched.",
+    "有 {n} 条不再成立的记忆未参与搜索。",
+  ],
+  search_retired_do: ["Search them too", "一并搜索"],
   search_none_do: ["Try fewer words, or take the date filter off.", "试试更少的词，或去掉日期筛选。"],
   search_hits: ["{n} hit in {ms} ms|{n} hits in {ms} ms", "{n} 条结果，{ms} 毫秒"],
   search_arms: ["by {arms}", "依据：{arms}"],

@@ -13,6 +13,11 @@ export default {
   comma: [", ", "，"],
 
   stored: ["Memories", "记忆"],
+  stored_past: ["also {n} no longer true", "另有 {n} 条不再成立"],
+  stored_rows: [
+    "{n} in all, with summaries, what has expired, and messages that facts were drawn from",
+    "连同摘要、已过期的和事实的来源消息共 {n} 条",
+  ],
   search_within: ["Search, 99 of 100 within", "搜索，99% 快于"],
   search_unmeasured: ["no search yet", "尚无搜索"],
   since_start: ["since the start", "自启动以来"],
@@ -52,6 +57,7 @@ export default {
 
   verify: ["Verify now", "立即校验"],
   verifying: ["Verifying", "正在校验"],
+  verify_total: ["{n} stored memory|{n} stored memories", "已存 {n} 条记忆"],
   verify_well: ["Verified {when}: {total}, all agree.", "校验于 {when}：{total}，全部一致。"],
   verify_differs: ["Verified {when}. These differ:", "校验于 {when}，发现差异："],
   repair_well: ["Repaired {when}: {total}, all agree.", "修复于 {when}：{total}，全部一致。"],
