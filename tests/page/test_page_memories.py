@@ -227,7 +227,9 @@ def test_links_of_an_admin_carry_the_user_and_rows_of_everybody_name_theirs(site
     panel.locator(".words", has_text="Clara lives").wait_for()
     page.reload()
     page.get_by_role("heading", name="What is remembered of ana").wait_for()
-    links = page.locator(".nav a, .mark, .row, .panel .chip").evaluate_all("all => all.map(one => one.hash)")
+    site.row("Clara lives").wait_for()
+    panel.locator(".chip").wait_for()
+    links = page.locator(".nav a, .mark, a.row, .panel .chip").evaluate_all("all => all.map(one => one.hash)")
     assert len(links) > 8 and [one for one in links if not one.endswith("user=ana")] == []
     assert page.get_by_text("Memory of ana").count() == 0  # all rows are
     page.get_by_role("button", name="Memory of ana. Choose another").click()

@@ -79,7 +79,7 @@ def test_figures_are_those_of_the_service_and_are_refreshed_in_place(site: Site)
     stats = site.memory.stats()
     (line,) = stats["usage"]
     assert figure(page, "Memories") == str(stats["listed"]) == "0"  # its words are a source message
-    assert page.get_by_text(f"{stats['memories']} with summaries, what has expired, and messages").count() == 1
+    assert page.get_by_text(f"{stats['memories']} in all, with summaries").count() == 1
     assert figure(page, "Tokens") == str(line["prompt_tokens"] + line["completion_tokens"])
     assert figure(page, "Cost") == f"{line['cost']:.2f}"
     assert figure(page, "Search, 99 of 100 within") == "–"
