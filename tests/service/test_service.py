@@ -23,6 +23,7 @@ from graphmem import Memory, responses
 from graphmem.errors import StoreUnavailable
 from graphmem.extraction.spacy import extractor
 from graphmem.models import minilm
+from graphmem.models.loading import PerProcess
 from graphmem.service import limits, middleware
 from graphmem.service.keys import Keys
 from graphmem.service.mcp import results
@@ -294,9 +295,10 @@ def test_a_service_that_is_ready_has_loaded_what_a_search_needs(
 
         monkeypatch.setattr(owner, name, counted)
 
-    for module in (minilm, extractor):
-        monkeypatch.setattr(module, "_loaded", {})
-        count_calls(module, "_load")
+    monkeypatch.setattr(minilm, "_models", PerProcess(lambda: minilm._load()))
+    monkeypatch.setattr(extractor, "_loaded", {})
+    count_calls(minilm, "_load")
+    count_calls(extractor, "_load")
     count_calls(EmbeddedIndex, "wipe")
     with Memory(tmp_path) as memory, client_of(memory) as client:
         assert client.get("/readyz").status_code == 200

@@ -1,0 +1,52 @@
+"""Loads the built-in models: files of installed packages, checked by their SHA-256; once for each process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from hashlib import sha256
+from importlib.util import find_spec
+from pathlib import Path
+from threading import Lock
+from typing import Generic, TypeVar
+
+from graphmem.errors import EmbeddingError
+
+T = TypeVar("T")
+
+
+def read_checked(package: str, name: str, expected_sha256: str, remedy: str) -> bytes:
+    """Reads a file of a top-level package without importing the package.
+
+    Raises EmbeddingError, which ends with `remedy`, if the file is missing or altered.
+    """
+    try:
+        spec = find_spec(package)
+        folder = next(iter((spec and spec.submodule_search_locations) or ()))
+        content = Path(folder, name).read_bytes()
+    except (StopIteration, OSError, ImportError, ValueError) as error:
+        raise EmbeddingError(f"the embedding model's file {package}/{name} cannot be read; {remedy}") from error
+    if sha256(content).hexdigest() != expected_sha256:
+        raise EmbeddingError(f"{package}/{name} is not the file this version was made for (SHA-256); {remedy}")
+    return content
+
+
+class PerProcess(Generic[T]):
+    """A value that is made on first use, once for each process. Thread-safe.
+
+    After a fork the threads of a model exist in the parent only, and one of its locks may have been held there: a child
+    makes a value of its own.
+    """
+
+    def __init__(self, make: Callable[[], T]) -> None:
+        self._make = make
+        self._lock = Lock()
+        self._values: dict[int, T] = {}  # by process id
+
+    def get(self) -> T:
+        """Returns this process's value. Raises what making it raises, and then tries again next time."""
+        process = os.getpid()
+        with self._lock:
+            if process not in self._values:
+                self._values[process] = self._make()
+            return self._values[process]
