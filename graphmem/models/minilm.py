@@ -78,6 +78,10 @@ class MiniLM:
         rows = model.run(list(_windows(model.word_pieces(text))), _mean)
         return _normalize(np.stack(rows).sum(axis=0))
 
+    def count_pieces(self, text: str) -> int:
+        """Returns into how many word pieces a text is divided. Raises EmbeddingError."""
+        return len(_model().word_pieces(text))
+
 
 class TokenMiniLM(MiniLM):
     """MiniLM as a TokenEmbedder: projects the outputs for single tokens to 128 dimensions and stores them as int8."""

