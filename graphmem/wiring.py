@@ -184,9 +184,15 @@ def _embedder(settings: Settings) -> Embedder:
             timeout=section.config.timeout,
         )
     else:
+        from graphmem.models import language_support  # noqa: PLC0415
         from graphmem.models.minilm import MiniLM, TokenMiniLM  # noqa: PLC0415
+        from graphmem.models.two_spaces import TwoSpaceEmbedder  # noqa: PLC0415
+        from graphmem.models.use_multilingual import UseMultilingual  # noqa: PLC0415
 
-        embedder = TokenMiniLM() if isinstance(section, MinilmSettings) and section.config.tokens else MiniLM()
+        if isinstance(section, MinilmSettings) and section.config.tokens:
+            embedder = TwoSpaceEmbedder(TokenMiniLM(), UseMultilingual(), language_support.reads)
+        else:
+            embedder = MiniLM()
     expected_dims = settings.vector_store.config.embedding_model_dims
     if expected_dims is not None and expected_dims != embedder.dims:
         raise ConfigError(

@@ -56,7 +56,7 @@ class MiniLM:
     @property
     def model(self) -> str:
         """The name under which vectors are stored."""
-        return "minilm-l6-v2-w8a8"
+        return "minilm-l6-v2-int8"
 
     @property
     def dims(self) -> int:

@@ -47,7 +47,7 @@ def test_importing_loads_nothing() -> None:
 
 
 def test_name_and_dims() -> None:
-    assert MODEL.model == "minilm-l6-v2-w8a8"
+    assert MODEL.model == "minilm-l6-v2-int8"
     assert MODEL.dims == 384
 
 
