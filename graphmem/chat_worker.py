@@ -350,7 +350,7 @@ class ChatWorker:
             scope=scope,
             query=ConversationQuery(question, turns, user, agent, prompt, only_related),
             limit=validation.top_k(request.top_k, maximum=self._memory.limits.max_top_k),
-            max_chars=validation.count(request.max_chars, "max_chars", 1, 1_000_000),
+            max_chars=validation.count(request.max_chars, "max_chars", 1, validation.MAX_CONTEXT_CHARS),
             threshold=None if isinstance(threshold, Unset) else validation.threshold(threshold),
             now=validation.asked_at(request.reference_date, datetime.now(UTC), self._memory.limits.timezone),
             may_rewrite=validation.flag(request.rewrite, "rewrite"),

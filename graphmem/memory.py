@@ -583,7 +583,7 @@ class Memory:
         the block are those of its time zone.
         """
         self._engine.check_open()
-        char_limit = validation.count(max_chars, "max_chars", 1, 1_000_000)
+        char_limit = validation.count(max_chars, "max_chars", 1, validation.MAX_CONTEXT_CHARS)
         scope = validation.required_scope(user_id, agent_id, run_id)[0]
         view = self._view(scope, None, None)
         now = validation.asked_at(reference_date, view.now, self.limits.timezone)

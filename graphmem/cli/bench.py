@@ -115,17 +115,21 @@ def answers(
     threshold: Threshold = None,
     cases: Cases = False,  # noqa: FBT002
 ) -> None:
-    """Asks everyday questions about few memories, and judges the context by what has to be in it.
+    """Asks everyday questions, and judges the context.
 
-    The data is stored in a temporary folder, or in the folder given with --home, which is kept and can be measured
-    again.
+    It is judged by what has to be in it, and what must not be. The data is stored in a temporary folder, or in the
+    folder given with --home, which is kept and can be measured again.
     """
+    from graphmem.boundary import validation  # noqa: PLC0415
     from graphmem.cli.bench_table import print_answers  # noqa: PLC0415
     from graphmem.evaluation.answer_report import build_report, run  # noqa: PLC0415
     from graphmem.evaluation.answers import load  # noqa: PLC0415
 
-    given = {"max_chars": max_chars, "threshold": threshold}
-    options = {name: value for name, value in given.items() if value is not None}
+    options: dict[str, Any] = {}
+    if max_chars is not None:
+        options["max_chars"] = validation.count(max_chars, "max_chars", 1, validation.MAX_CONTEXT_CHARS)
+    if threshold is not None:
+        options["threshold"] = validation.threshold(threshold)
     everyday = load(path)
     with _measured(call) as (memory, update, models):
         results = run(memory, everyday, options, update)

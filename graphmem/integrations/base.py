@@ -235,7 +235,7 @@ class Recollection:
         validation.top_k(top_k, maximum=checked_memory.limits.max_top_k)
         self._top_k = top_k
         self._max_message_chars = checked_memory.limits.max_message_chars
-        self._max_chars = validation.count(max_chars, "max_chars", 1, 1_000_000)
+        self._max_chars = validation.count(max_chars, "max_chars", 1, validation.MAX_CONTEXT_CHARS)
         self._placement: Any = validation.one_of(placement, "placement", get_args(Placement))
         self._worker = ChatWorker(checked_memory, validation.seconds(time_limit, "time_limit", MAX_SECONDS))
         self._lock = Lock()

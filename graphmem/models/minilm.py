@@ -30,7 +30,7 @@ MODEL_FILE = ("graphmem", "models/weights/minilm-l6-v2.onnx")
 MODEL_SHA256 = "29a95d57599ee6958890a79de9e725729db68cad968f74ec7aa89d575851f9f8"
 TOKENIZER_FILE = ("graphmem", "models/weights/minilm-l6-v2.tokenizer.json")
 TOKENIZER_SHA256 = "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
-REMEDY = "install it anew: pip install --force-reinstall --no-deps graphmem"
+REMEDY = "install graphmem anew (pip install --force-reinstall --no-deps)"
 
 # The longest text, in word pieces without [CLS] and [SEP], that is one window: the limit the model is published with.
 MAX_UNSPLIT_TOKENS = 254

@@ -575,12 +575,17 @@ UNUSABLE = {
     "migrate mem0 --history": (["nowhere"], ["--qdrant", "."]),
     "migrate mem0 --timestamp": (["soon"], ["--qdrant", "."]),
     "migrate jsonl --timestamp": (["soon"], [__file__, "--user", "ann"]),
+    "bench languages --languages": (["xx"], ["benchmarks/languages"]),
+    "bench languages --limit": (["0", "61"], ["benchmarks/languages"]),
+    "bench answers --max-chars": (["0"], ["benchmarks/answers"]),
+    "bench answers --threshold": (["2"], ["benchmarks/answers"]),
 }  # fmt: skip
 # Parts of which a command takes any value that is no fault of its own: the names of files, and ids.
 ANY_VALUE = {
     "add --file", "show ID", "history ID", "explain ID", "update ID", "undo EVENT", "delete ID", "backup FILE",
     "graph --output", "bench locomo LOCOMO", "bench chats CHATS", "bench multihop QUESTIONS", "bench multihop --corpus",
-    "bench pooled LOCOMO", "bench pooled QUESTIONS", "bench pooled --corpus", "keys revoke ID", "migrate jsonl FILE",
+    "bench pooled LOCOMO", "bench pooled QUESTIONS", "bench pooled --corpus", "bench languages FOLDER",
+    "bench answers ANSWERS", "keys revoke ID", "migrate jsonl FILE",
     "migrate mem0 --collection", "migrate mem0 --api-key",
 }  # fmt: skip
 SCOPED = {"--user", "--agent", "--run"}
@@ -674,7 +679,7 @@ READING = [
 # The commands that make a memory where there is none, and `backup`, which has an error of its own.
 MAKING = {
     "demo", "add", "import", "mcp", "serve", "bench locomo", "bench chats", "bench multihop", "bench pooled",
-    "keys create", "migrate mem0", "migrate jsonl", "backup",
+    "bench languages", "bench answers", "keys create", "migrate mem0", "migrate jsonl", "backup",
 }  # fmt: skip
 
 

@@ -213,6 +213,7 @@ def test_files_of_any_name_are_read_and_written(home, tmp_path, name):
     file.write_text('"x"' if name.endswith("json") else "Ann likes tea.")
     if name.endswith("json"):
         assert "must hold messages" in run(home, "add", "--file", str(file), status=1).stderr
+        run(home, "add", "Ann likes tea.")
     else:
         run(home, "add", "--file", str(file))
         assert json.loads(run(home, "list", "--json").stdout)["results"][0]["memory"] == "Ann likes tea."

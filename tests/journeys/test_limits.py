@@ -206,7 +206,7 @@ def test_limits_hold_at_the_command_line(tmp_path, monkeypatch):
     runner, more = CliRunner(), ["--user", "u", "--home", str(tmp_path / "home")]
     assert runner.invoke(app, ["add", "x" * 40, *more]).exit_code == 0
     result = runner.invoke(app, ["add", "x" * 41, *more])
-    assert (result.exit_code, result.stdout) == (1, "")
+    assert (result.exit_code, result.stdout) == (2, "")
     assert "has 41 characters; use at most 40" in result.stderr
     file = tmp_path / "said.txt"
     file.write_text("Short.\n\n" + "x" * 41)

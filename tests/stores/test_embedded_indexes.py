@@ -23,6 +23,7 @@ from vector_index_conformance import (
     VectorIndexContract,
     check_ranks_like_the_exact_index,
     in_both_spaces,
+    in_multilingual_space,
     point,
     search_dense,
     search_multilingual,
@@ -222,12 +223,19 @@ def test_edge_of_other_dimensions_opens_empty(folder: Path) -> None:
     again.close()
 
 
-def test_edge_of_one_space_opens_empty_for_two(folder: Path) -> None:
+def test_edge_of_one_space_serves_without_the_other_until_it_is_wiped(folder: Path) -> None:
     write_index(folder)
+    index = EmbeddedIndex(folder, DIMS, MULTILINGUAL_DIMS)
+    index.upsert([in_both_spaces(3, 0), in_multilingual_space(4, 0)])
+    assert (search_dense(index), search_multilingual(index)) == ([uid(1), uid(3)], [])
+    assert search_sparse(index) == [uid(1), uid(3), uid(4)]
+    assert sorted(index.list_held()) == [(uid(1), 2, 2), (uid(3), 4, 1), (uid(4), 5, 1)]
+    index.wipe()
+    index.upsert([in_both_spaces(3, 0), in_multilingual_space(4, 0)])
+    assert search_multilingual(index) == [(uid(3), 1.0), (uid(4), 1.0)]
+    index.close()
     again = EmbeddedIndex(folder, DIMS, MULTILINGUAL_DIMS)
-    assert again.count() == 0
-    again.upsert([in_both_spaces(1, 0)])
-    assert (search_dense(again), search_multilingual(again)) == ([uid(1)], [(uid(1), 1.0)])
+    assert search_multilingual(again) == [(uid(3), 1.0), (uid(4), 1.0)]
     again.close()
 
 

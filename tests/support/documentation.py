@@ -53,6 +53,7 @@ NOT_RUN = {
     "docs/concepts/results.md": {
         "graphmem bench chats benchmarks/chats": _BENCH,
         "graphmem bench chats benchmarks/chats/held-out": _BENCH,
+        "graphmem bench answers benchmarks/answers": _BENCH,
         "graphmem bench languages benchmarks/languages": _BENCH,
         "graphmem bench locomo locomo10.json": _BENCH,
         "graphmem bench multihop musique.json --corpus musique_corpus.json": _BENCH,

@@ -12,6 +12,7 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
@@ -87,18 +88,20 @@ class DiskFull(StoreUnavailable):
 class EmbeddedIndex:
     """A `VectorIndex` in a folder.
 
-    `dims` is the length of its vectors, `multilingual_dims` that of those in the multilingual space (0: it has none).
-    An empty index takes the first length of the first points; otherwise points of another length raise StoreLost, for
-    the embedder has changed. Opening raises StoreLocked when another process has the folder
-    open, DiskFull without the room that Edge needs, and ConfigError when a new index would lie beside the collections
-    of qdrant-client's local mode. Adding and deleting raise DiskFull, too.
+    `dims` is the length of its vectors, `multilingual_dims` that of those in the multilingual space (0: it has none). A
+    folder that was made without this space serves without it until it is wiped. An empty index takes the first length
+    of the first points; otherwise points of another length raise StoreLost, as the embedder has changed. Opening raises
+    StoreLocked when another process has the folder open, DiskFull without the room that Edge needs, and ConfigError
+    when a new index would lie beside the collections of qdrant-client's local mode. Adding and deleting raise DiskFull,
+    too.
     """
 
     def __init__(self, folder: Path, dims: int, multilingual_dims: int = 0) -> None:
         private_folder(folder.parent)
         self._folder = folder
         self._dims = dims
-        self._multilingual_dims = multilingual_dims
+        # Of the opened folder, and of the next one that is made.
+        self._multilingual_dims = self._wanted_multilingual_dims = multilingual_dims
         self._closed = False
         with self._translated_errors():
             place = folder.parent
@@ -143,14 +146,16 @@ class EmbeddedIndex:
     def _open(self) -> EdgeShard:
         if (self._folder / "edge_config.json").exists():
             self._check_room_to_open(is_new=False)
-            try:
-                shard = EdgeShard.load(str(self._folder), self._config())
-            except BaseException as error:
-                if not _is_edge_error(error):
-                    raise  # an error of Edge's is ignored: the folder is only a projection, and is created again
-            else:
-                self._folder_identity = file_identity(self._folder)
-                return shard
+            for multilingual_dims in dict.fromkeys((self._wanted_multilingual_dims, 0)):
+                self._multilingual_dims = multilingual_dims
+                try:
+                    shard = EdgeShard.load(str(self._folder), self._config())
+                except BaseException as error:
+                    if not _is_edge_error(error):
+                        raise  # an error of Edge's is ignored: the folder is only a projection, and is created again
+                else:
+                    self._folder_identity = file_identity(self._folder)
+                    return shard
         try:
             return self._create()
         except StoreUnavailable:
@@ -162,6 +167,7 @@ class EmbeddedIndex:
             ) from error
 
     def _create(self) -> EdgeShard:
+        self._multilingual_dims = self._wanted_multilingual_dims
         private_folder(self._folder.parent)  # it may have been removed since the opening
         self._check_room_to_open(is_new=True)
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -236,6 +242,8 @@ class EmbeddedIndex:
         with self._translated_errors():
             self._check_writable(points)
             self._adopt_dims(points)
+            if not self._multilingual_dims:
+                points = [replace(point, multilingual=None) for point in points]
             self._delete([point.record.id for point in points])
             edge_points = [edge_point for point in points for edge_point in _edge_points(point)]
             if edge_points:
@@ -341,7 +349,7 @@ class EmbeddedIndex:
             else Filter(must=[FieldCondition(key="partition", match=MatchAny(list(partitions)))])
         )
         return iter(
-            count_windows(record.payload or {} for record in self._records(selected) if _is_intact(record.vector))
+            count_windows(record.payload or {} for record in self._records(selected) if self._is_intact(record.vector))
         )
 
     def _records(self, selected: Filter | None) -> Iterator[Any]:
@@ -359,6 +367,16 @@ class EmbeddedIndex:
             yield from page
             if offset is None:
                 break
+
+    def _is_intact(self, vector: Any) -> bool:
+        """Returns True if a point's vectors have unit length, as stored; a damaged file yields zeros, or no vector.
+
+        A text that is in the multilingual space alone has no vector in an index without it.
+        """
+        stored = list(vector.values()) if isinstance(vector, dict) else []
+        lacks_space = self._multilingual_dims < self._wanted_multilingual_dims
+        are_units = all(abs(sum(x * x for x in dense) - 1) < _NORM_TOLERANCE for dense in stored)
+        return are_units and (bool(stored) or lacks_space)
 
     def wipe(self) -> None:
         with suppress(StoreError), self._translated_errors():
@@ -420,12 +438,6 @@ def _edge_points(point: Point) -> Iterator[EdgePoint]:
         if window == 0 and point.weights:  # the first window carries the words of the whole text
             vectors[SPARSE] = sparse
         yield EdgePoint(point_id(record.id, window), vectors, shared)
-
-
-def _is_intact(vector: Any) -> bool:
-    """Returns True if a point's vectors have unit length, as stored; a damaged file yields zeros, or no vector."""
-    stored = list(vector.values()) if isinstance(vector, dict) else []
-    return bool(stored) and all(abs(sum(x * x for x in dense) - 1) < _NORM_TOLERANCE for dense in stored)
 
 
 def point_id(memory: str, window: int) -> UUID:
