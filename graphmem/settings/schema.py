@@ -405,13 +405,13 @@ class MinilmConfig(_Section):
 
     tokens: bool = Field(
         default=True,
-        description="Store a vector for each token as well, about 5 kB for a message of a chat. Without them search "
-        "finds less.",
+        description="Store a vector for each token as well, about 5 kB for a message of a chat, and one that sixteen "
+        "languages share. Without them search finds less, and texts in English only.",
     )
 
 
 class MinilmEmbedder(_Section):
-    """The embedding model inside the package: offline, 384 dimensions, English."""
+    """The embedding models inside the package, offline: 384 dimensions for English, 512 for sixteen languages."""
 
     provider: Literal["minilm"] = Field(default="minilm", description="Selects the embedding model.")
     config: MinilmConfig = MinilmConfig()
