@@ -81,8 +81,8 @@ FULL = SearchWeights(
         "candidates": {"dense": 2.0, "dense_beside": 1.0},
         "seeds": {"dense": 2.0, "dense_beside": 1.0},
         "seeds_without_tokens": {"dense": 2.0, "dense_beside": 1.0},
-        "final": {"dense": 6.0, "dense_beside": 1.5, "tokens": 1.0, "tokens_beside": 0.0},
-        "final_without_tokens": {"dense": 6.0, "dense_beside": 1.5},
+        "final": {"dense": 8.0, "dense_beside": 1.5, "tokens": 0.5, "tokens_beside": 0.0},
+        "final_without_tokens": {"dense": 8.0, "dense_beside": 1.5},
     },
 )  # fmt: skip
 
