@@ -28,6 +28,7 @@ from graphmem.service import limits, problems
 from graphmem.service.auth import Authenticator, sent_key
 from graphmem.service.calls import CallPool
 from graphmem.service.chat_settings import configured_settings
+from graphmem.service.compression import Compression
 from graphmem.service.keys import Keys
 from graphmem.service.mcp.http import USER_HEADER, Key, service_mcp_app
 from graphmem.service.metrics import ServiceMetrics
@@ -75,7 +76,7 @@ def service_app(
     mcp = service_mcp_app(service.memory, _mcp_keys(authenticator), MCP_PATH)
     problems.answer_unexpected(mcp)
     rest = _rest_app(service, mcp, authenticator, close_memory=close_memory)
-    app: ASGIApp = _Gate(rest, mcp, settings.default_user)
+    app: ASGIApp = _Gate(Compression(rest, problems.OPENAI_PATHS), mcp, settings.default_user)
     forwarding = problems.OPENAI_PATHS if settings.proxy.forward_authorization else ()
     on_refusal = service.metrics.on_refusal
     app = Authentication(app, authenticator, RateLimits(settings), OPEN_PATHS, forwarding, _adds, on_refusal)

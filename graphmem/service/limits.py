@@ -41,6 +41,9 @@ MAX_OWNERS = 100_000
 # Bytes of the memories of an answer, as JSON: a page of a list ends there, other answers are refused. A memory can have
 # 1.3 MB, so that 1,000 of them take more than the process has.
 MAX_PAGE_BYTES = 16 * 1024 * 1024
+# The smallest JSON answer that is compressed: a smaller one is one packet as it is. Bytes of random length beside it: a
+# length that is one byte shorter, as after a right guess at its words, shows after some 100,000 answers.
+MIN_COMPRESSED_BYTES, MAX_PADDING_BYTES = 1400, 255
 # Latest requests that are kept for an admin.
 MAX_REQUESTS = 200
 # Characters of a block of memories, and of the prompt that rewrites a question.

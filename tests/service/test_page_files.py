@@ -29,6 +29,7 @@ def test_every_file_is_served_without_a_key_and_with_the_headers_of_the_page(mem
         for path in [*OURS, *(UI / "vendor").glob("*.js")]:
             answer = client.get(f"/ui/{path.relative_to(UI)}")
             assert (answer.status_code, answer.content) == (200, path.read_bytes())
+            assert (answer.headers["content-encoding"], answer.headers["vary"]) == ("gzip", "Accept-Encoding")
             assert answer.headers["content-type"] == page.MEDIA_TYPES[path.suffix]
             assert {name: answer.headers[name] for name in page.HEADERS} == page.HEADERS
             assert "set-cookie" not in answer.headers
@@ -36,8 +37,33 @@ def test_every_file_is_served_without_a_key_and_with_the_headers_of_the_page(mem
         document = client.get("/ui/")
         assert document.content == (UI / "index.html").read_bytes()
         assert client.get("/caller").status_code == 401
-        unchanged = client.get("/ui/", headers={"If-None-Match": document.headers["etag"]})
+        known = {"If-None-Match": document.headers["etag"]}
+        unchanged = client.get("/ui/", headers=known)
         assert (unchanged.status_code, unchanged.content) == (304, b"")
+        assert unchanged.headers["vary"] == "Accept-Encoding"
+        # The compressed file is another one than that which a client without gzip gets.
+        plain = client.get("/ui/", headers={**known, "Accept-Encoding": "identity"})
+        assert (plain.status_code, plain.content) == (200, document.content)
+
+
+def imported(path: str, found: set[str]) -> set[str]:
+    """The modules that a module needs to run, itself among them."""
+    found.add(path)
+    imports = re.findall(r'^import [^;]*?from "(\./[^"]+)";', (UI / path).read_text("utf-8"), re.MULTILINE)
+    for name in {str(Path(path).parent / one) for one in imports} - found:
+        imported(name, found)
+    return found
+
+
+def test_a_first_visit_asks_for_all_modules_at_once_and_takes_150_kb(memory: Memory) -> None:
+    document = (UI / "index.html").read_text("utf-8")
+    preloaded = re.findall(r'<link rel="modulepreload" href="([^"]+)">', document)
+    needed = imported("app.js", set())
+    assert len(needed) > 30
+    assert sorted([*preloaded, "app.js"]) == sorted(needed)
+    with client_of(memory, role=None) as client:
+        answers = [client.get(f"/ui/{path}") for path in ("", "style.css", *needed)]
+    assert sum(int(answer.headers["content-length"]) for answer in answers) <= 150_000
 
 
 @pytest.mark.parametrize(

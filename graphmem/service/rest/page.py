@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ from fastapi.responses import Response
 from pydantic import BaseModel
 
 from graphmem.service import problems
+from graphmem.service.compression import takes_gzip
 from graphmem.service.problems import Problem
 from graphmem.service.rest.dependencies import CallerParam
 
@@ -51,14 +53,20 @@ router = APIRouter(tags=["page"], responses=problems.documented())
 
 
 class _File(NamedTuple):
+    """A file as it is and compressed. The ETag of the compressed one ends with the name of the encoding."""
+
     content: bytes
+    compressed: bytes
     media_type: str
-    etag: str
+    digest: str
+
+    def etag(self, *, is_compressed: bool) -> str:
+        return f'"{self.digest}{"-gzip" if is_compressed else ""}"'
 
 
 @cache
 def page_files() -> Mapping[str, _File]:
-    """Returns the files of the page by their paths below `/ui/`."""
+    """Returns the files of the page by their paths below `/ui/`, compressed once, at the first request."""
     found: dict[str, _File] = {}
 
     def read(folder: Traversable, prefix: str) -> None:
@@ -68,7 +76,8 @@ def page_files() -> Mapping[str, _File]:
                 read(entry, f"{path}/")
             elif media_type := MEDIA_TYPES.get(PurePosixPath(path).suffix):
                 content = entry.read_bytes()
-                found[path] = _File(content, media_type, f'"{hashlib.sha256(content).hexdigest()[:32]}"')
+                digest = hashlib.sha256(content).hexdigest()[:32]
+                found[path] = _File(content, gzip.compress(content, mtime=0), media_type, digest)
 
     read(UI, "")
     return found
@@ -88,10 +97,14 @@ async def get_page_file(path: str, request: Request) -> Response:
     file = page_files().get(path or INDEX)
     if file is None:
         raise Problem(404, "The page has no such file; it begins at /ui/.", "no_such_path")
-    headers = {**HEADERS, "ETag": file.etag}
-    if request.headers.get("if-none-match") == file.etag:
+    is_compressed = takes_gzip(request.headers)
+    etag = file.etag(is_compressed=is_compressed)
+    headers = {**HEADERS, "ETag": etag, "Vary": "Accept-Encoding"}
+    if request.headers.get("if-none-match") == etag:
         return Response(status_code=304, headers=headers)
-    return Response(file.content, media_type=file.media_type, headers=headers)
+    if is_compressed:
+        headers["Content-Encoding"] = "gzip"
+    return Response(file.compressed if is_compressed else file.content, media_type=file.media_type, headers=headers)
 
 
 class CallerAnswer(BaseModel):
