@@ -15,6 +15,9 @@ import pytest
 from support.service import client_of
 
 from graphmem import Memory
+from graphmem.commands import facts, imports
+from graphmem.ingest.facts.contradiction import StatedFact, contradicts
+from graphmem.model import Statement
 from graphmem.service.rest import page
 
 UI = Path(str(files("graphmem.service") / "ui"))
@@ -196,3 +199,29 @@ def test_a_key_tells_whose_it_is(memory: Memory, role: str) -> None:
 def test_without_keys_everybody_is_an_admin(memory: Memory) -> None:
     with client_of(memory, None, needs_key=False) as client:
         assert client.get("/caller").json()["role"] == "admin"
+
+
+def test_each_reason_of_a_change_is_known_to_the_page_in_its_own_words(tmp_path: Path) -> None:
+    def stated(text: str, predicate: str, thing: str) -> StatedFact:
+        return StatedFact(text, [Statement("ana", predicate, thing, text)])
+
+    pairs = [
+        (stated("Lives in Paris", "lives in", "paris"), stated("Lives in Rome", "lives in", "rome")),
+        (stated("Likes tea", "likes", "tea"), stated("Hates tea", "hates", "tea")),
+        (StatedFact("Phone: 1", []), StatedFact("Phone: 2", [])),
+        (StatedFact("Likes green tea", []), StatedFact("Hates green tea", [])),
+        (StatedFact("Has a dog", []), StatedFact("Has no dog", [])),
+        (StatedFact("Works at Acme", []), StatedFact("No longer works at Acme", [])),
+        (StatedFact("Wants to buy a boat", []), StatedFact("Bought the boat, finished", [])),
+    ]
+    reasons = [contradicts(old, new) for old, new in pairs]
+    reasons += [facts.SAID_AGAIN, facts.RUN_DELETED, imports.BROUGHT_BACK, "since Monday", "another value of nothing"]
+    assert None not in reasons
+    found = evaluate(tmp_path, "reasons.js", f"{json.dumps(reasons)}.map((text) => module.readReason(text))")
+    assert found[:2] == [
+        {"key": "reason_another_of", "predicate": "lives in"},
+        {"key": "reason_contrary_of", "predicate": "likes"},
+    ]
+    assert None not in found[:-2] and found[-2:] == [None, None]
+    words = (UI / "words/memories.js").read_text("utf-8")
+    assert not [one for one in found[:-2] if f"  {one['key']}: [" not in words]

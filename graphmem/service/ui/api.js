@@ -2,12 +2,16 @@
 
 import { currentKey } from "./preferences.js";
 
-/** An answer that is no result. `status` is 0 if none came; `detail` is the service's sentence about it, `requestId` what its log calls the request. */
+/**
+ * An answer that is no result. `status` is 0 if none came; `detail` is the service's sentence about it, `code` its kind, "" if the page wrote the sentence, and
+ * `requestId` what the service's log calls the request.
+ */
 export class ApiError extends Error {
-  constructor(status, detail, requestId = "") {
+  constructor(status, detail, { code = "", requestId = "" } = {}) {
     super(detail);
     this.status = status;
     this.detail = detail;
+    this.code = code;
     this.requestId = requestId;
   }
 }
@@ -20,13 +24,14 @@ export function failureOf(error) {
 
 const refused = new Set();
 
-/** Calls a function whenever the service refuses the key. */
+/** Calls a function whenever the service refuses the key of this tab. */
 export function onRefusedKey(listener) {
   refused.add(listener);
 }
 
-/** Sends a request and returns the JSON of its answer, or its text with `as` "text". Throws ApiError. */
-export async function send(method, path, { query = {}, body, key = currentKey(), as = "json" } = {}) {
+/** Sends a request and returns the JSON of its answer, or its text with `as` "text". `tried` is a key in place of that of this tab. Throws ApiError. */
+export async function send(method, path, { query = {}, body, tried, as = "json" } = {}) {
+  const key = tried === undefined ? currentKey() : tried;
   const given = Object.entries(query).filter(([, value]) => value !== undefined && value !== null && value !== "");
   const address = given.length ? `${path}?${new URLSearchParams(given)}` : path;
   const headers = { Accept: "application/json" };
@@ -47,9 +52,9 @@ export async function send(method, path, { query = {}, body, key = currentKey(),
   }
   const answer = await (response.ok ? response[as]() : response.json()).catch(() => null);
   if (response.ok && answer !== null) return answer;
-  if (response.status === 401 && key && key === currentKey()) for (const listener of refused) listener();
+  if (response.status === 401 && tried === undefined && key && key === currentKey()) for (const listener of refused) listener();
   if (AWAY.includes(response.status)) lookForService();
-  throw new ApiError(response.status, answer?.detail ?? "", response.headers.get("X-Request-ID") ?? "");
+  throw new ApiError(response.status, answer?.detail ?? "", { code: answer?.code, requestId: response.headers.get("X-Request-ID") ?? "" });
 }
 
 /** The event of the window when the service answers again. */

@@ -100,14 +100,14 @@ function Whose({ caller, user, onChoose }) {
     const query = { limit: MAX_USERS };
     send("GET", "/entities", { query }).then((found) => setUsers(found.filter((one) => one.type === "user")), () => {});
   };
-  if (caller.role === "user") return html`<p class="whose"><small>${t("whose")}</small><b>${ownName(caller) ?? t("you")}</b></p>`;
+  if (caller.role === "user") return html`<p class="whose"><small>${t("whose")}</small><b dir="auto">${ownName(caller) ?? t("you")}</b></p>`;
   const nobody = caller.role === "admin" ? t("everybody") : t("nobody");
   const name = user || nobody;
   const options = users.map((one) => ({ value: one.id, label: one.id, count: one.total_memories }));
   if (caller.role === "admin" && !caller.default_user) options.unshift({ value: "", label: t("everybody") });
-  return html`<${Menu} class="whose" label=${t("whose_choose", { name })} value=${user} options=${options} onChoose=${onChoose} onOpen=${loadUsers}
+  return html`<${Menu} class="whose" label=${t("whose")} name=${t("whose_choose", { name })} value=${user} options=${options} onChoose=${onChoose} onOpen=${loadUsers}
     typed=${(text) => t("user_typed", { name: text })}
-    button=${() => html`<small>${t("whose")}</small><b>${name}</b><${Icon} name="down" />`} />`;
+    button=${() => html`<small>${t("whose")}</small> <b dir="auto">${name}</b><${Icon} name="down" />`} />`;
 }
 
 function Help({ onClose }) {
@@ -189,16 +189,16 @@ function Frame({ caller, isLocked, onSignOut }) {
   const needsUser = caller.role === "app" && !user;
   const { view } = views[name];
   return html`<div class="app" inert=${isLocked}>
-    <header class="rail"><a class="mark" href=${addressOf("memories")}><svg viewBox="0 0 30 14" aria-hidden="true" fill="none">
+    <header class="rail"><a class="mark" href=${addressOf("memories")} aria-label="graphmem"><svg viewBox="0 0 30 14" aria-hidden="true" fill="none">
         <path d="M7 7h16" stroke="currentColor" stroke-width="1.8" /><rect x=".9" y="3.4" width="8.2" height="7.2" rx="1.8" class="hole" stroke="currentColor" stroke-width="1.8" />
         <circle cx="15" cy="7" r="3" fill="currentColor" /><rect x="20" y="2.5" width="9.6" height="9" rx="2" fill="currentColor" /></svg><span>graphmem</span></a>
       <${Whose} caller=${caller} user=${user} onChoose=${choose} />
       <${Nav} class="nav" views=${views} now=${name} counts=${counts} />
-      <footer>${caller.role === "admin" && html`<${Lamp} />`}<${IconButton} icon="lang" label=${t("language")} onClick=${switchLanguage} />
+      <div class="foot">${caller.role === "admin" && html`<${Lamp} />`}<${IconButton} icon="lang" label=${t("language")} onClick=${switchLanguage} />
         <${IconButton} icon="half" label=${t("theme")} onClick=${switchTheme} />
-        ${currentKey() !== null && html`<${IconButton} icon="lock" label=${t("sign_out")} onClick=${onSignOut} />`}</footer></header>
+        ${currentKey() !== null && html`<${IconButton} icon="lock" label=${t("sign_out")} onClick=${onSignOut} />`}</div></header>
     <main id="main" tabindex="-1">${needsUser
-      ? html`<section class="view"><div class="page"><p class="read">${t("user_first")}</p><p class="soft">${t("user_first_do")}</p></div></section>`
+      ? html`<section class="view"><div class="page"><h1 class="read">${t("user_first")}</h1><p class="soft">${t("user_first_do")}</p></div></section>`
       : html`<${view} key=${`${name} ${user}`} app=${frame} id=${id} query=${query} />`}</main>
     <${Nav} class="tabs" views=${views} now=${name} isBar />
     <${Toast} toast=${toast} onGone=${dropToast} />
@@ -208,7 +208,7 @@ function Frame({ caller, isLocked, onSignOut }) {
 
 function App() {
   const [caller, setCaller] = useState(null);
-  const [problem, setProblem] = useState(null); // null: no sign-in is shown; "": it is, without a problem; else a sentence or an error
+  const [problem, setProblem] = useState(null); // null: no sign-in is shown; "": it is, without a problem; else as SignIn takes it
   const [, redraw] = useState(0);
   const former = useRef("");
   const isOpen = useRef(false);
@@ -229,7 +229,7 @@ function App() {
       } catch (error) {
         if (currentKey() !== key) return; // another tab gave one meanwhile
         if (error.status === 401 || error.status === 403) setKey(null);
-        setProblem(key === null && error.status === 401 ? "" : failureOf(error));
+        setProblem(key === null && error.status === 401 ? "" : { error: failureOf(error), key });
       }
     };
     addEventListener("hashchange", () => location.hash.startsWith("#key=") && enter());
@@ -262,7 +262,7 @@ function App() {
   };
   return html`<a class="skip" href="#main" onClick=${(event) => (event.preventDefault(), document.getElementById("main")?.focus())}>${t("skip")}</a>
     ${caller && html`<${Frame} key=${identity(caller)} caller=${caller} isLocked=${problem !== null} onSignOut=${signOut} />`}
-    ${problem !== null && html`<div class=${caller ? "over" : ""}><${SignIn} first=${problem} onOpen=${open} /></div>`}`;
+    ${problem !== null && html`<div class=${caller ? "over" : ""}><${SignIn} first=${problem} isOver=${caller !== null} onOpen=${open} /></div>`}`;
 }
 
 /** Forgets what belongs to one caller: texts that were typed, and the address with the chosen user. */

@@ -2,7 +2,7 @@
 
 import { html } from "./vendor/htm-preact.js";
 import { addressOf } from "./addresses.js";
-import { languageOf, t } from "./i18n.js";
+import { t, written } from "./i18n.js";
 import { askedWords, splitAtNames, splitAtWords } from "./marks.js";
 import { Chip, Time, speakerOf } from "./parts.js";
 
@@ -35,8 +35,8 @@ function Words({ text, names, asked }) {
 function Stop({ step, names, role, asked, user, isEnd }) {
   const who = speakerOf({ ...step, user_id: user });
   return html`<li class=${isEnd ? "stop end" : "stop"}><span class="at">${role && html`<span class="role">${role} · </span>`}
-      ${who && html`<b lang=${languageOf(who)}>${who}</b> `}${step.at && html`<${Time} at=${step.at} as="day" />`}</span>
-    <p class="read" lang=${languageOf(step.memory)}><a href=${addressOf("memories", step.id)}>
+      ${who && html`<b ...${written(who)}>${who}</b> `}${step.at && html`<${Time} at=${step.at} as="day" />`}</span>
+    <p class="read" ...${written(step.memory)}><a href=${addressOf("memories", step.id)}>
       <${Words} text=${step.memory} names=${names} asked=${asked} /></a></p></li>`;
 }
 
@@ -45,7 +45,7 @@ function Link({ step }) {
     return html`<li class=${`link ${step.entity_type.toLowerCase()}`}><${Chip} name=${step.name} type=${step.entity_type} /></li>`;
   }
   const neighbour = NEIGHBOURS[step.predicate];
-  return html`<li class=${neighbour ? "link next" : "link"}><span class="pred">${neighbour ? t(neighbour) : step.predicate}</span></li>`;
+  return html`<li class=${neighbour ? "link next" : "link"}><span class="pred" dir="auto">${neighbour ? t(neighbour) : step.predicate}</span></li>`;
 }
 
 /**

@@ -3,7 +3,7 @@
 import { html, useLayoutEffect, useRef, useState } from "./vendor/htm-preact.js";
 import { failureOf } from "./api.js";
 import { drafts } from "./drafts.js";
-import { languageOf, reasonOf, t } from "./i18n.js";
+import { reasonOf, t, written } from "./i18n.js";
 import { Busy, RequestId } from "./parts.js";
 
 /** Tells whether a text was typed and not saved. */
@@ -58,7 +58,7 @@ export function Editor({ name, text, leaveLabel, needsWords = false, onSave, onS
     event.stopPropagation();
   };
   return html`<div onKeyDown=${onKeyDown}>
-    <textarea class="field read" rows="5" ref=${field} aria-label=${t("words")} lang=${languageOf(draft)} value=${draft}
+    <textarea class="field read" rows="5" ref=${field} aria-label=${t("words")} ...${written(draft)} value=${draft}
       aria-invalid=${error ? "true" : null} aria-describedby=${error ? "edit-problem" : null}
       onInput=${(event) => type(event.target.value)} />
     ${error && html`<p class="hint bad" id="edit-problem" role="alert">${t("not_saved", { reason: reasonOf(error) })}<${RequestId} error=${error} /></p>`}

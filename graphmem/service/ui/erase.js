@@ -2,7 +2,7 @@
 
 import { html, useState } from "./vendor/htm-preact.js";
 import { failureOf, memoryPath, send } from "./api.js";
-import { languageOf, reasonOf, t } from "./i18n.js";
+import { reasonOf, t, written } from "./i18n.js";
 import { Busy, Dialog, RequestId } from "./parts.js";
 
 export function Erase({ record, origin, app, onErased, onClose }) {
@@ -31,11 +31,11 @@ export function Erase({ record, origin, app, onErased, onClose }) {
   };
   return html`<${Dialog} labelledby="erase-title" onClose=${onClose}><div class="ask">
     <h2 id="erase-title">${t("erase_ask")}</h2>
-    <blockquote><p class="read" lang=${languageOf(record.memory)}>${record.memory}</p></blockquote>
+    <blockquote><p class="read" ...${written(record.memory)}>${record.memory}</p></blockquote>
     <p class="soft">${t("erase_with")}</p>
     <ul class="gone">${gone.map(([n, key]) => html`<li key=${key}><b class="num">${n}</b><span>${t(key, { n })}</span></li>`)}
       ${record.kind !== "summary" && html`<li><b /><span>${t("erase_summaries")}</span></li>`}</ul>
-    ${messages > 0 && origin.messages.map((one) => html`<p class="read faint" key=${one.memory_id} lang=${languageOf(one.content)}>${one.content}</p>`)}
+    ${messages > 0 && origin.messages.map((one) => html`<p class="read faint" key=${one.memory_id} ...${written(one.content)}>${one.content}</p>`)}
     <label class="sure"><input type="checkbox" checked=${isSure} onChange=${(event) => setSure(event.target.checked)} />
       <span>${t("erase_sure")}</span></label>
     ${failure && html`<p class="hint bad" role="alert">${t("not_erased", { reason: reasonOf(failure) })}<${RequestId} error=${failure} /></p>`}</div>

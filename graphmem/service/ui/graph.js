@@ -121,7 +121,7 @@ function Top({ around, hops, hasMiddle, truth, names, field, onAround, onHops, o
     if (event.key === "Enter") onAround(text.trim());
   };
   return html`<div class="top"><h1>${t("graph")}</h1>
-    <input class="field" type="search" ref=${field} aria-label=${t("graph_around")} placeholder=${t("graph_around_hint")} value=${text} list="graph-names"
+    <input class="field" type="search" dir="auto" ref=${field} aria-label=${t("graph_around")} placeholder=${t("graph_around_hint")} value=${text} list="graph-names"
       onInput=${(event) => setText(event.target.value)} onKeyDown=${onKeyDown} />
     <datalist id="graph-names">${names.map((name) => html`<option key=${name} value=${name} />`)}</datalist>
     ${hasMiddle && html`<div class="seg" role="group" aria-label=${t("graph_hops")}>${HOPS.map((one) => html`<button type="button" key=${one}

@@ -1,6 +1,7 @@
 // Draws the graph on a canvas with force-graph, which is loaded with this module. Words reach the canvas as text, never as markup.
 
 import "./vendor/force-graph.min.js";
+import { isolated } from "./i18n.js";
 
 const FAINT = 0.36;
 const LABEL_PIXELS = 13;
@@ -21,7 +22,7 @@ const isStill = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
 function shorten(text) {
   const letters = Array.from(text.replace(/\s+/g, " ").trim());
-  return letters.length > MAX_LABEL ? `${letters.slice(0, MAX_LABEL - 1).join("")}…` : letters.join("");
+  return isolated(letters.length > MAX_LABEL ? `${letters.slice(0, MAX_LABEL - 1).join("")}…` : letters.join(""));
 }
 
 const polygon = (context, x, y, points) => {

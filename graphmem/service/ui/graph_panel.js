@@ -6,16 +6,15 @@ import { entityPath, failureOf, send } from "./api.js";
 import { Chain } from "./chain.js";
 import { endOfDay, isPast } from "./days.js";
 import { ranked } from "./graph_data.js";
-import { languageOf, nodes, number, reasonOf, t, typeName } from "./i18n.js";
-import { Bones, Busy, Chip, Failed, Icon, IconButton, Menu, RequestId, Time, speakerOf } from "./parts.js";
+import { nodes, number, reasonOf, t, typeName, written } from "./i18n.js";
+import { Bones, Busy, Chip, Failed, Icon, IconButton, Menu, RequestId, Time, speakerOf, Who } from "./parts.js";
 
 const MAX_MEMORIES = 1000;
 const [NAMES, MEMORIES] = [40, 8];
 
 /** A line of a list of memories; `memory` is a node of the graph or a record. */
 function drawQuote(memory) {
-  const who = speakerOf(memory);
-  return html`<div class="quote" key=${memory.id}><span class="who" lang=${languageOf(who)}>${who}</span><div><p class="read" lang=${languageOf(memory.memory)}>
+  return html`<div class="quote" key=${memory.id}><${Who} record=${memory} /><div><p class="read" ...${written(memory.memory)}>
     <a href=${addressOf("memories", memory.id, { truth: memory.isPast ? "both" : "" })}>${memory.memory}</a></p><${Time} at=${memory.at} />
     ${memory.isPast && html` <span class="tag line">${t("truth_past")}</span>`}</div></div>`;
 }
@@ -61,7 +60,7 @@ function Rename({ name, onSave, onLeave }) {
     event.preventDefault();
     event.stopPropagation();
   };
-  return html`<div class="rename"><input class="field read" ref=${field} aria-label=${t("graph_new_name")} value=${draft} maxlength="256"
+  return html`<div class="rename"><input class="field read" dir="auto" ref=${field} aria-label=${t("graph_new_name")} value=${draft} maxlength="256"
       aria-invalid=${state.problem ? "true" : null} aria-describedby=${state.problem ? "rename-problem" : null}
       onInput=${(event) => setDraft(event.target.value)} onKeyDown=${onKeyDown} />
     ${state.problem && html`<p class="hint bad" id="rename-problem" role="alert">${t("graph_not_done", { reason: reasonOf(state.problem) })}<${RequestId} error=${state.problem} /></p>`}
@@ -144,7 +143,7 @@ function Name({ app, node, graph, asOf, hasPast, hrefOf, heading, children, onCh
   return html`
     ${isRenaming && canChange ? html`<${Rename} name=${entity.name} onSave=${saveName} onLeave=${() => setRenaming(false)} />`
       : html`<h2 class="named" tabindex="-1" ref=${heading}><svg class=${`t ${node.group}`} role="img" aria-label=${typeName(node.type)}>
-        <use href=${`#t-${node.group}`} /></svg><span lang=${languageOf(node.label)}>${node.label}</span></h2>`}
+        <use href=${`#t-${node.group}`} /></svg><span ...${written(node.label)}>${node.label}</span></h2>`}
     ${!entity && !error && html`<${Bones} rows=${2} />`}
     ${error && html`<${Failed} onRetry=${load}>${t("graph_not_loaded", { reason: reasonOf(error) })}<//>`}
     ${entity?.memories.length > 0 && html`<p class="byline">${nodes("graph_named", { n: entity.memories.length, when: html`<${Time} at=${earliest} as="day" />` })}${over > 0
@@ -168,7 +167,7 @@ function Relations({ relations, own, graph, hrefOf }) {
     const isOut = own.has(one.source);
     const name = isOut ? one.target : one.source;
     const other = graph.named(name) ?? { label: name, type: "Other" };
-    return html`<dt class=${isOut ? "" : "from"}>${one.relationship}</dt><dd><${Chip} name=${other.label} type=${other.type} href=${hrefOf(other)} /></dd>`;
+    return html`<dt class=${isOut ? "" : "from"} dir="auto">${one.relationship}</dt><dd><${Chip} name=${other.label} type=${other.type} href=${hrefOf(other)} /></dd>`;
   })}</dl></section>`;
 }
 
@@ -177,8 +176,8 @@ function Slip({ node, graph, hrefOf, heading, children }) {
   const near = [...graph.near.get(node.id)].map((id) => graph.nodes.get(id));
   const beside = (end, other) => graph.links.filter((link) => link.kind === "NEXT" && link[end] === node.id).map((link) => graph.nodes.get(link[other]));
   const quotes = (title, some) => html`<${Listed} title=${title} items=${some} some=${MEMORIES} draw=${drawQuote} />`;
-  return html`<p class="read words named" tabindex="-1" ref=${heading} lang=${languageOf(node.memory)}>${node.memory}</p>
-    <p class="byline">${who && html`<b lang=${languageOf(who)}>${who}</b> `}<${Time} at=${node.at} /></p>
+  return html`<p class="read words named" tabindex="-1" ref=${heading} ...${written(node.memory)}>${node.memory}</p>
+    <p class="byline">${who && html`<b ...${written(who)}>${who}</b> `}<${Time} at=${node.at} /></p>
     ${node.isPast && html`<p class="byline">${nodes("retired", { when: html`<${Time} at=${node.valid_to} as="day" />` })}</p>`}
     <div class="acts"><a class="btn" href=${addressOf("memories", node.id, { truth: node.isPast ? "both" : "" })}>${t("graph_open")}</a></div>
     ${children}

@@ -34,8 +34,16 @@ function pattern(key, n) {
 /** Returns the words of a key. `values.n`, a number, chooses between one and several. */
 export function t(key, values = {}) {
   return pattern(key, values.n).replace(/\{(\w+)\}/g, (_, name) =>
-    typeof values[name] === "number" ? number(values[name]) : values[name],
+    typeof values[name] === "number" ? number(values[name]) : isolated(values[name]),
   );
+}
+
+// Letters that are written from right to left: Hebrew, Arabic and its neighbours, and their other forms.
+const RIGHT_TO_LEFT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\u{10800}-\u{10fff}\u{1e800}-\u{1efff}]/u;
+
+/** Returns a text that keeps its direction to itself: one with letters from right to left between the characters for that. */
+export function isolated(text) {
+  return RIGHT_TO_LEFT.test(text) ? `\u2068${text}\u2069` : text;
 }
 
 /** Returns the words of a key as a list, with nodes in place of {name}. */
@@ -118,8 +126,16 @@ export function languageOf(text) {
   return /\p{Script=Han}/u.test(text) ? "zh-CN" : "";
 }
 
-/** Returns the reason of a failed request as a sentence. */
+/** Returns the attributes of an element with a text that somebody wrote: its language, and that its first letter decides where it begins. */
+export function written(text) {
+  return { lang: languageOf(text), dir: "auto" };
+}
+
+/** Returns the reason of a failed request as a sentence: words of the page about its kind, with what the service says about it where that tells more. */
 export function reasonOf(error) {
   if (error.status === undefined) throw error; // a fault of the page
-  return error.detail || t("no_answer");
+  const { code, status, detail } = error;
+  if (!code) return detail || t("no_answer");
+  const key = [code, status].map((kind) => `problem_${kind}`).find((name) => name in WORDS) ?? "problem_other";
+  return t(key, { detail });
 }

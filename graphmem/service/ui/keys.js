@@ -67,7 +67,7 @@ function Field({ name, typed, problems, hint, onType, ...rest }) {
   const problem = problems[name];
   const note = problem || hint;
   return html`<div><label class="label" for=${`key-${name}`}>${t(`key_${name}`)}</label>
-    <input class="field" id=${`key-${name}`} autocomplete="off" value=${typed[name]} onInput=${(event) => onType(name, event.target.value)}
+    <input class="field" dir="auto" id=${`key-${name}`} autocomplete="off" value=${typed[name]} onInput=${(event) => onType(name, event.target.value)}
       aria-invalid=${problem ? "true" : null} aria-describedby=${note ? `key-${name}-note` : null} ...${rest} />
     ${note && html`<p class=${problem ? "hint bad" : "hint"} id=${`key-${name}-note`}>${note}</p>`}</div>`;
 }
@@ -146,8 +146,8 @@ function Revoke({ wanted, app, onRevoked, onClose }) {
 function Row({ one, onRevoke }) {
   const end = endOf(one);
   const name = one.label || one.key_prefix;
-  return html`<tr class=${end ? "ended" : ""}><td class="label-of">${name}${isOwn(one) && html` <span class="tag">${t("key_own")}</span>`}</td>
-    <td>${t(`role_${one.role}`)}</td><td class="label-of">${[one.user_id, one.agent_id].filter(Boolean).join(" / ") || "–"}</td>
+  return html`<tr class=${end ? "ended" : ""}><td class="label-of"><bdi>${name}</bdi>${isOwn(one) && html` <span class="tag">${t("key_own")}</span>`}</td>
+    <td>${t(`role_${one.role}`)}</td><td class="label-of" dir="auto">${[one.user_id, one.agent_id].filter(Boolean).join(" / ") || "–"}</td>
     <td class="mono opt">${one.key_prefix}</td><td class="opt"><${Time} at=${one.created_at} as="day" /></td>
     <td class="opt">${one.last_used_at ? html`<${Time} at=${one.last_used_at} />` : t("key_unused")}</td>
     <td>${end ? html`${t(end[0])} ${one.revoked_at ? html`<${Time} at=${end[1]} as="day" />` : html`<${End} at=${end[1]} />`}`
@@ -208,7 +208,7 @@ export function Keys({ app, id }) {
     ${keys === null ? !problem && html`<${Bones} rows=${4} />`
     : keys.length === 0 ? html`<div class="empty"><p class="read">${t("keys_none")}</p><p class="soft">${t("keys_none_do")}</p></div>`
     : html`<section class="sect"><div class="scroll"><table class="table keyring"><thead><tr><th>${t("key_label")}</th><th>${t("key_role")}</th><th>${t("key_user_id")}</th>
-      <th class="opt">${t("key_start")}</th><th class="opt">${t("key_created")}</th><th class="opt">${t("key_used")}</th><th>${t("key_valid")}</th><th /></tr></thead>
+      <th class="opt">${t("key_start")}</th><th class="opt">${t("key_created")}</th><th class="opt">${t("key_used")}</th><th>${t("key_valid")}</th><td /></tr></thead>
     <tbody>${ordered.map((one) => html`<${Row} key=${one.id} one=${one} onRevoke=${() => setWanted(one)} />`)}</tbody></table></div></section>`}
     ${wanted && html`<${Revoke} wanted=${wanted} app=${app} onRevoked=${onRevoked} onClose=${() => setWanted(null)} />`}
   </div></section>`;

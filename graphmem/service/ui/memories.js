@@ -6,9 +6,9 @@ import { addressOf, readAddress } from "./addresses.js";
 import { failureOf, send } from "./api.js";
 import { beginOfDay, isPast, readDay } from "./days.js";
 import { FirstDay } from "./first_day.js";
-import { TYPES, day, languageOf, localDay, number, reasonOf, t, typeName, weekday } from "./i18n.js";
+import { TYPES, day, languageOf, localDay, locale, number, reasonOf, t, time, typeName, weekday } from "./i18n.js";
 import { Memory } from "./memory.js";
-import { Bones, Busy, Failed, Icon, Menu, ownerOf, Time, TruthPick, speakerOf } from "./parts.js";
+import { Bones, Busy, Choice, Failed, Icon, Menu, ownerOf, Owner, Time, TruthPick, Who, speakerOf } from "./parts.js";
 import { language } from "./preferences.js";
 
 const PAGE_ROWS = 100;
@@ -104,21 +104,31 @@ function useOthers(user, isListEmpty) {
   return hasOthers;
 }
 
-/** A row. One that shows the same as before is not compared again: of thousands, two change when another memory is opened. */
-function Row({ record, href, isOpen, isLeaving, isOfAll, onLeft }) {
+/** A row. One that shows the same as before is not compared again. Its label is what it shows: outside of the window browsers do not read that aloud. */
+function Row({ record, href, isLeaving, isOfAll, onLeft }) {
   return useMemo(() => {
+    const owner = isOfAll && t("whose_is", { name: ownerOf(record) });
+    const tags = [owner, record.kind !== "episode" && t(record.kind), isPast(record) && t("truth_past")].filter(Boolean);
     const isChanged = record.updated_at !== record.created_at;
+    const label = [speakerOf(record), record.memory, ...tags, time(record.at), isChanged && t("changed")].filter(Boolean).join(" ");
     return html`<li class=${isLeaving ? "leaving" : null} inert=${isLeaving} onAnimationEnd=${() => onLeft(record.id)}>
-      <a class="row" href=${href} data-id=${record.id} aria-current=${isOpen ? "true" : null}>
-      <span class="who" lang=${languageOf(speakerOf(record))}>${speakerOf(record)}</span>
-      <span class="cell"><span class="read" lang=${languageOf(record.memory)}>${record.memory}</span>
-        ${(record.kind !== "episode" || isChanged || isPast(record) || isOfAll) && html` <span class="tags">
-          ${isOfAll && html`<span class="tag line" lang=${languageOf(ownerOf(record))}>${t("whose_is", { name: ownerOf(record) })}</span>`}
-          ${record.kind !== "episode" && html`<span class=${`tag ${record.kind}`}>${t(record.kind)}</span>`}
+      <a class="row" href=${href} data-id=${record.id} aria-label=${label} lang=${languageOf(record.memory)}>
+      <${Who} record=${record} />${" "}<span class="cell" dir="auto"><span class="read">${record.memory}</span>
+        ${(tags.length > 0 || isChanged) && html` <span class="tags" lang=${locale()}>
+          ${isOfAll && html`<span class="tag line"><${Owner} record=${record} /></span>`}${" "}
+          ${record.kind !== "episode" && html`<span class=${`tag ${record.kind}`}>${t(record.kind)}</span>`}${" "}
           ${isPast(record) && html`<span class="tag line">${t("truth_past")}</span>`}
-          ${isChanged && html`<${Icon} name="edit" label=${t("changed")} />`}</span>`}</span>
-      <span class="meta"><${Time} at=${record.at} as="time" class="num" /></span></a></li>`;
-  }, [record, href, isOpen, isLeaving, isOfAll, language()]);
+          ${isChanged && html`<${Icon} name="edit" label=${t("changed")} />`}</span>`}</span>${" "}<span class="meta" lang=${locale()}><${Time} at=${record.at} as="time" class="num" /></span></a></li>`;
+  }, [record, href, isLeaving, isOfAll, language()]);
+}
+
+/** The rows by day. They are not compared again when another memory is opened: of 2,080, that took longer than to show it. */
+function Days({ rows, addressTo, leaving, isOfAll, onLeft }) {
+  return useMemo(() => daysOf(rows).map((one) => html`<section class="day" key=${one.key}>
+    <h2><span>${day(one.at, { short: true })}</span> <small>${weekday(one.at)}</small></h2>
+    <ul class="rows">${one.rows.map((record) => html`<${Row} key=${record.id} record=${record} href=${addressTo(record.id)}
+      isLeaving=${leaving.has(record.id)} isOfAll=${isOfAll} onLeft=${onLeft} />`)}</ul>
+  </section>`), [rows, addressTo(), leaving, isOfAll, language()]);
 }
 
 function isNarrowed({ words, truth, kind, type, day: wanted }) {
@@ -132,16 +142,16 @@ function Filters({ filters, setFilters, field }) {
   const types = Object.keys(TYPES).map((value) => ({ value, label: typeName(value) }));
   types.unshift({ value: "", label: t("type_any") });
   return html`<div class="filters">
-    <div class="find"><${Icon} name="find" /><input class="field" type="search" ref=${field} aria-label=${t("filter")}
+    <div class="find"><${Icon} name="find" /><input class="field" type="search" dir="auto" ref=${field} aria-label=${t("filter")}
       placeholder=${t("filter_hint")} value=${words} onInput=${(event) => change({ words: event.target.value })} /><kbd>/</kbd></div>
     <div class="filters picks">
       <${Menu} class=${kind === "usual" ? "pick" : "pick on"} label=${t("kinds")} value=${kind} options=${kinds}
         onChoose=${(value) => change({ kind: value })}
-        button=${() => html`<span>${t(`kinds_${kind}`)}</span><${Icon} name="down" />`} />
+        button=${() => html`<${Choice} label=${t("kinds")}>${t(`kinds_${kind}`)}<//>`} />
       <${TruthPick} value=${truth} options=${Object.keys(TRUTH)} onChoose=${(value) => change({ truth: value })} />
       <${Menu} class=${type ? "pick on" : "pick"} label=${t("type")} value=${type} options=${types}
         onChoose=${(value) => change({ type: value })}
-        button=${() => html`<span>${type ? typeName(type) : t("type_any")}</span><${Icon} name="down" />`} />
+        button=${() => html`<${Choice} label=${t("type")}>${type ? typeName(type) : t("type_any")}<//>`} />
       <label class=${wantedDay ? "pick on" : "pick"}><span>${t("day")}</span>
         <input type="date" value=${wantedDay} onInput=${(event) => change({ day: event.target.value })} /></label>
       ${isNarrowed(filters) && html`<button type="button" class="btn quiet small"
@@ -209,6 +219,11 @@ export function Memories({ app, id, query }) {
     if (former.current && !id) (former.current === NEW ? adder.current : rowOf(former.current))?.focus();
     former.current = id;
   }, [id]);
+  useLayoutEffect(() => { // here, so that no row but these two has to be looked at
+    const row = id ? rowOf(id) : null;
+    row?.setAttribute("aria-current", "true");
+    return () => row?.removeAttribute("aria-current");
+  });
   const step = (by) => {
     const staying = shown.filter((one) => !leaving.has(one.id));
     const focused = document.activeElement?.closest?.(".row")?.dataset.id;
@@ -248,11 +263,7 @@ export function Memories({ app, id, query }) {
       ${list.problem && html`<${Failed} error=${list.problem} onRetry=${() => load(list.isLoaded ? list : null)}>
         ${t("not_loaded", { reason: reasonOf(list.problem) })}<//>`}
       ${!list.isLoaded && list.isBusy && html`<${Bones} rows=${8} />`}
-      ${daysOf(shown).map((one) => html`<section class="day" key=${one.key}>
-        <h2><span>${day(one.at, { short: true })}</span> <small>${weekday(one.at)}</small></h2>
-        <ul class="rows">${one.rows.map((record) => html`<${Row} key=${record.id} record=${record} href=${addressTo(record.id)}
-          isOpen=${record.id === id} isOfAll=${app.seesAll} isLeaving=${leaving.has(record.id)} onLeft=${onLeft} />`)}</ul>
-      </section>`)}
+      <${Days} rows=${shown} addressTo=${addressTo} leaving=${leaving} isOfAll=${app.seesAll} onLeft=${onLeft} />
       ${isEmpty && hasOthers && !list.retired && html`<div class="empty"><p class="read">${t("none_drawn")}</p><p class="soft">${t("none_drawn_do")}</p>
         <p><button type="button" class="btn" onClick=${() => setFilters(filtersOf({ kind: "all" }))}>${t("kinds_all")}</button></p></div>`}
       ${list.isLoaded && !list.isBusy && !list.problem && !shown.length && !(isEmpty && hasOthers !== false && !list.retired) && html`<div class="empty">

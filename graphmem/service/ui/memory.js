@@ -6,9 +6,10 @@ import { ApiError, failureOf, memoryPath, send } from "./api.js";
 import { diffWords } from "./diff.js";
 import { Editor, hasDraft } from "./editor.js";
 import { Erase } from "./erase.js";
-import { languageOf, moment, nodes, reasonOf, t } from "./i18n.js";
+import { moment, nodes, reasonOf, t, written } from "./i18n.js";
 import { splitAtNames } from "./marks.js";
-import { Bones, Chip, Failed, Icon, IconButton, Time, graphAddress, ownerOf, speakerOf } from "./parts.js";
+import { Bones, Chip, Failed, Icon, IconButton, Owner, Time, graphAddress, speakerOf, Who } from "./parts.js";
+import { readReason } from "./reasons.js";
 
 // Only the last change can be taken back.
 const UNDOABLE = new Set(["UPDATE", "RETIRE"]);
@@ -19,7 +20,7 @@ const UNDO_REASON = "undo of ";
 function Words({ text, mentions, user, target }) {
   const types = new Map(mentions.map((one) => [one.name, one.type.toLowerCase()]));
   const parts = splitAtNames(text, [...types.keys()]);
-  return html`<p class="read words" tabindex="-1" ref=${target} lang=${languageOf(text)}>${parts.map((part, place) =>
+  return html`<p class="read words" tabindex="-1" ref=${target} ...${written(text)}>${parts.map((part, place) =>
     place % 2 ? html`<a class="named" href=${graphAddress(part, user)}><mark class=${types.get(part)}>${part}</mark></a>` : part)}</p>`;
 }
 
@@ -30,11 +31,11 @@ function Others({ words, name, ids, addressTo }) {
 /** Who said a memory and when, and which ones it replaced or was replaced by. */
 function Byline({ record, origin, isPending, isOfAll, addressTo }) {
   const who = speakerOf(record);
-  const values = { who: html`<b>${who}</b>`, when: html`<${Time} at=${record.at} />` };
+  const values = { who: html`<b ...${written(who)}>${who}</b>`, when: html`<${Time} at=${record.at} />` };
   return html`<p class="byline">${nodes(who ? "said" : "noted", values)}
       ${isPending && html` <span class="faint">${t("pending")}</span>`}</p>
     ${isOfAll && html`<p class="byline">${record.user_id ? html`<a href=${addressOf("memories", record.id, { user: record.user_id })}>
-      ${t("whose_is", { name: record.user_id })}</a>` : t("whose_is", { name: ownerOf(record) })}</p>`}
+      <${Owner} record=${record} /></a>` : html`<${Owner} record=${record} />`}</p>`}
     ${record.valid_to && html`<p class="byline">${nodes("retired", { when: html`<${Time} at=${record.valid_to} as="day" />` })}</p>`}
     <${Others} words="replaced_by" name=${t("later_memory")} ids=${origin.replaced_by} addressTo=${addressTo} />
     <${Others} words="replaces" name=${t("earlier_memory")} ids=${origin.replaces} addressTo=${addressTo} />`;
@@ -45,8 +46,8 @@ function Sources({ record, origin }) {
   const { messages } = origin;
   return html`<section class="part"><h2><span>${t("drawn_from")}</span> <small>${t("messages", { n: messages.length })}</small></h2>
     ${[...messages].reverse().map((one) => html`<div class="quote" key=${one.memory_id}>
-      <span class="who">${speakerOf({ ...one, user_id: record.user_id })}</span>
-      <div><p class="read" lang=${languageOf(one.content)}>${one.content}</p><${Time} at=${one.at} /></div></div>`)}
+      <${Who} record=${{ ...one, user_id: record.user_id }} />
+      <div><p class="read" ...${written(one.content)}>${one.content}</p><${Time} at=${one.at} /></div></div>`)}
     ${!messages.length && html`<p class="faint">${t("no_sources")}</p>`}</section>`;
 }
 
@@ -56,7 +57,7 @@ function Attachments({ metadata }) {
   if (!parts.length) return null;
   return html`<section class="part"><h2><span>${t("attachments")}</span> <small>${parts.length}</small></h2>
     <ul class="attached">${parts.map((part, place) => html`<li key=${place}><span class="faint">${part.type}</span>
-      <span class="read">${textsOf(part).join(" · ")}</span></li>`)}</ul></section>`;
+      <span class="read" dir="auto">${textsOf(part).join(" · ")}</span></li>`)}</ul></section>`;
 }
 
 /** Returns the texts of a content part without its type: its caption and its link, wherever they stand in it. */
@@ -73,6 +74,12 @@ function People({ mentions, user }) {
     name=${one.name} type=${one.type} href=${graphAddress(one.name, user)} />`)}</div></section>`;
 }
 
+function Reason({ text }) {
+  const known = readReason(text);
+  if (!known) return html`<p class="faint" ...${written(text)}>${text}</p>`;
+  return html`<p class="faint">${nodes(known.key, { predicate: html`<bdi lang="en">${known.predicate}</bdi>` })}</p>`;
+}
+
 function Change({ event, isNow, onUndo }) {
   const [before, after] = [event.old_memory ?? "", event.new_memory ?? ""];
   const isSame = event.event === "UPDATE" && before === after;
@@ -82,9 +89,9 @@ function Change({ event, isNow, onUndo }) {
   return html`<li class=${isNow ? "ev now" : "ev"}><header><b>${what}</b> <${Time} at=${event.updated_at} />
     ${isNow && UNDOABLE.has(event.event) && html`<button type="button" class="btn quiet small" onClick=${onUndo}
       aria-label=${t("undo_of", { what, when: moment(event.updated_at) })}><${Icon} name="undo" /><span>${t("undo")}</span></button>`}</header>
-    ${words.length > 0 && html`<p class="read" lang=${languageOf(after)}>${words.map(([kind, text]) =>
+    ${words.length > 0 && html`<p class="read" ...${written(after)}>${words.map(([kind, text]) =>
       kind === "same" ? text : kind === "ins" ? html`<ins>${text}</ins>` : html`<del>${text}</del>`)}</p>`}
-    ${event.reason && !isUndo && html`<p class="faint">${event.reason}</p>`}</li>`;
+    ${event.reason && !isUndo && html`<${Reason} text=${event.reason} />`}</li>`;
 }
 
 function History({ events, onUndo }) {

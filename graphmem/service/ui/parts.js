@@ -3,7 +3,7 @@
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/htm-preact.js";
 import { addressOf } from "./addresses.js";
 import { SERVICE_BACK } from "./api.js";
-import { day, languageOf, moment, t, time, typeName, utc } from "./i18n.js";
+import { day, moment, nodes, t, time, typeName, utc, written } from "./i18n.js";
 
 // Milliseconds: loading shows nothing before, says so after, and a toast stays as long.
 const BONES_AFTER = 150;
@@ -48,6 +48,12 @@ export function speakerOf(record) {
   return record.actor_id ?? record.name ?? { assistant: t("assistant"), user: record.user_id }[record.role] ?? "";
 }
 
+/** Who said a memory, in a column: a long name is cut there and shown on hover. */
+export function Who({ record }) {
+  const who = speakerOf(record);
+  return html`<span class="who" title=${who} ...${written(who)}>${who}</span>`;
+}
+
 /** Returns the name of the user of a key, with that of its agent if it has one; undefined or null if it is for no user. */
 export function ownName({ user_id: name, agent_id: agent }) {
   return agent ? t("agent_with", { agent, name }) : name;
@@ -63,12 +69,18 @@ export function ownerOf({ user_id: user, agent_id: agent, run_id: run }) {
   return user ?? agent ?? run;
 }
 
+/** Whose a memory is, in words. */
+export function Owner({ record }) {
+  const name = ownerOf(record);
+  return nodes("whose_is", { name: html`<bdi ...${written(name)}>${name}</bdi>` });
+}
+
 /** A name with the shape and the colour of its type, a link to `href` or to the graph around it. */
 export function Chip({ name, type, href = graphAddress(name) }) {
   const style = type.toLowerCase();
   return html`<a class=${`chip ${style}`} href=${href} title=${typeName(type)}>
     <svg class=${`t ${style}`} role="img" aria-label=${typeName(type)}><use href=${`#t-${style}`} /></svg>
-    <span lang=${languageOf(name)}>${name}</span></a>`;
+    <span ...${written(name)}>${name}</span></a>`;
 }
 
 export function Thread() {
@@ -127,7 +139,7 @@ export function Bones({ rows }) {
 export function TruthPick({ value, options = ["now", "both"], onChoose }) {
   return html`<${Menu} class=${value === "now" ? "pick" : "pick on"} label=${t("truth")} value=${value} onChoose=${onChoose}
     options=${options.map((one) => ({ value: one, label: t(`truth_${one}`) }))}
-    button=${() => html`<span>${t(`truth_${value}`)}</span><${Icon} name="down" />`} />`;
+    button=${() => html`<${Choice} label=${t("truth")}>${t(`truth_${value}`)}<//>`} />`;
 }
 
 const said = (text) => (typeof text === "function" ? text() : text);
@@ -164,13 +176,18 @@ export function Dialog({ labelledby, onClose, children }) {
   return html`<dialog ref=${dialog} aria-labelledby=${labelledby} onClose=${onClose}>${children}</dialog>`;
 }
 
+/** What the button of a menu shows of a choice; what the choice is about is read aloud before it. */
+export function Choice({ label, children }) {
+  return html`<span><span class="sr">${t("named", { label })}</span>${children}</span><${Icon} name="down" />`;
+}
+
 /**
  * A button that opens a list of options ({value, label, count}).
  *
- * `button(isOpen)` returns what the button shows, `onOpen` is called when the list opens. Typed text filters the options; with `typed`, a function, it is an
+ * `button(isOpen)` returns what the button shows; its name is that, or `name`. `label` names the list. `onOpen` is called when the list opens. Typed text filters the options; with `typed`, a function, it is an
  * option of its own under that label.
  */
-export function Menu({ class: classes, label, button, options, value, onChoose, onOpen, typed }) {
+export function Menu({ class: classes, label, name, button, options, value, onChoose, onOpen, typed }) {
   const [isOpen, setOpen] = useState(false);
   const [text, setText] = useState("");
   const [active, setActive] = useState(0);
@@ -211,16 +228,16 @@ export function Menu({ class: classes, label, button, options, value, onChoose, 
   return html`<div class="holds" ref=${root}
     onFocusOut=${(event) => isOpen && !root.current.contains(event.relatedTarget) && setOpen(false)}>
     <button type="button" ref=${trigger} class=${classes} aria-haspopup="listbox" aria-expanded=${String(isOpen)}
-      aria-label=${label} onClick=${() => (isOpen ? close() : open())}>${button(isOpen)}</button>
+      aria-label=${name} onClick=${() => (isOpen ? close() : open())}>${button(isOpen)}</button>
     ${isOpen && html`<div class="menu" onKeyDown=${onKeyDown}>
-      <input class="field" role="combobox" aria-expanded="true" aria-controls=${id} aria-label=${t("typed")}
+      <input class="field" dir="auto" role="combobox" aria-expanded="true" aria-controls=${id} aria-label=${t("typed")}
         aria-activedescendant=${shown[active] ? `${id}-${active}` : null} placeholder=${t("typed")} autocomplete="off"
         value=${text} onInput=${(event) => (setText(event.target.value), setActive(0))} />
       <ul id=${id} role="listbox" aria-label=${label}>
         ${shown.map((one, place) => html`<li role="option" id=${`${id}-${place}`} key=${one.value}
           class=${place === active ? "active" : ""} aria-selected=${String(one.value === value)}
           onMouseDown=${(event) => event.preventDefault()} onClick=${() => choose(one)}>
-          ${one.value === value ? html`<${Icon} name="check" />` : html`<span class="gap" />`}<span>${one.label}</span>
+          ${one.value === value ? html`<${Icon} name="check" />` : html`<span class="gap" />`}<span dir="auto">${one.label}</span>
           ${one.count !== undefined && html`<span class="count num">${one.count}</span>`}</li>`)}
       </ul></div>`}
   </div>`;

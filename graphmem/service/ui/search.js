@@ -5,9 +5,9 @@ import { addressOf } from "./addresses.js";
 import { failureOf, send } from "./api.js";
 import { Chain, countSteps } from "./chain.js";
 import { beginOfDay, endOfDay, isPast, readDay, readPastDay } from "./days.js";
-import { day, decimal, languageOf, list, localDay, reasonOf, t } from "./i18n.js";
+import { day, decimal, list, localDay, reasonOf, t, written } from "./i18n.js";
 import { askedWords } from "./marks.js";
-import { Bones, Busy, Failed, Icon, Menu, Time, TruthPick, speakerOf } from "./parts.js";
+import { Bones, Busy, Choice, Failed, Icon, Menu, Time, TruthPick, speakerOf } from "./parts.js";
 import { whyOf } from "./why.js";
 
 const KINDS = ["fact", "episode", "summary"];
@@ -120,9 +120,9 @@ function Filters({ query, change }) {
     <${DayPick} label=${t("search_as_of")} unset=${t("search_today")} value=${query.as_of} max=${localDay(new Date())}
       onChoose=${(value) => change({ as_of: value })} />
     <${Menu} class=${query.kinds ? "pick on" : "pick"} label=${t("kinds")} value=${query.kinds} options=${kinds}
-      onChoose=${(value) => change({ kinds: value })} button=${() => html`<span>${labelOf(kinds, query.kinds)}</span><${Icon} name="down" />`} />
+      onChoose=${(value) => change({ kinds: value })} button=${() => html`<${Choice} label=${t("kinds")}>${labelOf(kinds, query.kinds)}<//>`} />
     <${Menu} class=${query.top_k === DEFAULT_COUNT ? "pick" : "pick on"} label=${t("search_count")} value=${query.top_k} options=${counts}
-      onChoose=${(value) => change({ top_k: value })} button=${() => html`<span>${labelOf(counts, query.top_k)}</span><${Icon} name="down" />`} />
+      onChoose=${(value) => change({ top_k: value })} button=${() => html`<${Choice} label=${t("search_count")}>${labelOf(counts, query.top_k)}<//>`} />
     <${DayPick} label=${t("search_day")} unset=${t("search_any_day")} value=${query.day} onChoose=${(value) => change({ day: value })} />
     <${TruthPick} value=${query.truth} onChoose=${(value) => change({ truth: value })} />
     ${isSet && html`<button type="button" class="btn quiet small" onClick=${() => change({ as_of: "", kinds: "", top_k: DEFAULT_COUNT, day: "", truth: "now" })}>
@@ -164,8 +164,8 @@ function Hit({ hit, place, hits, query, asked, isShown }) {
   const who = speakerOf(hit);
   const isOver = isPast(hit, query.as_of ? new Date(endOfDay(query.as_of)) : undefined);
   return html`<li class="hit"><span class="place num">${place + 1}</span>
-    <p class="read words" lang=${languageOf(text)}><a href=${addressOf("memories", hit.id, { truth: isOver ? "both" : "" })}>${text}</a></p><${Score} hit=${hit} />
-    <p class="byline">${who && html`<b lang=${languageOf(who)}>${who}</b> · `}<${Time} at=${hit.at} as="day" />
+    <p class="read words" ...${written(text)}><a href=${addressOf("memories", hit.id, { truth: isOver ? "both" : "" })}>${text}</a></p><${Score} hit=${hit} />
+    <p class="byline">${who && html`<b ...${written(who)}>${who}</b> · `}<${Time} at=${hit.at} as="day" />
       ${part && html` · <span>${t("search_part")}</span>`}
       ${hit.kind !== "episode" && html` <span class=${`tag ${hit.kind}`}>${t(hit.kind)}</span>`}
       ${isOver && html` <span class="tag line">${t("truth_past")}</span>`}</p>
@@ -220,7 +220,7 @@ function Question({ q, field, isBusy, onAsk }) {
   };
   return html`<form class="query" role="search" onSubmit=${ask}><${Icon} name="find" />
     <input class="field" ref=${field} type="text" enterkeyhint="search" autocomplete="off" aria-label=${t("search_question")}
-      placeholder=${t("search_hint")} lang=${languageOf(text)} value=${text} onInput=${(event) => setText(event.target.value)} />
+      placeholder=${t("search_hint")} ...${written(text)} value=${text} onInput=${(event) => setText(event.target.value)} />
     <${Busy} class="primary" busy=${isBusy} label=${t("search")} busyLabel=${t("search_busy")} onClick=${ask} /></form>`;
 }
 

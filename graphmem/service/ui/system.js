@@ -90,7 +90,7 @@ function Times({ text }) {
   ].filter(([, series]) => totalOf(series) > 0);
   return html`<section class="sect"><h2><span>${t("times")}</span> <small>${t("times_unit")}</small></h2>
     ${rows.length === 0 ? html`<p class="hint">${t("times_none")}</p>` : html`<div class="scroll"><table class="table"><thead><tr><th>${t("operation")}</th>
-      <th class="r opt">${t("times_n")}</th>${SHARES.map((share) => html`<th class="r" key=${share}>${t("times_share", { n: share * 100 })}</th>`)}<th /></tr></thead>
+      <th class="r opt">${t("times_n")}</th>${SHARES.map((share) => html`<th class="r" key=${share}>${t("times_share", { n: share * 100 })}</th>`)}<td /></tr></thead>
     <tbody>${rows.map(([name, series]) => {
       const [from, to] = [placeOf(within(series, 0.5)), placeOf(within(series, 0.99))];
       return html`<tr key=${name}><td>${name}</td><td class="r opt">${compact(totalOf(series))}</td>${SHARES.map((share) =>

@@ -2,7 +2,7 @@
 
 import { html, useLayoutEffect, useRef, useState } from "./vendor/htm-preact.js";
 import { failureOf, send } from "./api.js";
-import { languageOf, reasonOf, t } from "./i18n.js";
+import { reasonOf, t, written } from "./i18n.js";
 import { Busy, Icon, IconButton, RequestId } from "./parts.js";
 
 const STEPS = ["question", "conversation", "rewrite"];
@@ -34,7 +34,7 @@ function Step({ kind, result }) {
   const title = t(`c_step_${kind}`);
   if (!step) return html`<li class="unused"><h3>${title}</h3><p class="res">${leftOut(kind, result)}</p></li>`;
   return html`<li class=${step.enough ? "hit-it" : ""}><h3><span>${title}</span><small class="num">${t("c_ms", { ms: Math.round(step.took_ms) })}</small></h3>
-    <p class="read" lang=${languageOf(step.query)}>${step.query}</p>
+    <p class="read" ...${written(step.query)}>${step.query}</p>
     <p class=${step.enough ? "res yes" : "res"}><${Icon} name=${step.enough ? "check" : "dash"} /><span>${foundBy(step)}</span></p></li>`;
 }
 
@@ -47,14 +47,14 @@ function Result({ app, result }) {
     <ol class="steps">${STEPS.map((kind) => html`<${Step} key=${kind} kind=${kind} result=${result} />`)}</ol>
     <div class="block"><h3><span>${t("c_block")}</span><small class="num">${t("c_block_size", values)}</small>
         ${block && html`<${IconButton} icon="copy" label=${t("copy")} onClick=${copy} />`}</h3>
-      ${block ? html`<pre tabindex="0" lang=${languageOf(block)}>${block}</pre>` : html`<p class="soft">${t("c_block_none")}</p>`}</div>`;
+      ${block ? html`<pre tabindex="0" ...${written(block)}>${block}</pre>` : html`<p class="soft">${t("c_block_none")}</p>`}</div>`;
 }
 
 /** A line of the conversation before the question, of the role. */
 function Turn({ role, name, words, onTyped }) {
   const text = words[role];
-  return html`<div class="quote"><label class="who" title=${name} for=${`c-turn-${role}`} lang=${languageOf(name)}>${name}</label>
-    <textarea class="field read" rows="1" id=${`c-turn-${role}`} placeholder=${t(`c_turn_${role}`)} lang=${languageOf(text)} value=${text}
+  return html`<div class="quote"><label class="who" title=${name} for=${`c-turn-${role}`} ...${written(name)}>${name}</label>
+    <textarea class="field read" rows="1" id=${`c-turn-${role}`} placeholder=${t(`c_turn_${role}`)} ...${written(text)} value=${text}
       onInput=${(event) => onTyped(role, event.target.value)} /></div>`;
 }
 
@@ -97,7 +97,7 @@ export function TryOut({ app, words, setWords, settings, unsaved, isInvalid, has
       <${Turn} role="assistant" name=${t("c_ai")} words=${words} onTyped=${onTyped} /></div>
     <form onSubmit=${(event) => (event.preventDefault(), ask())}>
       <input class="field" ref=${field} aria-label=${t("c_question")} placeholder=${t("c_question_hint")} autocomplete="off" value=${words.question}
-        lang=${languageOf(words.question)} aria-invalid=${problem ? "true" : null} aria-describedby=${problem ? "c-try-problem" : null}
+        ...${written(words.question)} aria-invalid=${problem ? "true" : null} aria-describedby=${problem ? "c-try-problem" : null}
         onInput=${(event) => onTyped("question", event.target.value)} />
       <${Busy} type="submit" busy=${isBusy} label=${t("c_try")} busyLabel=${t("c_trying")} /></form>
     ${problem && html`<p class="hint bad" id="c-try-problem" role="alert">${problem}<${RequestId} error=${failure} /></p>`}

@@ -41,7 +41,7 @@ export function UsageTable({ usage }) {
   return html`<section class="sect"><h2><span>${t(sums.cost > 0 ? "by_cost" : "by_tokens")}</span> <small>${t("by_model")}</small></h2>
     ${usage.length === 0 ? html`<p class="hint">${t("unused")}</p>` : html`<div class="scroll"><table class="table"><thead><tr>
       <th>${t("operation")}</th><th class="opt">${t("model")}</th><th class="r">${t("calls")}</th><th class="r">${t("tokens_in")}</th>
-      <th class="r">${t("tokens_out")}</th>${sums.cost > 0 && html`<th class="r">${t("cost_column")}</th>`}<th class="opt" /></tr></thead>
+      <th class="r">${t("tokens_out")}</th>${sums.cost > 0 && html`<th class="r">${t("cost_column")}</th>`}<td class="opt" /></tr></thead>
     <tbody>${lines.map((line) => html`<tr key=${`${line.operation} ${line.model}`}><td>${operationName(line.operation)}</td>
       <td class="soft opt">${line.model}</td>${cells(line)}<td class="bar opt"><svg viewBox="0 0 100 6" preserveAspectRatio="none" aria-hidden="true">
         <rect class="va" width=${Math.round((100 * weight(line)) / largest)} height="6" rx="1" /></svg></td></tr>`)}</tbody>
