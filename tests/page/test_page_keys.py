@@ -69,7 +69,7 @@ def test_a_key_opens_the_page_until_it_is_revoked(site: Site) -> None:
     assert site.focused() == "Revoke “Mine”"
     site.expected.append(REFUSED.format(401))
     page.evaluate("key => { location.hash = `#key=${key}`; }", key)
-    page.get_by_text("The key is not valid any more").wait_for()
+    page.get_by_text("This key opens nothing here: it was revoked").wait_for()
     assert page.locator(".app").get_attribute("inert") is not None
 
 
