@@ -397,6 +397,16 @@ def test_a_graph_that_fails_is_asked_for_again(site: Site) -> None:
     picture(site, "3 memories")
 
 
+def test_a_name_that_is_not_loaded_tells_what_the_log_calls_the_request(site: Site) -> None:
+    site.expected.append(REFUSED.format(503))
+    add_story(site)
+    panel = show(site)
+    problem = {"status": 503, "json": {"detail": "No."}, "headers": {"X-Request-ID": "9f2c4e"}}
+    site.page.route("**/graph/entities/*", lambda route: route.fulfill(**problem))
+    panel.get_by_role("link", name="Clara").first.click()
+    panel.locator(".say.bad code", has_text="9f2c4e").wait_for()
+
+
 def test_an_admin_of_all_users_chooses_one_first(site: Site) -> None:
     add_story(site)
     site.enter(Keys(site.memory).create("admin").text)

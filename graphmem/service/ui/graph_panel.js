@@ -80,7 +80,8 @@ function useEntity(app, key, asOf, hasPast, graph, onChanged) {
       const query = { ...scope, limit: MAX_MEMORIES, as_of: asOf && endOfDay(asOf), show_retired: hasPast || undefined };
       const entity = await send("GET", entityPath(key), { query });
       if (mine === round.current) setState({ entity, error: null });
-    } catch (error) {
+    } catch (failed) {
+      const error = failureOf(failed);
       if (mine === round.current) setState({ entity: null, error });
     }
   }, [app.user, key, asOf, hasPast]);
@@ -145,7 +146,7 @@ function Name({ app, node, graph, asOf, hasPast, hrefOf, heading, children, onCh
       : html`<h2 class="named" tabindex="-1" ref=${heading}><svg class=${`t ${node.group}`} role="img" aria-label=${typeName(node.type)}>
         <use href=${`#t-${node.group}`} /></svg><span ...${written(node.label)}>${node.label}</span></h2>`}
     ${!entity && !error && html`<${Bones} rows=${2} />`}
-    ${error && html`<${Failed} onRetry=${load}>${t("graph_not_loaded", { reason: reasonOf(error) })}<//>`}
+    ${error && html`<${Failed} error=${error} onRetry=${load}>${t("graph_not_loaded", { reason: reasonOf(error) })}<//>`}
     ${entity?.memories.length > 0 && html`<p class="byline">${nodes("graph_named", { n: entity.memories.length, when: html`<${Time} at=${earliest} as="day" />` })}${over > 0
       && html` ${t("graph_named_past", { n: over })}`}</p>`}
     ${canChange && !isRenaming && html`<div class="acts"><button type="button" class="btn" onClick=${() => setRenaming(true)}>
