@@ -303,6 +303,25 @@ def test_a_memory_that_is_added_meanwhile_is_seen(site: Site) -> None:
     assert site.row("Clara lives").locator(".who").text_content() == "Ben"
 
 
+def test_the_field_of_the_filters_has_room_for_its_hint_beside_long_filters(site: Site) -> None:
+    site.add("Clara lives in Lisbon.")
+    site.enter()
+    site.row("Clara lives").wait_for()
+    site.page.evaluate("() => { location.hash = 'memories?truth=both'; }")
+    site.page.get_by_role("button", name="True now or before").wait_for()
+    room = site.page.locator(".find").evaluate(
+        """one => {
+          const [field, key] = [one.querySelector('input'), one.querySelector('kbd')];
+          const style = getComputedStyle(field);
+          const context = document.createElement('canvas').getContext('2d');
+          context.font = `${style.fontSize} ${style.fontFamily}`;
+          const hint = parseFloat(style.paddingLeft) + context.measureText(field.placeholder).width;
+          return key.getBoundingClientRect().left - field.getBoundingClientRect().left - hint;
+        }"""
+    )
+    assert room > 0
+
+
 def test_pages_follow_each_other_and_filters_look_through_all(site: Site) -> None:
     rows = [
         {"role": "user", "content": f"Number {n} of many.", "timestamp": 1_700_000_000 + n * 60} for n in range(230)
