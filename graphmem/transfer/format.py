@@ -540,13 +540,13 @@ def _embeddings_for(fields: FieldReader, target: ImportTarget) -> Embedded | Non
 
 
 def _multilingual(fields: FieldReader, spec: EmbeddingSpec) -> Matrix | None:
-    """Reads a text's vector in the multilingual space: a scale as a 32-bit float, and a signed byte for each number."""
+    """Reads a text's vector in the multilingual space: a signed byte for each number."""
     if spec.multilingual is None:
         return None
 
     def read(value: object, path: str) -> Matrix:
         data = _from_base64(value, path)
-        if len(data) != VECTOR_BYTES + spec.multilingual_dims:
+        if len(data) != spec.multilingual_dims:
             validation.refuse(
                 path, len(data), f"bytes are no vector of {spec.multilingual_dims} dimensions; export it again"
             )

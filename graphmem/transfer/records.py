@@ -231,8 +231,8 @@ class Embeddings(TypedDict):
     """The embeddings of a memory, one item for each window of its text.
 
     Further fields are named after the embedding form. That of the token vectors, such as `tokens-128`, holds their
-    signed bytes. That of the multilingual space holds one vector of the whole text: a scale, a little-endian 32-bit
-    float, and signed bytes to be multiplied by it. A text in a language that the model does not read has it alone. A
+    signed bytes. That of the multilingual space holds one vector of the whole text: signed bytes, to be
+    divided by their length. A text in a language that the model does not read has it alone. A
     ledger with another embedding model ignores all of them and embeds the text itself.
     """
 

@@ -40,8 +40,8 @@ def test_tokens_can_be_left_out_and_computed_later(tmp_path: Path) -> None:
     with Memory(tmp_path) as memory:
         assert search_texts(memory, "Who made a picture of the sky?")[0] == "I painted a sunrise."
         memory.rebuild()
-        assert memory.stats()["embeddings"] == 4
-        assert set(memory.stats()["embedding_bytes"]) == {"vector", "tokens-128"}
+        assert memory.stats()["embeddings"] == 6
+        assert set(memory.stats()["embedding_bytes"]) == {"vector", "tokens-128", "use-multilingual-v3"}
         assert memory.verify()["ok"]
         hit = memory.search("Who made a picture of the sky?", user_id="u", explain=True)["results"][0]
         assert hit["memory"] == "I painted a sunrise."

@@ -342,7 +342,7 @@ def test_the_project_is_that_of_the_configuration(make_memory: Make) -> None:
         assert ok(client.get(path + query)) == {"custom_instructions": "Only places."}
         ok(client.get(f"{path}?fields=decay"), 422)
         ok(client.get(path.replace("projects/graphmem", "projects/other")), 404)
-        assert "configuration file" in ok(client.patch(path, json={"custom_instructions": "x"}), 409)["detail"]
+        assert "configuration file" in ok(client.patch(path, json={"custom_instructions": "x"}), 405)["detail"]
 
 
 def test_feedback_is_refused_and_no_memory_is_said_to_be_missing(client: TestClient) -> None:

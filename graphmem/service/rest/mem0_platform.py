@@ -247,7 +247,8 @@ async def get_project(query: Annotated[ProjectQuery, Query()], _: AdminParam, se
 
 async def no_project_changes(_: AdminParam) -> None:
     """Refuses mem0's route that changes a project."""
-    raise Problem(409, "A project does not change while the service runs; change the configuration file.")
+    detail = "A project does not change while the service runs; change the configuration file."
+    raise Problem(405, detail, headers={"Allow": "GET"})
 
 
 async def no_feedback(_: CallerParam) -> None:

@@ -200,20 +200,17 @@ def decode_vectors(data: Sequence[bytes]) -> Matrix:
 
 
 def encode_multilingual(vector: Matrix) -> bytes:
-    """Returns a vector in the multilingual space as stored: one byte a number, times a scale of its own in front.
+    """Returns a vector in the multilingual space as stored: a signed byte a number, the greatest of them 127.
 
-    The components are small, so that 127 for 1 would waste three of eight bits. Measured: of the ten nearest of 10,000
-    sentences .997 stay.
+    The length is not stored, as it is 1. Measured: of the ten nearest of 10,000 sentences .997 stay.
     """
-    scale = np.float32(max(float(np.abs(vector).max()), 1e-9) / 127)
-    return bytes(scale.astype("<f4").tobytes() + np.rint(vector / scale).astype(np.int8).tobytes())
+    return bytes(np.rint(vector * (127 / max(float(np.abs(vector).max()), 1e-9))).astype(np.int8).tobytes())
 
 
 @decoding
 def decode_multilingual(data: Sequence[bytes]) -> Matrix:
     """Returns stored vectors in the multilingual space as a matrix (texts x dims, float32, unit rows)."""
-    rows = np.frombuffer(b"".join(data), np.uint8).reshape(len(data), -1 if data else 0)
-    matrix = np.ascontiguousarray(rows[:, VECTOR_BYTES:]).view(np.int8).astype(np.float32)
+    matrix = np.frombuffer(b"".join(data), np.int8).reshape(len(data), -1 if data else 0).astype(np.float32)
     norms = np.linalg.norm(matrix, axis=1, keepdims=True)
     return np.asarray(matrix / np.maximum(norms, 1e-9))
 
