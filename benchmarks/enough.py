@@ -60,10 +60,7 @@ class Blocks:
     def __init__(self, memory: Memory, data: Dataset, keys: Mapping[str, str]) -> None:
         self._memory = memory
         self._keys = keys
-        self._messages = {
-            partition: {message["id"]: message for message in messages}
-            for partition, messages in data.partitions.items()
-        }
+        self._messages = data.messages_by_id()
 
     def shares(self, case: BenchmarkQuestion) -> Shares:
         """Returns the shares of a question's evidence that are in blocks from each source, of each length."""

@@ -36,7 +36,7 @@ from graphmem.stores.ledger.embedder import (
     check_embedder,
     record_embedder,
     recorded_embedder,
-    recorded_multilingual,
+    recorded_spaces,
 )
 from graphmem.stores.ledger.jobs import JobKind
 from graphmem.stores.projection import Progress, Projection
@@ -479,8 +479,8 @@ class Engine:
             stores = gauges.store_states(connection, self.ledger, self.projection_workers)
             job_counts = gauges.job_counts(connection)
             configured = self.embedding_spec.embedder
-            recorded = recorded_embedder(connection) or configured
-            multilingual = recorded_multilingual(connection)
+            recorded, multilingual = recorded_spaces(connection)
+            recorded = recorded or configured
         other = {"configured_embedder": configured.model, "configured_embedder_dims": configured.dims}
         return {
             "memories": counts.pop("memories"),

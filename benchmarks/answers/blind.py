@@ -67,10 +67,7 @@ class Notes:
     def __init__(self, memory: Memory, data: Dataset, keys: Mapping[str, str]) -> None:
         self._memory = memory
         self._keys = keys
-        self._messages = {
-            partition: {message["id"]: message for message in messages}
-            for partition, messages in data.partitions.items()
-        }
+        self._messages = data.messages_by_id()
 
     def of(self, case: BenchmarkQuestion, source: str, max_chars: int | None) -> str:
         """Returns the notes from a source; `max_chars` limits a context (None: its default)."""

@@ -78,6 +78,13 @@ class Dataset:
         """The number of messages in all partitions."""
         return sum(map(len, self.partitions.values()))
 
+    def messages_by_id(self) -> dict[str, dict[str, Message]]:
+        """Returns the messages of each partition by their ids."""
+        return {
+            partition: {message["id"]: message for message in messages}
+            for partition, messages in self.partitions.items()
+        }
+
 
 def pooled(parts: Iterable[Dataset]) -> Dataset:
     """Merges data sets into one partition. Message ids get their partition as prefix ("conv-26:D1:3")."""

@@ -58,8 +58,8 @@ def run(memory: Memory, dataset: Dataset, measurement: Measurement, progress: Pr
     """
     stored = store(memory, dataset, progress)
     words = {
-        partition: {message["id"]: len(message["content"].split()) for message in messages}
-        for partition, messages in dataset.partitions.items()
+        partition: {key: len(message["content"].split()) for key, message in messages.items()}
+        for partition, messages in dataset.messages_by_id().items()
     }
     measures: dict[str, list[Mapping[str, float]]] = {name: [] for name in measurement.searches}
     for number, case in enumerate(dataset.cases, 1):

@@ -127,15 +127,10 @@ class Retrievers:
 
         The vector is the multilingual one if the query has no other.
         """
-        index, view, vector, multilingual = (
-            self._deps.vector_index,
-            self._query.view,
-            encoded.vector,
-            encoded.multilingual,
-        )
-        if vector is not None:
+        index, view = self._deps.vector_index, self._query.view
+        if (vector := encoded.vector) is not None:
             return self._nearest(lambda: index.dense(view, vector, limit))
-        if multilingual is not None:
+        if (multilingual := encoded.multilingual) is not None:
             return self._nearest(lambda: index.multilingual(view, multilingual, limit))
         return []
 

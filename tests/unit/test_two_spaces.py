@@ -13,7 +13,7 @@ from graphmem.commands.types import DeleteMemory, ReindexMemory, UpdateMemory
 from graphmem.model import VECTOR, SpaceVector
 from graphmem.retrieval.space_estimates import MIN_MEMORIES, SpaceEstimates
 from graphmem.stores.ledger import candidate_rows, change_feed, embeddings
-from graphmem.stores.ledger.embedder import check_embedder, record_embedder, recorded_multilingual
+from graphmem.stores.ledger.embedder import check_embedder, record_embedder, recorded_spaces
 from graphmem.stores.ledger.schema import embeddings as embeddings_table
 from graphmem.stores.ledger.schema import memories as rows
 from graphmem.testing import HashEmbedder
@@ -81,7 +81,7 @@ def test_each_text_has_the_forms_of_its_spaces(two_spaces: Any) -> None:
     with two_spaces.ledger.read() as connection:
         assert embeddings.total_windows(connection) == 2
         assert embeddings.rows_without_embeddings(connection, two_spaces.spec) == []
-        assert recorded_multilingual(connection) == MULTILINGUAL
+        assert recorded_spaces(connection)[1] == MULTILINGUAL
 
 
 def test_a_stored_vector_is_the_computed_one_up_to_a_byte_a_number() -> None:
@@ -125,7 +125,7 @@ def test_embedding_anew_completes_a_ledger_of_one_space(clerk: Any, caplog: pyte
         check_embedder(clerk.ledger, clerk.spec)
     assert [record.levelname for record in caplog.records if "rebuild" in record.getMessage()] == ["WARNING"]
     with clerk.ledger.read() as connection:
-        assert recorded_multilingual(connection) is None
+        assert recorded_spaces(connection)[1] is None
         lacking = embeddings.rows_without_embeddings(connection, clerk.spec)
     assert len(lacking) == 2
     clerk.commit(*map(ReindexMemory, ids.values()))
@@ -135,7 +135,7 @@ def test_embedding_anew_completes_a_ledger_of_one_space(clerk: Any, caplog: pyte
     assert forms_of(clerk, CHINESE) == [MULTILINGUAL]
     with clerk.ledger.read() as connection:
         assert embeddings.rows_without_embeddings(connection, clerk.spec) == []
-        assert recorded_multilingual(connection) == MULTILINGUAL
+        assert recorded_spaces(connection)[1] == MULTILINGUAL
     assert clerk.find_damage() == []
 
 

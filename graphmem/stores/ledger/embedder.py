@@ -27,16 +27,18 @@ class EmbedderChanged(ConfigError):
 
 def recorded_embedder(connection: Connection) -> EmbedderId | None:
     """Returns the embedder whose vectors the ledger holds; None before the first."""
-    model, dims = connection.execute(select(ledger_table.c.embedder, ledger_table.c.embedder_dims)).one()
-    return None if model is None else EmbedderId(model, dims)
+    return recorded_spaces(connection)[0]
 
 
-def recorded_multilingual(connection: Connection) -> str | None:
-    """Returns the form of the vectors in the multilingual space that all embedded texts have; None if some have none.
+def recorded_spaces(connection: Connection) -> tuple[EmbedderId | None, str | None]:
+    """Returns the embedder whose vectors the ledger holds, and the form of those in the multilingual space.
 
-    None as well before the first vectors.
+    The form is None unless all embedded texts have such a vector. Both are None before the first vectors.
     """
-    return connection.scalar(select(ledger_table.c.multilingual))
+    columns = ledger_table.c
+    statement = select(columns.embedder, columns.embedder_dims, columns.multilingual)
+    model, dims, multilingual = connection.execute(statement).one()
+    return None if model is None else EmbedderId(model, dims), multilingual
 
 
 def check_embedder(ledger: Ledger, spec: EmbeddingSpec) -> None:
@@ -46,7 +48,7 @@ def check_embedder(ledger: Ledger, spec: EmbeddingSpec) -> None:
     """
     configured = spec.embedder
     with ledger.read() as connection:
-        recorded, multilingual = recorded_embedder(connection), recorded_multilingual(connection)
+        recorded, multilingual = recorded_spaces(connection)
     if recorded is None:
         record_embedder(ledger, spec)
     elif recorded != configured:
