@@ -31,6 +31,7 @@ _OF_TEXT = (
 )
 _WINDOW_COUNTS = select(embeddings_table.c.form, func.count()).where(*_OF_TEXT).group_by(embeddings_table.c.form)
 _MAX_USES = select(func.max(embeddings_table.c.uses)).where(*_OF_TEXT)
+_ERASE_FORMS = embeddings_table.delete().where(*_OF_TEXT)
 _MARK_ENRICHED = (
     memories.update()
     .where(memories.c.id == bindparam("row"))
@@ -65,12 +66,12 @@ def add_reference(connection: Connection, spec: EmbeddingSpec, text_hash: str, e
     """
     values = {"text_hash": text_hash, "model": spec.model, "forms": spec.names}
     cached: dict[str, int] = dict(connection.execute(_WINDOW_COUNTS, values).all())
-    of_text = (
-        embeddings_table.c.hash == text_hash,
-        embeddings_table.c.model == spec.model,
-        embeddings_table.c.form.in_(spec.names),
-    )
     if cached:
+        of_text = (
+            embeddings_table.c.hash == text_hash,
+            embeddings_table.c.model == spec.model,
+            embeddings_table.c.form.in_(spec.names),
+        )
         connection.execute(embeddings_table.update().where(*of_text).values(uses=embeddings_table.c.uses + 1))
     if spec.is_complete(cached):
         return cached.get(VECTOR, 1)
@@ -80,7 +81,7 @@ def add_reference(connection: Connection, spec: EmbeddingSpec, text_hash: str, e
     rows = list(_rows(spec, text_hash, embedded, uses))
     superseded = cached.keys() - {row["form"] for row in rows}
     if superseded:
-        connection.execute(embeddings_table.delete().where(*of_text, embeddings_table.c.form.in_(superseded)))
+        connection.execute(_ERASE_FORMS, {**values, "forms": list(superseded)})
     connection.execute(embeddings_table.insert(), [row for row in rows if row["form"] not in cached])
     return embedded.windows
 
