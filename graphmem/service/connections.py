@@ -198,6 +198,14 @@ class Connection(H11Protocol):
             self._write_timer.cancel()
             self._write_timer = None
 
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002  (uvicorn's words, in its own form)
+        """Refuses a request that is no HTTP, in the form of all other errors, and closes the connection."""
+        answer, headers = _answer(400, "The request is no valid HTTP/1.1.", "invalid_argument", {})
+        self.transport.write(self.conn.send(h11.Response(status_code=400, headers=headers, reason=b"Bad Request")))
+        self.transport.write(self.conn.send(h11.Data(data=answer)))
+        self.transport.write(self.conn.send(h11.EndOfMessage()))
+        self.transport.close()
+
     def _unsupported_upgrade_warning(self) -> None:
         """Logs nothing, where uvicorn has two lines: a server may answer without the upgrade, as any request does."""
 
@@ -227,9 +235,15 @@ class Connection(H11Protocol):
 
 def _refusal() -> bytes:
     """Returns the answer to a connection for which there is no room, without its request having been read."""
+    words = "There are too many connections; try again in a second."
+    answer, headers = _answer(503, words, "overloaded", {"Retry-After": "1"})
+    lines = [b"HTTP/1.1 503 Service Unavailable", *(name + b": " + value for name, value in headers)]
+    return b"\r\n".join([*lines, b"", answer])
+
+
+def _answer(status: int, words: str, code: str, headers: dict[str, str]) -> tuple[bytes, list[tuple[bytes, bytes]]]:
+    """Returns body and headers of a problem that the application does not see; the connection ends with it."""
     request_id = secrets.token_hex(8)
-    headers = {"Retry-After": "1", "Connection": "close", "X-Request-ID": request_id}
-    problem = Problem(503, "There are too many connections; try again in a second.", "overloaded", headers)
+    problem = Problem(status, words, code, {**headers, "Connection": "close", "X-Request-ID": request_id})
     answer = problem.response(request_id, "")
-    lines = [b"HTTP/1.1 503 Service Unavailable", *(name + b": " + value for name, value in answer.raw_headers)]
-    return b"\r\n".join([*lines, b"", bytes(answer.body)])
+    return bytes(answer.body), answer.raw_headers

@@ -72,13 +72,6 @@ def check(answer: Answer, status: int, *words: str) -> None:
     assert MARK.lower() not in answer.text.lower()
 
 
-def check_plain(answer: Answer) -> None:
-    """Checks that the server itself has refused what is not HTTP."""
-    assert answer.status == 400, answer.text
-    assert answer.headers["content-type"].startswith("text/plain")
-    assert MARK.lower() not in answer.text.lower()
-
-
 # --- bodies ---------------------------------------------------------------------------------------------------------
 
 
@@ -263,7 +256,7 @@ def test_floods_of_headers_are_refused(door: Door) -> None:
     flood = b"".join(b"X-%d: %s\r\n" % (number, MARK.encode()) for number in range(20_000))
     for parts in ([start, flood], [start, b"X: " + MARK.encode() * 100_000], [b"GET /" + MARK.encode() * 100_000]):
         try:
-            check_plain(send_raw(door.address, *parts))
+            check(send_raw(door.address, *parts), 400, "HTTP")
         except (ConnectionError, socket.timeout):  # closed while it was sent
             continue
         finally:
@@ -282,12 +275,13 @@ NOT_HTTP = [
     f"POST /memories HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\nX: {MARK}\r\n\r\n",
     f"POST /memories HTTP/1.1\r\nHost: localhost\r\nContent-Length: {MARK}\r\n\r\n",
     f"POST /memories HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: {MARK}\r\n\r\n",
+    f"GET /requests HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding:\r\nX: {MARK}\r\n\r\n",
 ]
 
 
 def test_what_is_not_http_is_refused_by_the_server(door: Door) -> None:
     for request_head in NOT_HTTP:
-        check_plain(send_raw(door.address, request_head.encode("latin-1")))
+        check(send_raw(door.address, request_head.encode("latin-1")), 400, "HTTP")
 
 
 def test_a_head_over_a_limit_that_comes_at_once_is_refused(door: Door) -> None:
