@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -31,6 +33,11 @@ SHARED_MEMORY = Path("/dev/shm")
 # Settings of whoever runs the tests must not reach them. GRAPHMEM_SERVERS, the test servers' folder, is no setting.
 for name in [name for name in os.environ if name.startswith("GRAPHMEM_") and name != "GRAPHMEM_SERVERS"]:
     del os.environ[name]
+
+# A shell that starts a job in the background has it ignore SIGINT, nohup SIGHUP; services of tests would inherit it.
+for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(number) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
+        signal.signal(number, handler)
 
 # Hundreds of processes import the package. Where the environment forbids bytecode files, as images of containers do,
 # each would compile all of it anew, and rewrite the asserts of every test file.
