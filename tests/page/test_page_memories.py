@@ -498,7 +498,10 @@ def test_lines_and_the_direction_of_a_script_are_kept(site: Site) -> None:
     site.add(poem)
     site.add(hebrew)
     site.enter()
-    assert site.row("Roses").locator(".read").inner_text() == poem
+    words = site.row("Roses").locator(".read")
+    # A row is drawn once it is known to be in view; before that it has no rendered text.
+    site.page.wait_for_function("one => one.innerText !== ''", arg=words.element_handle())
+    assert words.inner_text() == poem
     assert site.open("Roses").locator(".words").inner_text() == poem
     box = site.page.evaluate(
         """text => {

@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from support.fakes import two_space_embedder
+from support.fakes import fake_models, two_space_embedder
 
-from graphmem import wiring
+from graphmem import Memory, Settings, wiring
 from graphmem.errors import StoreError, ValidationError
 from graphmem.evaluation import chats, configurations, languages, locomo, multihop
 from graphmem.evaluation.datasets import POOLED, BenchmarkQuestion, Dataset, QuestionGroup, pooled
@@ -628,15 +628,16 @@ def test_a_language_is_compared_with_english_question_by_question(memory, parall
 
 
 @pytest.mark.parametrize("question", ["Anna paints?", "安娜画画？"])
-def test_the_cosine_alone_compares_in_every_space(make_memory, monkeypatch, question):
+def test_the_cosine_alone_compares_in_every_space(monkeypatch, question):
     monkeypatch.setattr(wiring, "_embedder", lambda _: two_space_embedder())
-    memory = make_memory()
     texts = ["Bo rows boats", "安娜画画", "Anna paints", "博划船"]
-    ids = [item["id"] for item in memory.add(make_messages(*texts), user_id="u-1", infer=False)["results"]]
-    memory.flush()
-    case = BenchmarkQuestion(question, frozenset({"2"}), "u-1", ())
-    assert set(configurations.ARMS_ALONE["cosine"](memory, case, 2)) == {ids[1], ids[2]}
-    assert len(configurations.ARMS_ALONE["cosine"](memory, case, 10)) == 4
+    # In memory: the tests' collection on a server has one space.
+    with Memory(":memory:", settings=Settings.from_dict(fake_models())) as memory:
+        ids = [item["id"] for item in memory.add(make_messages(*texts), user_id="u-1", infer=False)["results"]]
+        memory.flush()
+        case = BenchmarkQuestion(question, frozenset({"2"}), "u-1", ())
+        assert set(configurations.ARMS_ALONE["cosine"](memory, case, 2)) == {ids[1], ids[2]}
+        assert len(configurations.ARMS_ALONE["cosine"](memory, case, 10)) == 4
 
 
 def test_the_only_small_store_is_not_measured_twice(tmp_path):
