@@ -103,7 +103,7 @@ class Count:
     def ask(self, user: str, question: str, kind: str, gold: frozenset[str] = frozenset()) -> None:
         """Asks one question, whose evidence is `gold`."""
         view = View(Scope(user), datetime.now(UTC), Scope(user).partition)
-        query = SearchQuery(question, view, TOP_K, with_relevance=True)
+        query = SearchQuery(question, view, TOP_K, min_relevance="default", for_prompt=True)
         few = search(query, self._memory._engine.search_deps)  # noqa: SLF001  (not in the public API)
         if gold:
             kind = "found" if gold & {self._keys[hit.record.id] for hit in few.hits} else "missed"

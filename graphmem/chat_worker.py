@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from functools import partial
 from threading import Lock
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from graphmem.answer_size import AnswerTooLarge, answer_limit
 from graphmem.boundary import validation
@@ -38,7 +38,7 @@ from graphmem.retrieval.fallback import (
     search_with_fallback,
 )
 from graphmem.retrieval.pipeline import search
-from graphmem.retrieval.scoring import AUTO_MAX, automatic_cutoff
+from graphmem.retrieval.scoring import AUTO_MAX
 from graphmem.retrieval.types import Hit, SearchOutcome, SearchQuery
 
 logger = logging.getLogger("graphmem")
@@ -103,9 +103,9 @@ class _Recall:
     """A recall with checked arguments, and the search steps that are finished.
 
     `limit` is the number of hits (None: "auto"), `max_chars` the length of the block, `threshold` the lowest cosine
-    similarity (None: none), `now` the moment from which the query counts, in the asker's time zone, `deadline` a time
-    of the monotonic clock in seconds. `said` has the texts of the conversation; `copies` has, for each text of a hit,
-    the memory that stands for all with this text.
+    similarity (None: none), `min_relevance` as in SearchQuery, `now` the moment from which the query counts, in the
+    asker's time zone, `deadline` a time of the monotonic clock in seconds. `said` has the texts of the conversation;
+    `copies` has, for each text of a hit, the memory that stands for all with this text.
     """
 
     scope: Scope
@@ -113,6 +113,7 @@ class _Recall:
     limit: int | None
     max_chars: int
     threshold: float | None
+    min_relevance: float | Literal["default"] | None
     now: datetime
     may_rewrite: bool
     deadline: float
@@ -136,7 +137,7 @@ class _Recall:
     def first_hits(self, hits: Sequence[Hit]) -> tuple[Hit, ...]:
         """Returns the first hits, as many as it takes for `limit` of them that the block may have."""
         places = [place for place, hit in enumerate(hits) if self.takes(hit)]
-        limit = automatic_cutoff([hits[place].score for place in places]) if self.limit is None else self.limit
+        limit = AUTO_MAX if self.limit is None else self.limit
         return tuple(hits if len(places) <= limit else hits[: places[limit]])
 
     def finished(self, failure: Exception | None = None) -> Recalled:
@@ -345,13 +346,13 @@ class ChatWorker:
             turns.pop()
         names, scope = request.names, request.scope
         user, agent = names.get("user") or scope.user_id or "", names.get("assistant") or scope.agent_id or ""
-        only_related = isinstance(threshold, Unset)
         return _Recall(
             scope=scope,
-            query=ConversationQuery(question, turns, user, agent, prompt, only_related),
+            query=ConversationQuery(question, turns, user, agent, prompt),
             limit=validation.top_k(request.top_k, maximum=self._memory.limits.max_top_k),
             max_chars=validation.count(request.max_chars, "max_chars", 1, validation.MAX_CONTEXT_CHARS),
             threshold=None if isinstance(threshold, Unset) else validation.threshold(threshold),
+            min_relevance="default" if isinstance(threshold, Unset) else None,
             now=validation.asked_at(request.reference_date, datetime.now(UTC), self._memory.limits.timezone),
             may_rewrite=validation.flag(request.rewrite, "rewrite"),
             deadline=deadline,
@@ -403,7 +404,8 @@ class ChatWorker:
                 limit,
                 threshold=recall.threshold,
                 now=recall.now,
-                with_relevance=True,
+                min_relevance=recall.min_relevance,
+                for_prompt=True,
                 match_sentences_over=context.MIN_CHARS,
                 select=select,
             )

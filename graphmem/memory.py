@@ -503,6 +503,7 @@ class Memory:
         limit: int | None = None,
         filters: Mapping[str, Any] | None = None,
         threshold: float | None = None,
+        min_relevance: float | None = None,
         kinds: str | Sequence[str] | None = None,
         as_of: datetime | str | float | None = None,
         reference_date: datetime | str | float | None = None,
@@ -513,21 +514,23 @@ class Memory:
     ) -> types.SearchResult:
         """Returns the memories that answer a question best, also over several hops.
 
-        `top_k` (`limit` is the same): 1 to 1000 hits, default 10; "auto" gives the 3 to 50 whose scores are near the
-        best. `filters`: conditions on metadata and on `at` (when it was said), `created_at`, `updated_at`, `kind`,
-        `memory_type`, `actor_id`, `role`, `tags`, `hash`.
-        `threshold`: the lowest cosine similarity (-1 to 1) of a hit, or of the memory at which its path starts.
+        `top_k` (`limit` is the same): 1 to 1000 hits, default 10; "auto" gives all above the default relevance of
+        `context`, at most 50. `min_relevance`: the lowest relevance of a hit, 0 to 1. `filters`: conditions on metadata
+        and on `at` (when it was said), `created_at`, `updated_at`, `kind`, `memory_type`, `actor_id`, `role`, `tags`,
+        `hash`. `threshold`: the lowest cosine similarity (-1 to 1) of a hit, or of the memory at which its path starts.
         `kinds`: any of "episode", "fact", "summary". `as_of`: search the memories valid at that time (a bare date is
         its first moment). `reference_date`: the moment from which "last week" and the like are counted (default:
         `as_of`, else now), in its own time zone, else in the configured `timezone`, else in UTC. `show_expired` finds
         expired memories as well, `show_retired` those that are no longer true (a hit's "valid_to" says since when) and
         the source messages hidden with them.
 
-        Returns `{"results": [{"id", "memory", "score", "similarity", "sources"?, …}], "relations": […], "degraded"?:
-        […]}`. `sources` are the source messages of a fact that were found as well; they are hits of their own only if
-        `kinds` is given. `degraded` names what the search had to do without: "vectors" (the embedder or the vector
-        index), "graph" or "extractor". `explain=True` adds `{"arms", "path", "why"}` to each hit, and to a long one
-        "part", the matching sentences. Raises ConfigError for `rerank=True`: there is no reranker yet.
+        Returns `{"results": [{"id", "memory", "score", "similarity", "relevance", "sources"?, …}], "relations": […],
+        "degraded"?: […]}`. `score` orders the hits of one search; `relevance` is the probability that a hit helps to
+        answer, and can be compared between searches. `sources` are the source messages of a fact that were found as
+        well; they are hits of their own only if `kinds` is given. `degraded` names what the search had to do without:
+        "vectors" (the embedder or the vector index), "graph" or "extractor". `explain=True` adds `{"arms", "path",
+        "why", "relevance"}` to each hit ("relevance" is what spoke for and against it), and to a long one "part", the
+        matching sentences. Raises ConfigError for `rerank=True`: there is no reranker yet.
         """
         self._engine.check_open()
         if validation.flag(rerank, "rerank"):
@@ -543,6 +546,9 @@ class Memory:
             else validation.top_k(requested, "limit" if top_k is None else "top_k", self.limits.max_top_k),
             filter=filtering.parse(conditions, limits=self.limits),
             threshold=validation.threshold(threshold),
+            min_relevance="default"
+            if requested == "auto" and min_relevance is None
+            else validation.min_relevance(min_relevance),
             explain=validation.flag(explain, "explain"),
             match_sentences_over=UNSPLIT_CHARS if explain else None,
             now=validation.asked_at(reference_date, view.moment, self.limits.timezone),
@@ -562,6 +568,7 @@ class Memory:
         run_id: Any = None,
         max_chars: int = 1200,
         threshold: float | Unset | None = UNSET,
+        min_relevance: float | Unset | None = UNSET,
         reference_date: datetime | str | float | None = None,
     ) -> str:
         """Returns a prompt block for a question: the relevant memories, newest first, delimited and marked as data.
@@ -569,37 +576,38 @@ class Memory:
         Facts and summaries come before episodes when room is short. The block has at most `max_chars` characters, about
         90 of which frame it; it is "" when nothing is found or nothing fits.
 
-        By default unrelated memories are left out. A memory is related if it, or the question of another speaker just
-        before it in its session (unless the memory is an assistant's), shares a word with the query or has a similarity
-        of at least .35; or if a short path over entities leads to it from an entity that the query names, or from a
-        memory that shares rare words with the query or has a similarity of at least .5. Other neighbours in the session
-        do not count, nor do similarities where the embedder does not read the query's script. For a query that asks
-        what the assistant said ("Which wine did you recommend?") the best hit of its messages is kept as well. A stored
-        question with the query's own words gives its place to the reply to it. The user's requests to an assistant that
-        tell nothing ("Tell me a joke"; in English and Chinese) are left out, unless the query asks for what was asked.
-        A query without any content word ("What do you know?"; judged by English and Chinese words) gets all hits. A
-        `threshold` replaces the rule of related memories by a lowest cosine similarity, as in `search`; None keeps all
-        hits. `reference_date`: the moment from which "last week" and the like are counted, as in `search`; the days in
-        the block are those of its time zone.
+        Only memories with a relevance of at least `min_relevance` (0 to 1; None: all) are in it. The default is the
+        relevance from which on a memory helps more than it distracts: .13, or a quarter of the best memory's, in a
+        partition of up to twenty memories, less in larger ones. A stored question with the query's own words gives its
+        place to the reply to it. The user's requests to an assistant that tell nothing ("Tell me a joke"; in English
+        and Chinese) are left out, unless the query asks for what was asked. `threshold` is the lowest cosine
+        similarity, as in `search`; with it there is no default of `min_relevance`. `reference_date`: the moment from
+        which "last week" and the like are counted, as in
+        `search`; the days in the block are those of its time zone.
         """
         self._engine.check_open()
         char_limit = validation.count(max_chars, "max_chars", 1, validation.MAX_CONTEXT_CHARS)
         scope = validation.required_scope(user_id, agent_id, run_id)[0]
         view = self._view(scope, None, None)
         now = validation.asked_at(reference_date, view.now, self.limits.timezone)
+        least: float | Literal["default"] | None = None
+        if not isinstance(min_relevance, Unset):
+            least = validation.min_relevance(min_relevance)
+        elif isinstance(threshold, Unset):
+            least = "default"
         self._engine.check_embedder()
         search_query = SearchQuery(
             validation.query(query),
             view,
             CONTEXT_MEMORIES,
             threshold=None if isinstance(threshold, Unset) else validation.threshold(threshold),
-            with_relevance=True,
+            min_relevance=least,
+            for_prompt=True,
             match_sentences_over=context.MIN_CHARS,
             now=now,
         )
         outcome = search(search_query, self._engine.search_deps)
-        hits = outcome.related if isinstance(threshold, Unset) else outcome.hits
-        return context.context_block(hits, char_limit, now.tzinfo)
+        return context.context_block(outcome.hits, char_limit, now.tzinfo)
 
     def get(
         self, memory_id: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None

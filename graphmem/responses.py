@@ -63,7 +63,12 @@ def memory(record: MemoryRecord) -> MemoryDict:
 
 def hit(search_hit: Hit) -> HitDict:
     """Converts a hit to its result dict, with its explanation if the search was asked for one."""
-    result: HitDict = {**memory(search_hit.record), "score": search_hit.score, "similarity": search_hit.similarity}  # type: ignore[typeddict-item]  # mypy cannot see that these two may be absent
+    numbers = {
+        "score": search_hit.score,
+        "similarity": search_hit.similarity,
+        "relevance": search_hit.relevance,
+    }
+    result: HitDict = {**memory(search_hit.record), **numbers}  # type: ignore[typeddict-item]  # mypy cannot see that further keys may be absent
     if search_hit.sources:
         result["sources"] = [source(record) for record in search_hit.sources]
     if search_hit.explanation is not None:
@@ -71,6 +76,7 @@ def hit(search_hit: Hit) -> HitDict:
             "arms": {name: dict(arm) for name, arm in search_hit.explanation.arms.items()},
             "path": [dict(node) for node in search_hit.explanation.path],
             "why": search_hit.explanation.why,
+            "relevance": dict(search_hit.explanation.relevance),
             **({} if search_hit.sentence_match is None else {"part": search_hit.sentence_match.excerpt}),
         }
     return result

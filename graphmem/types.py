@@ -45,12 +45,14 @@ class SourceDict(TypedDict):
 class HitDict(MemoryDict):
     """A hit of a search.
 
-    `score` orders the hits of one search, 1 is the best; `similarity` is the cosine of query and memory. `sources`:
-    source messages of this fact that the search also found, best first (absent: none). `explain`: only on request.
+    `score` orders the hits of one search, 1 is the best; `similarity` is the cosine of query and memory; `relevance` is
+    the probability (0 to 1) that the memory helps to answer. `sources`: source messages of this fact that the search
+    also found, best first (absent: none). `explain`: only on request.
     """
 
     score: float
     similarity: float
+    relevance: float
     sources: NotRequired[list[SourceDict]]
     explain: NotRequired[dict[str, Any]]
 

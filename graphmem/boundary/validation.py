@@ -764,6 +764,15 @@ def threshold(value: object, argument: str = "threshold") -> float | None:
     return float(value)
 
 
+def min_relevance(value: object, argument: str = "min_relevance") -> float | None:
+    """Checks a minimum relevance from 0 to 1, or None."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        refuse(argument, value, "must be a number from 0 to 1")
+    return float(value)
+
+
 def kinds(value: object, argument: str = "kinds") -> frozenset[Kind] | None:
     """Reads one kind or an iterable of kinds; None stands for the call's default."""
     if value is None:

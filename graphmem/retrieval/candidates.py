@@ -148,6 +148,12 @@ class Candidates:
         self._unread |= cosines
         similarity |= self._similarity_estimates.convert(cosines)
 
+    def multilingual_vectors(self, connection: Connection, ids: Sequence[str]) -> dict[str, Matrix]:
+        """Returns the vectors of these memories in the multilingual space, by id; those without one are left out."""
+        rows = [self.evidence.rows[uid].row for uid in ids]
+        found, vectors = candidate_rows.read_multilingual(connection, self._spec, rows)
+        return {self._by_row[row].id: vector for row, vector in zip(found, vectors, strict=True)}
+
     def _multilingual_cosines(self, connection: Connection, rows: Sequence[int]) -> dict[str, float]:
         if self._encoded.multilingual is None:
             return {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -54,12 +54,13 @@ class Explanation:
 
     `arms`: {arm or feature: {"rank": from 1, "score"}}. `path`: the memories, entities and relations in turn, from the
     node that matched the query to the hit; memories with their time and speaker, entities with their type. `why`: both
-    as one line.
+    as one line. `relevance`: what spoke for and against the hit, {feature: share of its log odds}, the greatest first.
     """
 
     arms: Mapping[str, Mapping[str, float]]
     path: tuple[Mapping[str, Any], ...]
     why: str
+    relevance: Mapping[str, float] = field(default_factory=dict)
 
 
 class ExplanationBuilder:

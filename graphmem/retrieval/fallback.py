@@ -7,9 +7,8 @@ Each query costs more than the one before and is tried only if that was insuffic
    understood by itself would only find what was talked about before it;
 3. rewritten by a language model into a query that can be understood without the conversation.
 
-A search is sufficient (`is_sufficient`) if its query names an entity that memories mention, or if one of its hits
-shares enough words with the query or has a sufficient cosine (`term_overlap.is_relevant`). Cosines count only where the
-embedder reads the query's script. The thresholds are those of benchmarks/ABLATIONS.md, "Enough".
+A search is sufficient (`is_sufficient`) if its query names an entity that memories mention, or if one of its hits has
+a relevance of at least `SUFFICIENT` (benchmarks/ABLATIONS.md, "Enough").
 """
 
 from __future__ import annotations
@@ -26,10 +25,11 @@ from graphmem import prompts
 from graphmem.errors import LLMError, LLMUnavailable
 from graphmem.model import Message
 from graphmem.models.protocols import LanguageModel, Prompt
-from graphmem.retrieval import term_overlap
 from graphmem.retrieval.dependence import depends_on_conversation
 from graphmem.retrieval.types import Hit, SearchOutcome
 
+# The relevance of a hit from which on no further query is needed.
+SUFFICIENT = 0.5
 # Characters of a query with the last messages in front: a longer one matches everything.
 MAX_QUERY_CHARS = 1200
 # The name of the prompt template.
@@ -65,8 +65,7 @@ _QUOTES = "\"'`“”‘’«»「」『』*_ "
 class ConversationQuery:
     """A query (`question`) with its conversation: `recent` has the messages before it, oldest first.
 
-    `prompt` replaces the prompt template "rewrite" (None: the package's own). `only_related`: whether hits that have
-    nothing to do with the query are left out.
+    `prompt` replaces the prompt template "rewrite" (None: the package's own).
     """
 
     question: str
@@ -74,24 +73,22 @@ class ConversationQuery:
     user_name: str = ""
     char_name: str = ""
     prompt: str | None = None
-    only_related: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class FallbackStep:
     """The result after one of the queries: `query` is this query, `hits` are best first.
 
-    The hits are those of this query if it is sufficient, else those of all queries so far (`interleave`). `similarity`
-    is the highest cosine of this query's hits, None without one; `similarity_needed` that from which on a hit is
-    sufficient, None if cosines do not count. `seconds`: how long making the query and searching took.
+    The hits are those of this query if it is sufficient, else those of all queries so far (`interleave`). `relevance`
+    is the highest of what this query found, None if it found nothing. `seconds`: how long making the query and
+    searching took.
     """
 
     kind: QueryKind
     query: str
     hits: tuple[Hit, ...]
     is_sufficient: bool
-    similarity: float | None
-    similarity_needed: float | None
+    relevance: float | None
     seconds: float
 
 
@@ -104,7 +101,7 @@ def search_with_fallback(
 ) -> Iterator[FallbackStep]:
     """Searches by one query after the other and yields the result after each; the last one is final.
 
-    Ends with the first sufficient query, with one that has no hits at all, or when `seconds_left()` is used up. If a
+    Ends with the first sufficient query, with one that finds nothing at all, or when `seconds_left()` is used up. If a
     language model gives no rewritten query, that step is left out, and `on_rewrite_failure` is called. Raises as
     `search` does.
     """
@@ -117,13 +114,12 @@ def search_with_fallback(
         yield FallbackStep(
             kind,
             query,
-            interleave([outcome] if enough else outcomes, only_related=conversation.only_related),
+            interleave([outcome] if enough else outcomes),
             enough,
-            max((hit.similarity for hit in outcome.hits), default=None),
-            term_overlap.MIN_SIMILARITY if outcome.is_supported_script else None,
+            outcome.best_relevance,
             monotonic() - begin,
         )
-        if enough or not outcome.hits:
+        if enough or outcome.best_relevance is None:
             return
         begin = monotonic()
 
@@ -158,27 +154,16 @@ def _queries(
 
 
 def is_sufficient(outcome: SearchOutcome) -> bool:
-    """Whether a search answered its query, by the rule of this module. Needs hits with `term_overlap`."""
-    if not outcome.hits:
-        return False
-    return bool(outcome.named) or any(
-        term_overlap.is_relevant(hit.term_overlap, hit.similarity, is_supported_script=outcome.is_supported_script)
-        for hit in outcome.hits
-    )
+    """Whether a search answered its query, by the rule of this module."""
+    return bool(outcome.hits) and (bool(outcome.named) or any(hit.relevance >= SUFFICIENT for hit in outcome.hits))
 
 
-def interleave(outcomes: Sequence[SearchOutcome], *, only_related: bool = True) -> tuple[Hit, ...]:
+def interleave(outcomes: Sequence[SearchOutcome]) -> tuple[Hit, ...]:
     """Merges the hits of insufficient searches, each memory once: the best of each, then the second of each.
 
-    The last search comes first, as its query says most clearly what is meant. With `only_related`, unrelated hits are
-    left out, and so are searches whose query has no word that names something if another query has one.
+    The last search comes first, as its query says most clearly what is meant.
     """
-    if only_related:
-        with_terms = [outcome for outcome in outcomes if outcome.has_query_terms] or outcomes
-        hit_lists = [outcome.related for outcome in with_terms]
-    else:
-        hit_lists = [outcome.hits for outcome in outcomes]
-    ranks = zip_longest(*reversed(hit_lists))
+    ranks = zip_longest(*(outcome.hits for outcome in reversed(outcomes)))
     return tuple({hit.record.id: hit for rank in ranks for hit in rank if hit is not None}.values())
 
 

@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from time import perf_counter
 
 import numpy as np
 
 from graphmem.answer_size import count_texts, counted
 from graphmem.concurrency import single_blas_thread
-from graphmem.model import ALL_KINDS, ASSISTANT, MentionKind, Relation, Seeds, Subgraph, micros
+from graphmem.extraction.latin_names import capitalized_names
+from graphmem.model import (
+    ALL_KINDS,
+    ASSISTANT,
+    EntityType,
+    MentionKind,
+    Relation,
+    Seeds,
+    Subgraph,
+    embedded_text,
+    micros,
+)
 from graphmem.models.protocols import embedding_spec_of
 from graphmem.retrieval import (
     character_matching,
     passages,
+    relevance,
     scoring,
     second_hop,
     sentence_matching,
@@ -25,13 +38,15 @@ from graphmem.retrieval import (
 )
 from graphmem.retrieval.candidates import Candidates
 from graphmem.retrieval.character_matching import CharacterMatches
-from graphmem.retrieval.explanation import ExplanationBuilder
+from graphmem.retrieval.explanation import Explanation, ExplanationBuilder
 from graphmem.retrieval.features import Column, FeatureTable
 from graphmem.retrieval.pagerank import MENTION_WEIGHTS, WalkResult, personalized_pagerank, rarity
 from graphmem.retrieval.query_analysis import analyze_query
+from graphmem.retrieval.relevance import AskedQuestion, FoundMemory, Relevance
 from graphmem.retrieval.requests import MAX_REQUEST_CHARS, asks_for_requests, is_request
 from graphmem.retrieval.retrievers import DENSE_LIMIT, KEYWORD_LIMIT, MAX_PARTITIONS, MAX_READ_CHARS, Retrievers
 from graphmem.retrieval.source_grouping import RankedMemory, group_sources, raise_replies
+from graphmem.retrieval.term_overlap import WeightedTerms
 from graphmem.retrieval.types import (
     EncodedQuery,
     Hit,
@@ -43,7 +58,7 @@ from graphmem.retrieval.types import (
 )
 from graphmem.retrieval.weights import FULL, SearchWeights, Weights
 from graphmem.stores.ledger import candidate_rows, graph_reads, memories, term_stats
-from graphmem.text import is_unspaced, query_term_counts, term_counts, term_id, tokens, words_of
+from graphmem.text import is_unspaced, normalise_key, query_term_counts, term_counts, term_id, tokens, words_of
 
 # The best of the keyword arm that become candidates, all candidates of the arms, and those that PageRank may add. More
 # (250 to 400 in all) cost time and gain nothing (benchmarks/ABLATIONS.md, "Left out").
@@ -56,6 +71,12 @@ DATED_LIMIT = 50
 MAX_PATH_STARTS, START_SHARE = 3, 0.25
 # Whoever asks for more hits than this gets memories of the arms behind the candidates, if these are not enough.
 MAX_HITS_OF_CANDIDATES = 50
+# The fewest memories among which relevance is assessed, so that it does not depend on the number of hits asked for.
+MIN_ASSESSED = 20
+# Types of the entities that a query names, as opposed to things it is about.
+NAMED_TYPES = frozenset({EntityType.PERSON, EntityType.PLACE, EntityType.ORGANIZATION})
+# The least relevance of a reply that the query asks for.
+REPLY_RELEVANCE = 0.5
 # Hits that may date the event from which the query counts, and the least score of such a hit.
 EVENT_LIMIT, MIN_EVENT_SCORE = 2, 0.8
 
@@ -134,7 +155,9 @@ class _Search:
         Its period is added to those that the query names. Only hits that share a word with the event's name count.
         """
         if self._analysis.offset is not None:
-            event = replace(self._query, text=self._analysis.offset.anchor, limit=EVENT_LIMIT, explain=False)
+            event = replace(
+                self._query, text=self._analysis.offset.anchor, limit=EVENT_LIMIT, explain=False, min_relevance=None
+            )
             outcome = _answer(event, self._deps, self._weights)
             event_terms = set(query_term_counts(self._analysis.offset.anchor))
             event_hits = (
@@ -172,7 +195,7 @@ class _Search:
         self._ids = scoring.top_rows(
             evidence.table(with_neighbours, self._analysis), self._weights.candidates, CANDIDATE_LIMIT
         )
-        if self._query.with_relevance and self._analysis.is_question:
+        if self._query.for_prompt and self._analysis.is_question:
             self._find_repetitions()
         self._weigh_tokens(encoded)
 
@@ -375,18 +398,30 @@ class _Search:
             lower = [replace(memory, score=last_score * memory.score) for memory in further]
             explainer = self._explainer(self._table([*self._ids, *further_ids]))
             grouped = self._passing_groups([*ranked, *lower], explainer)
-        best = grouped[: scoring.automatic_cutoff([memory.score for memory in grouped]) if limit is None else limit]
-        hits, relations = self._read_hits(best, explainer)
+        assessed = grouped[: max(MIN_ASSESSED, scoring.AUTO_MAX if limit is None else limit)]
+        relevances = self._relevances(assessed)
+        best_relevance = max((one.value for one in relevances.values()), default=None)
+        floor = self._floor(best_relevance or 0.0)
+        best = [memory for memory in assessed if floor is None or relevances[memory.id].value >= floor]
+        hits, relations = self._read_hits(best[:limit], explainer, relevances)
         if self._query.select is not None:
             hits = self._query.select(hits)
         hits = self._with_sentence_matches(hits)
-        words = term_overlap.query_words(self._query.text)
-        if self._query.with_relevance:
-            hits = self._with_relevance(hits, words, explainer)
         degraded = tuple(sorted(self._retrievers.degraded))
         return SearchOutcome(
-            hits, relations, degraded, self._named(), self._retrieved.encoded.is_supported_script, bool(words)
+            hits, relations, degraded, self._named(), self._retrieved.encoded.is_supported_script, best_relevance
         )
+
+    def _floor(self, best: float) -> float | None:
+        """Returns the least relevance of a hit; None for none."""
+        wanted, text = self._query.min_relevance, self._query.text
+        if wanted != "default":
+            return wanted
+        if not term_overlap.query_words(text) and relevance.is_first_person(text):
+            return None  # "What do you know about me?" asks for everything
+        encoded = self._retrieved.encoded
+        size = self._partitions[0].size if self._partitions else 0
+        return relevance.default_floor(size, best, has_vectors=encoded.multilingual is not None)
 
     def _explainer(self, table: FeatureTable) -> ExplanationBuilder:
         return ExplanationBuilder(
@@ -405,7 +440,7 @@ class _Search:
         passing = [memory for memory in ranked if self._passes_threshold(memory.id, explainer)]
         grouped = self._grouped(raise_replies(passing, self._replies))
         grouped = [memory for memory in grouped if memory.id not in self._repetitions]
-        if self._query.with_relevance and not asks_for_requests(self._query.text):
+        if self._query.for_prompt and not asks_for_requests(self._query.text):
             grouped = self._without_requests(grouped)
         return grouped
 
@@ -432,7 +467,7 @@ class _Search:
         return [memory for memory in ranked if memory.id not in requests]
 
     def _read_hits(
-        self, best: Sequence[RankedMemory], explainer: ExplanationBuilder
+        self, best: Sequence[RankedMemory], explainer: ExplanationBuilder, relevances: Mapping[str, Relevance]
     ) -> tuple[tuple[Hit, ...], tuple[Relation, ...]]:
         """Reads the records of these memories with their explanations, and the relations that they state."""
         evidence = self._candidates.evidence
@@ -453,7 +488,10 @@ class _Search:
                 records[memory.id],
                 memory.score,
                 evidence.similarity.get(memory.id, 0.0),
-                explainer.explain(memory.id, records, entities) if self._query.explain else None,
+                relevances[memory.id].value,
+                self._explained(explainer.explain(memory.id, records, entities), relevances[memory.id])
+                if self._query.explain
+                else None,
                 tuple(records[uid] for uid in memory.sources if uid in records),
             )
             for memory in best
@@ -465,65 +503,108 @@ class _Search:
         count_texts(*(fact for relation in relations for fact in relation.facts))
         return hits, tuple(relations)
 
-    def _with_relevance(
-        self, hits: Sequence[Hit], words: Sequence[str], explainer: ExplanationBuilder
-    ) -> tuple[Hit, ...]:
-        """Returns the hits with `term_overlap` and `is_related`.
+    @staticmethod
+    def _explained(explanation: Explanation, assessed: Relevance) -> Explanation:
+        """Returns an explanation with the shares of relevance that are not 0, the greatest first."""
+        shares = sorted(assessed.shares.items(), key=lambda share: -abs(share[1]))
+        return replace(explanation, relevance={name: share for name, share in shares if share})
 
-        A hit is related if it, or another speaker's question just before it, shares a word with the query or has a
-        cosine of at least `MIN_SIMILARITY_WITH_TERMS`; or if a short path leads to it from an entity that the query
-        names, or over an entity from a memory that is relevant by itself (`term_overlap.is_relevant`). Related are also
-        the reply to a repetition of the query and, if the query asks what the assistant said, the best hit of the
-        assistant's words, as well as facts drawn from these.
+    def _relevances(self, ranked: Sequence[RankedMemory]) -> dict[str, Relevance]:
+        """Returns the relevance of these memories, best first, to the query, by id.
+
+        The reply to a stored repetition of the query is relevant whatever its words are. So is, if the query asks what
+        the assistant said, the best of the assistant's words, or the fact drawn from these.
         """
-        if not hits:
-            return ()
-        evidence, named = self._candidates.evidence, set(self._named())
-        questions = {hit.record.id: evidence.replies_to(hit.record.id) for hit in hits}
-        starts = {hit.record.id: explainer.near_start(hit.record.id) for hit in hits}
-        others = {*filter(None, questions.values()), *(name for kind, name in starts.values() if kind == "memory")}
-        texts = self._texts(others)
-        frequencies = self._frequencies(map(term_id, words))
-        is_supported_script = self._retrieved.encoded.is_supported_script
-        terms = term_overlap.weigh_terms(words, *frequencies, inflected=not is_supported_script)
-        overlaps = {uid: terms.overlap([text]) for uid, text in texts.items()}
-        overlaps |= {
-            hit.record.id: terms.overlap([record.embedded_text for record in (hit.record, *hit.sources)])
-            for hit in hits
+        if not ranked:
+            return {}
+        evidence, replies = self._candidates.evidence, set(self._replies.values())
+        ids = [memory.id for memory in ranked]
+        if self._analysis.asks_assistant_said:
+            said = (
+                one.id for one in ranked if any(evidence.rows[uid].role == ASSISTANT for uid in (one.id, *one.sources))
+            )
+            replies.update(islice(said, 1))
+        questions = {uid: question for uid in ids if (question := evidence.replies_to(uid)) is not None}
+        sources = {memory.id: memory.sources for memory in ranked}
+        with self._deps.ledger.read() as connection:
+            rows = {evidence.rows[uid].row: uid for uid in {*ids, *questions.values(), *chain(*sources.values())}}
+            texts = {rows[row]: text for row, text in candidate_rows.read_texts(connection, list(rows)).items()}
+            vectors = self._candidates.multilingual_vectors(connection, ids)
+            entities, people = defaultdict[str, dict[str, int]](dict), defaultdict[str, list[str]](list)
+            for uid, entity, kind in graph_reads.mentions_of(connection, ids):
+                if kind < MentionKind.COMMON_NOUN:
+                    entities[uid][entity.key] = entity.mentions
+                if kind < MentionKind.NOUN_PHRASE and entity.type is EntityType.PERSON:
+                    people[uid].append(entity.name)
+        words = term_overlap.query_words(self._query.text)
+        frequencies = self._frequencies(map(term_id, words)) if self._partitions else (0, {})
+        terms = term_overlap.weigh_terms(words, *frequencies, inflected=not self._retrieved.encoded.is_supported_script)
+        asked = self._asked_question(terms, frequencies[0])
+        speakers = self._analysis.speakers_named({evidence.rows[uid].speaker for uid in self._ids})
+        matches = self._match_totals([*ids, *chain(*(self._neighbours(uid) for uid in ids))])
+
+        def found(uid: str) -> FoundMemory:
+            row, own = evidence.rows[uid], [uid, *sources[uid]]
+            return FoundMemory(
+                texts.get(uid, ""),
+                row.speaker,
+                row.role,
+                vectors[uid].astype(np.float64) if uid in vectors else None,
+                evidence.similarity.get(uid, 0.0),
+                matches.get(uid, 0.0),
+                max((matches.get(other, 0.0) for other in self._neighbours(uid)), default=0.0),
+                terms.overlap([embedded_text(evidence.rows[one].speaker, texts.get(one, "")) for one in own]),
+                terms.overlap([texts[questions[uid]]]) if questions.get(uid) in texts else 0.0,
+                self._analysis.temporal_proximity(row.at),
+                len(speakers) == 1 and row.speaker in speakers,
+                int(row.answer_types),
+                row.question_share,
+                entities[uid],
+                people[uid],
+            )
+
+        assessed = relevance.assess(asked, [found(uid) for uid in ids], with_shares=self._query.explain)
+        return {
+            uid: replace(one, value=max(one.value, REPLY_RELEVANCE)) if uid in replies else one
+            for uid, one in zip(ids, assessed, strict=True)
         }
 
-        def is_close(uid: str) -> bool:
-            is_near = (
-                is_supported_script and evidence.similarity.get(uid, 0.0) >= term_overlap.MIN_SIMILARITY_WITH_TERMS
-            )
-            return is_near or overlaps.get(uid, 0.0) > 0
-
-        def is_relevant_start(kind: str, name: str) -> bool:
-            if kind == "entity":
-                return name in named
-            return term_overlap.is_relevant(
-                overlaps.get(name, 0.0),
-                evidence.similarity.get(name, 0.0),
-                is_supported_script=is_supported_script,
-            )
-
-        answers = set(self._replies.values())
-        if self._analysis.asks_assistant_said:
-            said = (hit.record.id for hit in hits if any(one.role == ASSISTANT for one in (hit.record, *hit.sources)))
-            answers.update(islice(said, 1))
-
-        return tuple(
-            replace(
-                hit,
-                term_overlap=overlaps[uid],
-                is_related=is_close(uid)
-                or is_close(questions[uid] or "")
-                or is_relevant_start(*starts[uid])
-                or not answers.isdisjoint([uid, *(source.id for source in hit.sources)]),
-            )
-            for hit in hits
-            for uid in [hit.record.id]
+    def _asked_question(self, terms: WeightedTerms, size: int) -> AskedQuestion:
+        evidence, encoded = self._candidates.evidence, self._retrieved.encoded
+        keys = {key for partition in self._partitions for key in partition.kinds}
+        if self._query.view.scope.user_id is not None:
+            keys.add(normalise_key(self._query.view.scope.user_id))  # whoever speaks links all that they say
+        speakers = self._analysis.speakers_named({evidence.rows[uid].speaker for uid in self._ids})
+        named = [entity for partition in self._partitions for entity in partition.named_entities.values()]
+        names = {
+            *(entity.key for entity in named if entity.type in NAMED_TYPES),
+            *(name.words.casefold() for name in capitalized_names(self._query.text) if name.is_certain),
+            *(name.casefold() for name in speakers),
+        }
+        cosines = sorted(evidence.similarity.get(uid, 0.0) for uid in self._ids)
+        return AskedQuestion(
+            self._query.text,
+            None if encoded.multilingual is None else encoded.multilingual.astype(np.float64),
+            encoded.is_supported_script and not encoded.is_multilingual,
+            names,
+            keys,
+            int(self._analysis.answer_types),
+            self._analysis.asks_assistant_said,
+            bool(self._analysis.periods),
+            sum(terms.weights.values()),
+            cosines[len(cosines) // 2] if cosines else 0.0,
+            size,
         )
+
+    def _neighbours(self, uid: str) -> list[str]:
+        return [other for other in self._candidates.evidence.neighbours.get(uid, ()) if other is not None]
+
+    def _match_totals(self, ids: Sequence[str]) -> dict[str, float]:
+        """Returns the weighted token matches of memories, 0..1, by id."""
+        matches = self._candidates.evidence.matches
+        if matches is None or not ids:
+            return {}
+        return dict(zip(ids, (matches.matrix(ids) @ matches.weights).tolist(), strict=True))
 
     def _with_sentence_matches(self, hits: tuple[Hit, ...]) -> tuple[Hit, ...]:
         """Returns the hits, those longer than the query's `match_sentences_over` with their matching sentences."""

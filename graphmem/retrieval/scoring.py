@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -10,9 +10,8 @@ from graphmem.retrieval.features import Column, FeatureTable, min_max_normalized
 from graphmem.retrieval.weights import Weights
 
 SEED_LIMIT = 20
-# For top_k="auto". Measured on both development sets (benchmarks/ABLATIONS.md, end of "Left out"): as much recall as
-# the first ten hits, with half as many hits for questions with one answer and half as many again for lists.
-AUTO_SHARE, AUTO_MIN, AUTO_MAX = 0.65, 3, 50
+# The most hits for top_k="auto", which gives all above the default relevance.
+AUTO_MAX = 50
 MEMORY_SHARE, ENTITY_SHARE = 0.2, 0.8
 # The weight of the PageRank score when second-hop seeds are chosen.
 GRAPH_FACTOR = 1.2
@@ -83,14 +82,6 @@ def scores(totals: Column) -> Column:
     if not totals.size:
         return totals
     return np.ones_like(totals) if totals.max() <= 0 else np.clip(totals / totals.max(), 0.0, 1.0)
-
-
-def automatic_cutoff(hit_scores: Sequence[float]) -> int:
-    """Returns the number of hits for top_k="auto": scores of at least `AUTO_SHARE`, within `AUTO_MIN` and `AUTO_MAX`.
-
-    Never more than there are scores. `hit_scores` are those of the hits, after `threshold` and source grouping.
-    """
-    return min(max(sum(score >= AUTO_SHARE for score in hit_scores), AUTO_MIN), AUTO_MAX, len(hit_scores))
 
 
 def top_ids(scores_by_id: Mapping[str, float], limit: int) -> list[str]:

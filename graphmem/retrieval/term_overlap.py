@@ -10,15 +10,6 @@ from graphmem.extraction.language_detection import is_german
 from graphmem.retrieval.character_matching import PARTIAL_WEIGHT, stem_prefix
 from graphmem.text import idf, is_unspaced, query_tokens, term_id, tokens, tokens_without_marks
 
-# The measurements are in benchmarks/ABLATIONS.md, "Enough".
-#
-# Cosines of the default embedder, used only where the embedder reads the query's script. From `MIN_SIMILARITY` on a hit
-# answers the query; a hit below `MIN_SIMILARITY_WITH_TERMS` without a shared word has nothing to do with it.
-MIN_SIMILARITY, MIN_SIMILARITY_WITH_TERMS = 0.5, 0.35
-# The least `WeightedTerms.overlap` of a hit that answers the query: where the embedder does not read the query's
-# script, and where it does and cosines are better evidence.
-MIN_OVERLAP, MIN_OVERLAP_SUPPORTED = 0.7, 1.4
-
 # The least letters of a word that is found as the end of a German compound (Karte in Krankenversicherungskarte), and of
 # what stands before it. A compound is a capitalised word in German text: in English "art" is no end of "heart".
 MIN_COMPOUND_END, MIN_COMPOUND_START = 4, 3
@@ -99,13 +90,3 @@ def weigh_terms(words: Iterable[str], size: int, frequencies: Mapping[int, int],
     """
     greatest = idf(max(size, 1), 1)
     return WeightedTerms({word: idf(size, frequencies.get(term_id(word), 0)) / greatest for word in words}, inflected)
-
-
-def is_relevant(overlap: float, similarity: float, *, is_supported_script: bool) -> bool:
-    """Whether a memory with this overlap (`WeightedTerms.overlap`) and this cosine answers the query.
-
-    `is_supported_script`: whether the embedder reads the query's script; otherwise the overlap alone decides.
-    """
-    if is_supported_script:
-        return similarity >= MIN_SIMILARITY or overlap >= MIN_OVERLAP_SUPPORTED
-    return overlap >= MIN_OVERLAP

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Literal
 
 from sqlalchemy import Connection
 
@@ -28,15 +29,16 @@ ScoredIds = list[tuple[str, float]]
 class SearchQuery:
     """A search: the query's text, the view and the options.
 
-    `limit`: the number of hits; None keeps the hits that are not far behind the best (`scoring.automatic_cutoff`).
+    `limit`: the number of hits; None for at most `scoring.AUTO_MAX`, which goes with a `min_relevance`.
     `filter`: the metadata filter. `accepted`: takes ids, returns those that may be hits. `threshold`: the
     least cosine of a hit or of the memory at which its path starts. `explain`: gives each hit its explanation. `now`:
     the moment from which "last week" and the like are counted, in the asker's time zone (None: the view's, in UTC).
-    `with_relevance`: sets
-    `term_overlap` and `is_related` of the hits, and replaces stored repetitions of the query by the replies to them.
+    `min_relevance`: the least relevance of a hit (None: none; "default": by the partition's size,
+    `relevance.default_floor`). `for_prompt`: leaves out requests to an assistant, and replaces stored repetitions of
+    the query by the replies to them.
     `match_sentences_over`: hits with more characters than this get their `sentence_match` (None: no hit does).
-    `select` returns those of the best `limit` hits that are wanted (None: all): relevance and matching sentences, which
-    take as long as the rest of a search, are computed for these only.
+    `select` returns those of the best `limit` hits that are wanted (None: all): matching sentences, which take as long
+    as the rest of a search, are computed for these only.
     """
 
     text: str
@@ -47,7 +49,8 @@ class SearchQuery:
     threshold: float | None = None
     explain: bool = False
     now: datetime | None = None
-    with_relevance: bool = False
+    min_relevance: float | Literal["default"] | None = None
+    for_prompt: bool = False
     match_sentences_over: int | None = None
     select: Callable[[tuple[Hit, ...]], tuple[Hit, ...]] | None = None
 
@@ -130,20 +133,18 @@ class RetrievedSet:
 class Hit:
     """A memory in a search's result.
 
-    `score` (0..1) orders the hits of this search; `similarity` is the cosine of query and memory. `explanation` is None
-    unless the query has `explain`. `sources`: source messages that were found as well and are grouped under this fact,
-    best first. `term_overlap`: the weight of the query's words in the memory (`WeightedTerms.overlap`); `is_related`:
-    whether the memory has anything to do with the query. Both keep their defaults unless the query has
-    `with_relevance`. `sentence_match`: the memory's sentences with their scores, see `match_sentences_over`.
+    `score` (0..1) orders the hits of this search; `similarity` is the cosine of query and memory; `relevance` is the
+    probability that the memory helps to answer. `explanation` is None unless the query has `explain`. `sources`: source
+    messages that were found as well and are grouped under this fact, best first. `sentence_match`: the memory's
+    sentences with their scores, see `match_sentences_over`.
     """
 
     record: MemoryRecord
     score: float
     similarity: float
+    relevance: float
     explanation: Explanation | None
     sources: tuple[MemoryRecord, ...] = ()
-    term_overlap: float = 0.0
-    is_related: bool = True
     sentence_match: SentenceMatch | None = None
 
 
@@ -153,8 +154,8 @@ class SearchOutcome:
 
     `degraded`: the names of the arms, stores and models that failed and were left out. `named`: keys of the entities
     that the query names and memories mention. `is_supported_script`: whether the embedder reads the query's script;
-    similarities mean little otherwise. `has_query_terms`: whether the query has a word that names something. Without
-    one, all hits count as related.
+    similarities mean little otherwise. `best_relevance`: the highest of what was found, also if it is below the query's
+    `min_relevance`; None if nothing was found.
     """
 
     hits: tuple[Hit, ...] = ()
@@ -162,9 +163,4 @@ class SearchOutcome:
     degraded: tuple[str, ...] = ()
     named: tuple[str, ...] = ()
     is_supported_script: bool = True
-    has_query_terms: bool = True
-
-    @property
-    def related(self) -> tuple[Hit, ...]:
-        """The hits with `is_related`; all hits if the query has no word that names something."""
-        return tuple(hit for hit in self.hits if hit.is_related) if self.has_query_terms else self.hits
+    best_relevance: float | None = None

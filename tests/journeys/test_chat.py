@@ -515,7 +515,7 @@ def test_a_vague_question_is_rewritten(make_link: Callable[..., ChatLink]) -> No
         "recent_conversation": "小雨: 翻来覆去到天亮，眼睛都没合上\n小助手: 哎呀，辛苦你了",
     }
     model.reply = LLMUnavailable("away")
-    assert link.recall(question, turns) == ""  # no memory matches the question or its turns
+    assert "热牛奶" not in link.recall(question, turns)  # it matches neither the question nor its turns
     assert link.recall(question, turns, threshold=None)
     with ChatLink(link._memory, user_id="小雨", agent_id="小助手", rewrite=False, **LONG_LIMIT) as other:
         assert other.recall(question, turns, threshold=None)

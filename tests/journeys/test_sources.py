@@ -12,7 +12,6 @@ from support.facts import MAY, fact, source_message, store, summary
 
 from graphmem import Memory
 from graphmem.commands.types import Command, RestoreMemory, RetireMemory, UpdateMemory
-from graphmem.retrieval.scoring import AUTO_MIN, AUTO_SHARE
 from graphmem.stores.ledger import memories
 
 
@@ -56,29 +55,13 @@ def test_grouped_sources_do_not_count_towards_the_limit(memory: Memory) -> None:
     assert search_with_sources(memory, top_k=3) == expected
 
 
-def list_automatic_scores(memory: Memory, query: str, **more: Any) -> list[float]:
-    """Searches with an automatic cut. Returns the scores of the hits after those that are always kept."""
-    results = memory.search(query, user_id="u", top_k="auto", **more)["results"]
-    return [hit["score"] for hit in results[AUTO_MIN:]]
-
-
-def test_grouped_sources_do_not_count_towards_the_automatic_cut(memory: Memory) -> None:
+def test_grouped_sources_do_not_count_towards_an_automatic_limit(memory: Memory) -> None:
+    facts = {}
     for n in range(4):
-        fact(memory, f"tea in Oslo, cup {n}", source_message(memory, f"tea in Oslo {n}"))
+        source = source_message(memory, f"tea in Oslo {n}")
+        facts[fact(memory, f"tea in Oslo, cup {n}", source)] = [source]
         store(memory, f"The car number {n} is red")
-    scores = list_automatic_scores(memory, "tea in Oslo")
-    assert scores and min(scores) >= AUTO_SHARE
-
-
-def test_memories_below_the_threshold_do_not_count_towards_the_automatic_cut(memory: Memory) -> None:
-    for n in range(6):
-        lines = {"Ana": f"I drink tea in Oslo, and coffee and milk and wine {n}", "Bob": "The tea in Oslo"}
-        for day, (name, text) in enumerate(lines.items(), 1):
-            message = {"role": "user", "name": name, "content": text}
-            memory.add(message, user_id="u", timestamp=f"2024-0{n + 1}-0{day}")
-    query = "Does Ana like the tea in Oslo"
-    assert min(list_automatic_scores(memory, query)) >= AUTO_SHARE
-    assert list_automatic_scores(memory, query, threshold=0.55) == []  # Bob's lines score less
+    assert search_with_sources(memory, top_k="auto") == facts
 
 
 def test_a_search_by_kinds_groups_no_sources(memory: Memory) -> None:

@@ -268,7 +268,7 @@ def test_a_question_takes_three_steps_with_the_settings_as_shown(site: Site, end
     ]
     first, second, third = steps.locator(".res").all_text_contents()
     assert "needed 0.50" in first and "needed 0.50" in second
-    assert third.startswith("1 found, best similarity ") and third.endswith(": enough")
+    assert third.startswith("1 found, highest relevance ") and third.endswith(": enough")
     assert steps.nth(2).get_attribute("class") == "hit-it"
     assert all(" ms" in text for text in steps.locator("small").all_text_contents())
     page.get_by_text("With the settings as shown, 2 changes not saved.").wait_for()
@@ -297,7 +297,7 @@ def test_steps_that_were_not_made_say_why(site: Site) -> None:
     page.get_by_text("not tried: rewriting is off").wait_for()
     assert "not needed: there are no last turns" in steps.nth(1).text_content()
     try_question(site, said="I was awake until dawn")
-    page.get_by_text("nothing to the point: best similarity 0.00, needed 0.50").wait_for()
+    page.get_by_text("nothing relevant: highest relevance 0.00, needed 0.50").wait_for()
     assert page.get_by_text("Nothing: the request goes on as it is.").count() == 1
 
 

@@ -443,6 +443,7 @@ def hit(text: str, day: int, speaker: str | None = None, *, role: str = "user", 
         record,
         1.0,
         1.0,
+        1.0,
         None,
         sentence_match=sentence_matching.SentenceMatch(text, spans, scores) if scores.any() else None,
     )
@@ -531,11 +532,3 @@ def test_turns_of_a_conversation_are_not_passages() -> None:
     rows = [candidate_row(1, answer_types=AnswerType.TITLED), candidate_row(2, answer_types=AnswerType.TITLED)]
     table = features.FeatureTable(("m1", "m2"))
     assert passages.passage_candidates(make_evidence(*rows), table, np.array([1.0, 0.0])) == []
-
-
-def test_automatic_cutoff_keeps_scores_near_the_best() -> None:
-    assert scoring.automatic_cutoff([1.0, 0.9, 0.8, 0.66, 0.6]) == 4
-    assert scoring.automatic_cutoff([1.0, 0.5, 0.2, 0.1]) == scoring.AUTO_MIN
-    assert scoring.automatic_cutoff([1.0, 0.5]) == 2
-    assert scoring.automatic_cutoff([]) == 0
-    assert scoring.automatic_cutoff([1.0] * 80) == scoring.AUTO_MAX

@@ -21,8 +21,8 @@ def measure_overlap(question: str, text: str, *, inflected: bool = False) -> flo
 
 def test_a_word_of_one_memory_alone_weighs_one_and_a_more_frequent_one_less() -> None:
     assert measure_overlap("When is the dentist?", TEXTS[0]) == pytest.approx(1.0)
-    assert 0 < measure_overlap("On Monday?", TEXTS[0]) < term_overlap.MIN_OVERLAP
-    assert measure_overlap("The dentist on Monday?", TEXTS[0]) > term_overlap.MIN_OVERLAP_SUPPORTED
+    assert 0 < measure_overlap("On Monday?", TEXTS[0]) < 0.7
+    assert measure_overlap("The dentist on Monday?", TEXTS[0]) > 1.4
     assert measure_overlap("When is the dentist?", TEXTS[1]) == 0.0
 
 
@@ -30,7 +30,7 @@ def test_a_word_of_one_memory_alone_weighs_one_and_a_more_frequent_one_less() ->
     ("question", "text"), [("面试是哪一天？", TEXTS[2]), ("Где кот?", TEXTS[3]), ("เชียงใหม่ไหม", TEXTS[4])]
 )
 def test_in_any_script(question: str, text: str) -> None:
-    assert measure_overlap(question, text) >= term_overlap.MIN_OVERLAP
+    assert measure_overlap(question, text) >= 0.7
 
 
 def test_inflected_forms_count_in_part_in_an_unsupported_language() -> None:
@@ -57,19 +57,3 @@ def test_function_words_do_not_count(question: str, text: str) -> None:
 @pytest.mark.parametrize("question", ["And what happened then?", "What do you know?", "…", "后来他怎么说？"])
 def test_a_question_without_content_words_has_no_query_words(question: str) -> None:
     assert term_overlap.query_words(question) == []
-
-
-@pytest.mark.parametrize(
-    ("overlap", "similarity", "is_supported_script", "enough"),
-    [
-        (0.7, 0.0, False, True),
-        (0.6, 0.9, False, False),
-        (0.7, 0.4, True, False),
-        (0.0, 0.5, True, True),
-        (1.4, 0.0, True, True),
-    ],
-)
-def test_cosines_count_only_where_the_embedder_supports_the_script(
-    overlap: float, similarity: float, is_supported_script: bool, enough: bool
-) -> None:
-    assert term_overlap.is_relevant(overlap, similarity, is_supported_script=is_supported_script) is enough

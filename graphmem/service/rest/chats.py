@@ -20,7 +20,7 @@ from graphmem.concurrency import as_exception
 from graphmem.errors import GraphmemError, StoreError, ValidationError
 from graphmem.logs import log_text
 from graphmem.model import Scope
-from graphmem.retrieval.fallback import QueryKind, RewriteFailure
+from graphmem.retrieval.fallback import SUFFICIENT, QueryKind, RewriteFailure
 from graphmem.retrieval.types import Hit
 from graphmem.service import limits, problems
 from graphmem.service.auth import Caller
@@ -109,17 +109,16 @@ class RecallBody(IdsBody):
 class Step(BaseModel):
     """One query of a recall: the memories found after it, and whether they were enough, so that it was the last.
 
-    `kind`: the question as it is, with its conversation, or as rewritten. `similarity` is the highest cosine of what
-    this query found, null without anything; from `similarity_needed` on it is enough, null if cosines do not count. A
-    question can also find enough by a name or by its words.
+    `kind`: the question as it is, with its conversation, or as rewritten. `relevance` is the highest of what this query
+    found, null without anything; from `relevance_needed` on it is enough. A question can also find enough by a name.
     """
 
     kind: QueryKind
     query: str
     found: int
     enough: bool
-    similarity: float | None
-    similarity_needed: float | None
+    relevance: float | None
+    relevance_needed: float
     took_ms: float
 
 
@@ -192,8 +191,8 @@ def _step(step: RecallStep) -> Step:
         query=result.query,
         found=step.found,
         enough=result.is_sufficient,
-        similarity=None if result.similarity is None else round(result.similarity, 4),
-        similarity_needed=result.similarity_needed,
+        relevance=None if result.relevance is None else round(result.relevance, 4),
+        relevance_needed=SUFFICIENT,
         took_ms=round(result.seconds * 1000, 1),
     )
 

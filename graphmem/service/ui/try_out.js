@@ -8,12 +8,11 @@ import { Busy, Icon, IconButton, RequestId } from "./parts.js";
 const STEPS = ["question", "conversation", "rewrite"];
 
 /** Returns the sentence about what one step found. */
-function foundBy({ found: n, enough, similarity, similarity_needed: needed }) {
-  if (similarity === null) return t("c_found_none");
-  const values = { n, best: similarity.toFixed(2), needed: needed?.toFixed(2) };
+function foundBy({ found: n, enough, relevance, relevance_needed: needed }) {
+  if (relevance === null) return t("c_found_none");
+  const values = { n, best: relevance.toFixed(2), needed: needed.toFixed(2) };
   if (enough && !n) return t("c_enough_nothing");
-  if (enough) return t(needed !== null && similarity >= needed ? "c_enough_similar" : "c_enough_words", values);
-  if (needed === null) return t(n ? "c_far_words" : "c_far_none_words", values);
+  if (enough) return t(relevance >= needed ? "c_enough_relevant" : "c_enough_name", values);
   return t(n ? "c_far" : "c_far_none", values);
 }
 
@@ -23,7 +22,7 @@ function leftOut(kind, { steps, settings, hasModel, failed, rewrite_failed: rewr
   if (last?.enough) return t("c_not_needed");
   if (kind === "rewrite" && rewriteFailed) return t(`c_rewrite_${rewriteFailed}`);
   if (failed) return "";
-  if (last?.similarity === null && last.kind !== "rewrite" && !rewriteFailed) return t("c_not_empty");
+  if (last?.relevance === null && last.kind !== "rewrite" && !rewriteFailed) return t("c_not_empty");
   if (kind === "conversation") return t("c_not_alone");
   if (!hasModel) return t("c_not_model");
   return settings.rewrite ? "" : t("c_not_on");
