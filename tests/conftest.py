@@ -85,7 +85,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish() -> None:
     """Leaves what was imported and collected out of garbage collections, and makes these rarer.
 
-    Each visited a million objects that stay until the end: a tenth of the processor time of the default run.
+    Each visited a million objects that stay until the end: 8 % of the time of the default tests, and 4 % are left.
     """
     gc.collect()
     gc.freeze()
