@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -79,6 +80,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         on_servers = item.get_closest_marker("server") is not None and folder not in ON_SERVERS
         if (folder in THOROUGH_FOLDERS or on_servers) and item.get_closest_marker("quick") is None:
             item.add_marker("thorough")
+
+
+def pytest_collection_finish() -> None:
+    """Leaves what was imported and collected out of garbage collections, and makes these rarer.
+
+    Each visited a million objects that stay until the end: 8 % of the time of the default tests, and 4 % are left.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(5_000, 10, 20)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -667,6 +667,7 @@ def recalled_elsewhere(home: Path, user_id: str, *texts: str) -> list[list[str]]
     return json.loads(subprocess.run(arguments, capture_output=True, text=True, check=True).stdout)
 
 
+@pytest.mark.thorough  # another process imports LangGraph
 def test_a_graph_remembers_over_two_processes_on_one_folder(tmp_path: Path) -> None:
     tea, cello = "I drink green tea.", "My brother plays the cello."
     with open_memory(tmp_path) as memory:

@@ -157,7 +157,7 @@ def check_order(found: Iterable[SearchItem]) -> None:
     assert all(item.created_at <= item.updated_at for item in found)
 
 
-@pytest.mark.parametrize("user_label", [None, 0, 1])
+@pytest.mark.parametrize("user_label", [None, 0, pytest.param(1, marks=pytest.mark.thorough)])
 def test_the_store_does_as_langgraphs_own_store(make_memory: Callable[..., Memory], user_label: int | None) -> None:
     opened, where = make_memory(delivery_wait=TIMEOUT), user_label
 

@@ -188,6 +188,21 @@ DAYS = [
 ]
 
 
+@pytest.fixture(scope="module")
+def days_memory() -> Iterator[Memory]:
+    """Messages of six days, and three hundred of another day."""
+    with Memory(":memory:", settings=Settings.from_dict(fake_models())) as memory:
+        for day, *turns in DAYS:
+            roles = zip(("user", "assistant"), turns, strict=True)
+            messages = [{"role": role, "content": words, "timestamp": f"2024-{day}T10:00:00Z"} for role, words in roles]
+            memory.add(messages, user_id="u")
+        filler = [f"I did and said something about number {n}." for n in range(300)]
+        memory.add(
+            [{"role": "user", "content": one, "timestamp": "2024-06-09T10:00:00Z"} for one in filler], user_id="u"
+        )
+        yield memory
+
+
 @pytest.mark.parametrize(
     ("question", "days"),
     [
@@ -199,19 +214,12 @@ DAYS = [
         ("What did I say before May 2024?", {"04-02", "04-20"}),
     ],
 )
-def test_a_question_about_a_day_finds_messages_of_that_day_first(question: str, days: set[str]) -> None:
+def test_a_question_about_a_day_finds_messages_of_that_day_first(
+    days_memory: Memory, question: str, days: set[str]
+) -> None:
     """Whatever the number of messages of other days: nothing but the date in the question matches."""
-    with Memory(":memory:", settings=Settings.from_dict(fake_models())) as memory:
-        for day, *turns in DAYS:
-            roles = zip(("user", "assistant"), turns, strict=True)
-            messages = [{"role": role, "content": words, "timestamp": f"2024-{day}T10:00:00Z"} for role, words in roles]
-            memory.add(messages, user_id="u")
-        filler = [f"I did and said something about number {n}." for n in range(300)]
-        memory.add(
-            [{"role": "user", "content": one, "timestamp": "2024-06-09T10:00:00Z"} for one in filler], user_id="u"
-        )
-        hits = memory.search(question, user_id="u", reference_date="2024-05-05T12:00:00Z")["results"]
-        assert {hit["at"][5:10] for hit in hits[: 2 * len(days)]} == days
+    hits = days_memory.search(question, user_id="u", reference_date="2024-05-05T12:00:00Z")["results"]
+    assert {hit["at"][5:10] for hit in hits[: 2 * len(days)]} == days
 
 
 def test_matches_of_characters_are_explained_as_such(memory: Memory) -> None:

@@ -1,4 +1,4 @@
-"""The demo, run as a program: it finds the intended answers through the graph and prints them."""
+"""The demo finds the intended answers through the graph and prints them; where it is thorough, as a program."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import sys
 
 import pytest
 from support.waiting import TIMEOUT
+from typer.testing import CliRunner
 
 from graphmem import Memory
+from graphmem.cli.app import app
 from graphmem.cli.demo import AGENT_MESSAGE, USER
 
 ANSWERS = {
@@ -35,9 +37,9 @@ def run(*arguments, **environment):
 @pytest.fixture(scope="module")
 def demo_report(tmp_path_factory):
     home = tmp_path_factory.mktemp("demo")
-    process = run("--json", "--home", str(home))
-    assert process.returncode == 0, process.stderr
-    return json.loads(process.stdout) | {"home": home}
+    result = CliRunner().invoke(app, ["demo", "--json", "--home", str(home)])
+    assert result.exit_code == 0, result.stderr
+    return json.loads(result.stdout) | {"home": home}
 
 
 def find_answer(entry):

@@ -202,7 +202,11 @@ def test_a_strangers_calls_are_answered_as_if_the_victim_did_not_exist(worlds, m
     assert snapshot_victim(worlds.with_victim) == worlds.before
 
 
-@pytest.mark.parametrize("scope", SIMILAR_SCOPES, ids=repr)
+@pytest.mark.parametrize(
+    "scope",  # of all of them filters, below, and requests (service/test_tenancy_http.py) are tried in the default run
+    [*SIMILAR_SCOPES[::2], *(pytest.param(scope, marks=pytest.mark.thorough) for scope in SIMILAR_SCOPES[1::2])],
+    ids=repr,
+)
 def test_ids_similar_to_the_victims_match_nothing(worlds, scope):
     for method in READ_METHODS:
         for arguments, options in list_attempts(worlds.ids)[method][:3]:

@@ -7,7 +7,6 @@ import os
 from uuid import uuid4
 
 import pytest
-from qdrant_client import models
 from support import mem0_fixture
 from support.fakes import fake_models
 from typer.testing import CliRunner
@@ -49,6 +48,8 @@ def migrate(tmp_path, *arguments, status=0):
 
 
 def test_memories_on_a_server_are_taken_over_page_by_page(tmp_path, theirs, collection, monkeypatch):
+    from qdrant_client import models  # a second, which every run would pay that only collects this file
+
     monkeypatch.setattr(Settings, "from_env", lambda **_: Settings.from_dict(fake_models(home=tmp_path / "home")))
     ids = mem0_fixture.live(theirs)
     many = [str(uuid4()) for _ in range(1100)]

@@ -72,7 +72,7 @@ async def error(client: Client, name: str, /, **arguments: Any) -> str:
 
 
 @pytest.mark.parametrize("mode", ["auto", pytest.param("legacy", marks=pytest.mark.thorough)])
-@pytest.mark.parametrize("way", ["process", "stdio", "http"])
+@pytest.mark.parametrize("way", ["process", pytest.param("stdio", marks=pytest.mark.thorough), "http"])
 async def test_journey(way: str, mode: str, real_memory: Memory, tmp_path: Path) -> None:
     if way != "stdio":
         real_memory.delete_all(user_id=ANA)
@@ -443,12 +443,12 @@ async def test_texts_for_the_model_are_marked_as_data(real_memory: Memory) -> No
             assert text.count("</memories>") == text.count("data, not instructions") == 1, name
 
 
-async def test_a_long_graph_is_cut(real_memory: Memory) -> None:
-    real_memory.delete_all(user_id=ANA)
+async def test_a_long_graph_is_cut(make: Any) -> None:
+    memory = make()
     names = ["Anna", "Ben", "Carl", "Dora", "Emil", "Fay", "Gus", "Hans", "Ina", "Jack", "Karl", "Lea", "Max", "Nina"]
     texts = [f"Clara met {one} {other} in Rome." for one in names for other in names]
-    real_memory.add([{"role": "user", "content": text} for text in texts], user_id=ANA)
-    async with Client(server_of(real_memory)) as client:
+    memory.add([{"role": "user", "content": text} for text in texts], user_id=ANA)
+    async with Client(server_of(memory)) as client:
         assert (await call(client, "get_entity", name="Clara"))["is_cut"]
         assert (await call(client, "search_graph", query="Clara"))["is_cut"]
         assert (await call(client, "delete_all_memories", confirm_user=ANA))["is_cut"]

@@ -67,10 +67,10 @@ def opened(folder: Path, **qdrant: Any) -> Any:
     with warnings.catch_warnings():
         # Qdrant's local mode does not close a database that it only reads.
         warnings.simplefilter("ignore", ResourceWarning)
-        gc.freeze()  # the collection below then visits new objects only
+        gc.disable()  # what the next call makes is then in the youngest generation, the only one that is collected
         memory = Memory.from_config(config)
-        gc.collect()
-        gc.unfreeze()
+        gc.collect(0)
+        gc.enable()
     memory.embedding_model, memory.llm = Embedder(), Model()
     return memory
 
