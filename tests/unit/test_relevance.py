@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from graphmem.model import ASSISTANT
+from graphmem.models.use_multilingual import UseMultilingual
 from graphmem.retrieval import relevance
 from graphmem.retrieval.relevance import AskedQuestion, FoundMemory, assess, default_floor, features, is_first_person
 from graphmem.retrieval.relevance.features import plain_evidence
@@ -344,6 +345,14 @@ def test_the_default_floor_is_lower_the_more_is_stored_and_higher_the_better_the
     assert by_best == sorted(by_best)
     assert by_best[-1] == pytest.approx(0.25)
     assert 0.1 < by_best[0] == by_best[1] < 0.2  # all of which one is as little relevant is left out
+
+
+@pytest.mark.thorough
+def test_the_vectors_of_the_prototypes_are_those_of_the_encoder() -> None:
+    """Whoever changes a sentence writes the vectors anew, or topics are compared with another sentence."""
+    sentences = sentences_in_order()
+    assert len(sentences) == len(set(sentences))
+    assert (np.sum(UseMultilingual().encode(sentences) * stored_vectors(), axis=1) > 0.999).all()
 
 
 def test_every_topic_has_sentences_of_both_sides() -> None:
