@@ -1,7 +1,7 @@
 """The relevance of a memory to a question: one calibrated probability. Pure.
 
 An additive logistic model over what a search knows of question and memory anyway, fitted to everyday questions, a third
-of which nothing in the store answers, and to long conversations (benchmarks/relevance.py, docs/decisions/0032).
+of which nothing in the store answers, and to long conversations (benchmarks/relevance, docs/decisions/0032).
 Where there is a multilingual space, three linear heads read the vectors there (of the question, of the memory, and
 their product), and topics are compared with prototype sentences. So no language has patterns of its own; the words of
 the first person are the only closed list.
