@@ -80,4 +80,5 @@ def print_tables(measured: Mapping[str, Any]) -> None:
             print(f"\n{label}, {source}: predicted, observed, n")
             for one in of_model[source]["all"]["bins"]:
                 print(f"{one['predicted']:10.3f}{one['observed']:10.3f}{one['n']:10}")
-        print(f"\n{label}, a fit to all and the package: {of_model['differences']}")
+        differences = {name: value for name, value in of_model["differences"].items() if name != "coefficients"}
+        print(f"\n{label}, a fit to all and the package: {differences}")
