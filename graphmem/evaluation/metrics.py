@@ -1,4 +1,4 @@
-"""Measures of rankings, and confidence intervals of differences. Pure functions.
+"""Measures of rankings and of probabilities, and confidence intervals of differences. Pure functions.
 
 A ranking is a list of different message ids, best first; gold is the non-empty set of ids that answer the question.
 Every measure of a ranking is between 0 and 1; a figure is its mean over questions.
@@ -10,8 +10,10 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from graphmem.errors import ValidationError
 
@@ -23,6 +25,8 @@ BUDGETS = (500, 1000, 2000)
 # The average of English texts. A tokenizer would need a download.
 TOKENS_PER_WORD = 1.3
 RESAMPLES, SEED, CONFIDENCE_LEVEL = 10_000, 0, 95
+# Bins of a reliability diagram.
+BINS, CALIBRATION_DECIMALS = 10, 4
 # Resamples drawn at once: some megabytes for thousands of questions.
 _RESAMPLE_BATCH = 500
 
@@ -76,6 +80,33 @@ def scores(ranking: Sequence[str], gold: Collection[str], words: Mapping[str, in
         "mrr": reciprocal_rank(ranking, gold),
         f"ndcg@{NDCG_DEPTH}": ndcg(ranking, gold, NDCG_DEPTH),
         **{f"recall within {budget} tokens": recall_within(ranking, gold, words, budget) for budget in BUDGETS},
+    }
+
+
+def calibration(predicted: npt.NDArray[np.float64], is_positive: npt.NDArray[np.bool_]) -> dict[str, Any]:
+    """Returns how good probabilities are, of which some are of positives: `n`, `positives`, `area`, `brier`, `bins`.
+
+    `area` is that under the ROC curve, the chance that a positive has a higher probability than a negative (equal ones
+    count half); `brier` the mean squared error (Brier, 1950); `bins` the reliability diagram: for each tenth of the
+    scale that occurs, the mean probability (`predicted`), the share of positives (`observed`), and `n`. There is at
+    least one positive and one negative.
+    """
+    negatives, positives = np.sort(predicted[~is_positive]), predicted[is_positive]
+    below = [np.searchsorted(negatives, positives, side).mean() for side in ("left", "right")]
+    places = np.minimum((predicted * BINS).astype(int), BINS - 1)
+    return {
+        "n": len(predicted),
+        "positives": len(positives),
+        "area": round(float(np.mean(below)) / len(negatives), CALIBRATION_DECIMALS),
+        "brier": round(float(np.mean((predicted - is_positive) ** 2)), CALIBRATION_DECIMALS),
+        "bins": [
+            {
+                "predicted": round(float(predicted[places == place].mean()), CALIBRATION_DECIMALS),
+                "observed": round(float(is_positive[places == place].mean()), CALIBRATION_DECIMALS),
+                "n": int((places == place).sum()),
+            }
+            for place in np.unique(places)
+        ],
     }
 
 

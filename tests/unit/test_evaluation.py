@@ -8,6 +8,7 @@ from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 
+import numpy as np
 import pytest
 from support.fakes import fake_models, two_space_embedder
 
@@ -18,6 +19,7 @@ from graphmem.evaluation.datasets import POOLED, BenchmarkQuestion, Dataset, Que
 from graphmem.evaluation.metrics import (
     all_found,
     any_found,
+    calibration,
     ndcg,
     paired_difference,
     recall,
@@ -80,6 +82,20 @@ def test_scores_name_every_measure():
     assert score["recall within 500 tokens"] == 1
     with pytest.raises(ValidationError, match="gold"):
         scores(["a"], set(), WORDS)
+
+
+def test_calibration_tells_how_well_probabilities_separate_and_how_true_they_are() -> None:
+    predicted = np.array([0.05, 0.1, 0.1, 0.95, 1.0])
+    figures = calibration(predicted, np.array([False, True, False, True, True]))
+    # Of six pairs of a positive and a negative one is equal, the others are in order.
+    assert figures["area"] == pytest.approx(5.5 / 6, abs=1e-4)
+    assert figures["brier"] == pytest.approx((0.05**2 + 0.9**2 + 0.1**2 + 0.05**2) / 5, abs=1e-4)
+    assert (figures["n"], figures["positives"]) == (5, 3)
+    assert figures["bins"] == [
+        {"predicted": 0.05, "observed": 0.0, "n": 1},
+        {"predicted": 0.1, "observed": 0.5, "n": 2},
+        {"predicted": 0.975, "observed": 1.0, "n": 2},
+    ]
 
 
 def test_the_interval_of_a_difference():

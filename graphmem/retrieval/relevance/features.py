@@ -264,7 +264,7 @@ class _Prototypes:
 
 @cache
 def _prototypes() -> _Prototypes:
-    """Reads the vectors of the sentences in `prototypes.json`, as `benchmarks/relevance/fit.py` wrote them."""
+    """Reads the vectors of the sentences in `prototypes.json`, as `benchmarks/relevance` wrote them."""
     package = files(__package__)
     counts = json.loads(package.joinpath("prototypes.json").read_text("utf-8"))
     with np.load(BytesIO(package.joinpath("prototypes.npz").read_bytes())) as arrays:

@@ -1,0 +1,183 @@
+"""Fits the model of relevance to evidence and writes the files of `graphmem.retrieval.relevance`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from evidence import Evidence
+from scipy.linalg import cho_factor, cho_solve
+from scipy.special import expit
+
+from graphmem.models.use_multilingual import UseMultilingual
+from graphmem.retrieval import relevance
+from graphmem.retrieval.relevance import features
+
+PACKAGE = Path(relevance.__file__).parent
+# How much a row of each set counts in the fit. Conversations are long and few, and their gold is incomplete.
+SET_WEIGHTS = {"answers": 1.0, "training": 1.0, "locomo": 0.3, "chats": 0.3}
+FOLDS, DECIMALS = 5, 4
+# Penalties of the squares of coefficients of standardised columns: of features, and of the 3 x 512 of the heads.
+FEATURE_PENALTY, HEAD_PENALTY = 3.0, 2000.0
+# Where the fit starts, and where it ends. A loss that is greater by this factor is the same: sums are rounded.
+FIRST_CONSTANT, MAX_STEPS, LEAST_STEP, ROUNDING = -2.0, 30, 1e-3, 1 + 1e-6
+LABELS = {"with vectors": True, "without vectors": False}
+# Added to coefficients after the fit. What the sets say of each is about other questions than those it is for.
+SHIFTS = {
+    # In the sets, a memory about somebody else is often about what is asked, in the asker's life too. But "Where do I
+    # live?" must not be answered by where Ingrid lives.
+    "about_another": -2.5,
+    # The same the other way round: where the asker lives does not tell where Ingrid lives.
+    "about_asker": -1.0,
+    # Names that no memory has are places and projects in a fifth of these questions, whose answer need not name them.
+    # Of a person whom nobody ever mentioned, nothing that was found tells.
+    "nowhere_named": -1.2,
+    # One question in fourteen names a time; where most memories are of that time, it says little. In a store of years,
+    # a memory of the day that is asked for, with a word of the question, is the one that is meant.
+    "date_and_words": 1.5,
+}
+# The least relevance in small partitions, and `_Model.shared_words`: by the share of everyday questions with their
+# answer in the block, among floors that keep it empty for most of those that nothing answers.
+FLOOR, SHARED_WORDS = 0.13, {"with vectors": 0.0, "without vectors": 0.6}
+
+Row = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
+Matrix = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """All memories of all questions as rows; the columns are the features, then those of the heads."""
+
+    names: Sequence[str]
+    columns: Matrix
+    answers: Flags
+    is_counted: Flags
+    data: npt.NDArray[np.str_]
+    fold: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """A fitted model: a coefficient for each column of the table, and the constant."""
+
+    coefficients: Row
+    constant: float
+
+    def predict(self, columns: Matrix) -> Row:
+        """Returns the relevance of each row, entities not joined."""
+        return np.asarray(expit(columns @ self.coefficients + self.constant))
+
+
+def tabulate(found: Sequence[Evidence], *, has_vectors: bool) -> Table:
+    """Returns the table of all memories found."""
+    names: list[str] = []
+    blocks: list[Matrix] = []
+    for one in found:
+        question = one.question if has_vectors else replace(one.question, vector=None)
+        names, block = features.table(question, one.memories)
+        if question.vector is not None:
+            vectors = features.vectors_of(one.memories, len(question.vector))
+            asked = np.broadcast_to(question.vector, vectors.shape)
+            block = np.hstack([block, asked, vectors, asked * vectors])
+        blocks.append(block.astype(np.float32))
+    sizes = [len(one.memories) for one in found]
+    folds = [int(sha256(one.unit.encode()).hexdigest(), 16) % FOLDS for one in found]
+    return Table(
+        names,
+        np.vstack(blocks),
+        np.concatenate([one.answering for one in found]),
+        np.concatenate([one.counted for one in found]),
+        np.repeat([one.data for one in found], sizes),
+        np.repeat(folds, sizes),
+    )
+
+
+def fit_rows(table: Table, rows: Flags, start: Fit | None = None) -> Fit:
+    """Fits a logistic regression with penalties to rows of a table.
+
+    There is one solution, to which a fit to other rows as `start` is merely nearer.
+    """
+    rows = rows & table.is_counted
+    columns, answering = table.columns[rows], table.answers[rows]
+    weights = np.vectorize(SET_WEIGHTS.__getitem__, otypes=[np.float64])(table.data[rows])
+    mean = columns.mean(axis=0, dtype=np.float64)
+    deviation = columns.std(axis=0, dtype=np.float64) + 1e-9
+    columns -= mean.astype(np.float32)
+    columns /= deviation.astype(np.float32)
+    columns = np.column_stack([columns, np.ones(len(columns), np.float32)])
+    heads = columns.shape[1] - 1 - len(table.names)
+    penalty = np.concatenate([np.full(len(table.names), FEATURE_PENALTY), np.full(heads, HEAD_PENALTY), [0.0]])
+    solution = np.append(np.zeros(len(penalty) - 1), FIRST_CONSTANT)
+    if start is not None:
+        solution = np.append(start.coefficients * deviation, start.constant + start.coefficients @ mean)
+    solution = _minimise(columns, answering, weights, penalty, solution)
+    coefficients = solution[:-1] / deviation
+    return Fit(coefficients, float(solution[-1] - coefficients @ mean))
+
+
+def _minimise(columns: Matrix, answering: Flags, weights: Row, penalty: Row, solution: Row) -> Row:
+    """Returns the coefficients with the least loss, from `solution` on, by Newton's method with halved steps.
+
+    The Hessian, which takes most of the time, is computed anew only where the former one no longer shortens the steps.
+    """
+
+    def loss(coefficients: Row) -> float:
+        odds = columns @ coefficients.astype(np.float32)
+        misfit = weights @ (np.logaddexp(0.0, odds) - answering * odds)
+        return float(misfit + penalty @ coefficients**2 / 2)
+
+    hessian, former, reached = None, np.inf, loss(solution)
+    for _ in range(MAX_STEPS):
+        predicted = expit(columns @ solution.astype(np.float32))
+        gradient = (weights * (predicted - answering)).astype(np.float32) @ columns + penalty * solution
+        if hessian is None:
+            scaled = columns * np.sqrt(weights * predicted * (1.0 - predicted)).astype(np.float32)[:, None]
+            hessian = cho_factor((scaled.T @ scaled).astype(np.float64) + np.diag(penalty))
+        step = cho_solve(hessian, gradient)
+        while (after := loss(solution - step)) > reached * ROUNDING:
+            step /= 2
+        solution, reached, length = solution - step, after, np.abs(step).max()
+        if length < LEAST_STEP:
+            break
+        if length > former / 4:
+            hessian = None
+        former = length
+    return solution
+
+
+def write_prototypes() -> None:
+    """Writes the vectors of the sentences in `prototypes.json`, each as bytes of the same scale."""
+    sentences = json.loads((PACKAGE / "prototypes.json").read_text("utf-8"))
+    sides = [sentence for side in ("asked", "told") for topic in sentences[side].values() for sentence in topic]
+    vectors = UseMultilingual().encode([*sides, *sentences["standing"], *sentences["advice"]])
+    scaled = vectors / np.abs(vectors).max(axis=1, keepdims=True) * 127
+    np.savez_compressed(PACKAGE / "prototypes.npz", vectors=np.round(scaled).astype(np.int8))
+
+
+def write_model(found: Sequence[Evidence]) -> None:
+    """Fits to all sets and writes the coefficients, shifted, and the heads."""
+    written: dict[str, Any] = {}
+    for label, has_vectors in LABELS.items():
+        table = tabulate(found, has_vectors=has_vectors)
+        fit = fit_rows(table, np.ones(len(table.answers), bool))
+        shifted = {
+            name: round(float(value) + SHIFTS.get(name, 0.0), DECIMALS)
+            for name, value in zip(table.names, fit.coefficients, strict=False)
+        }
+        written[label] = {
+            "coefficients": shifted,
+            "constant": round(fit.constant, DECIMALS),
+            "floor": FLOOR,
+            "shared_words": SHARED_WORDS[label],
+        }
+        if has_vectors:
+            of_question, of_memory, of_both = np.split(fit.coefficients[len(table.names) :].astype(np.float16), 3)
+            np.savez_compressed(PACKAGE / "heads.npz", question=of_question, memory=of_memory, product=of_both)
+    (PACKAGE / "coefficients.json").write_text(json.dumps(written, indent=1) + "\n", "utf-8")

@@ -1,0 +1,142 @@
+"""Questions of daily life, asked in other words than were said: what the prompt block has, and what it has not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from graphmem import Memory
+
+STORED = {
+    "en-1": [
+        "I moved to Lisbon in May.", "Ingrid Solberg lives in Tavira.", "I'm allergic to seafood, don't recommend it.",
+    ],
+    "zh-1": ["我上个月搬到了杭州", "小王住在苏州", "我喜欢被称呼为小雨"],
+    "zh-2": ["我上个月搬到了杭州", "小王住在苏州", "我喜欢被称呼为小雨", "我对海鲜过敏，别推荐海鲜"],
+    "en-2": [
+        "My sister Clara is married to Bruno.", "Bruno works at the harbour office.",
+        "I bought a red bicycle on Saturday.", "Ingrid Solberg lives in Tavira.",
+    ],
+    "zh-3": ["我姐姐嫁给了李强", "李强在港务局上班", "我周六买了一辆红色自行车", "小王住在苏州"],
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def memory() -> Iterator[Memory]:
+    with Memory(":memory:") as stored:
+        for user, texts in STORED.items():
+            stored.add([{"role": "user", "content": text} for text in texts], user_id=user)
+        yield stored
+
+
+def shown(memory: Memory, user: str, question: str) -> set[int]:
+    """The numbers of the memories that the block has, from 0."""
+    block = memory.context(question, user_id=user)
+    return {number for number, text in enumerate(STORED[user]) if text in block}
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Where do I live?",
+        "What town am I living in these days?",
+        "Where is my home now?",
+        "Where am I based?",
+        "Do you remember where I live?",
+    ],
+)
+def test_where_i_live_is_not_where_somebody_else_lives(memory: Memory, question: str) -> None:
+    assert 0 in (numbers := shown(memory, "en-1", question))
+    assert 1 not in numbers
+
+
+@pytest.mark.parametrize(
+    "question",
+    ["我住在哪里？", "我现在住哪儿？", "我住哪个城市？", "我家在哪里？", "你记得我住在哪里吗？"],
+)
+def test_where_i_live_is_not_where_somebody_else_lives_in_chinese(memory: Memory, question: str) -> None:
+    assert 0 in (numbers := shown(memory, "zh-1", question))
+    assert 1 not in numbers
+
+
+def test_where_somebody_else_lives_is_not_where_i_live(memory: Memory) -> None:
+    assert shown(memory, "en-1", "Where does Ingrid live?") == {1}
+
+
+@pytest.mark.parametrize("question", ["小王住哪儿？", "小王住在哪里？"])
+def test_where_somebody_else_lives_is_not_where_i_live_in_chinese(memory: Memory, question: str) -> None:
+    assert shown(memory, "zh-1", question) == {1}
+
+
+@pytest.mark.parametrize("question", ["我叫什么？", "我叫什么名字？", "我的名字是什么？", "你该怎么称呼我？"])
+def test_the_name_that_i_like_is_found(memory: Memory, question: str) -> None:
+    assert 2 in (numbers := shown(memory, "zh-1", question))
+    assert not {0, 1} & numbers
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "What can I eat tonight?",
+        "What do you recommend for dinner?",
+        "What should I order at the restaurant?",
+        "Any ideas for lunch?",
+        "Can I have the paella?",
+    ],
+)
+def test_an_allergy_counts_where_advice_about_food_is_asked_for(memory: Memory, question: str) -> None:
+    assert shown(memory, "en-1", question) == {2}
+
+
+@pytest.mark.parametrize(
+    "question",
+    ["今晚我能吃什么？", "晚饭推荐什么？", "今晚吃什么好？", "帮我推荐一家餐厅", "中午点什么菜好？"],
+)
+def test_an_allergy_counts_where_advice_about_food_is_asked_for_in_chinese(memory: Memory, question: str) -> None:
+    assert 3 in (numbers := shown(memory, "zh-2", question))
+    assert 1 not in numbers
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Where does my sister's husband work?",
+        "What does my sister's husband do for a living?",
+        "At which place is my brother-in-law employed?",
+        "Who employs my sister's husband?",
+        "What is my sister's husband's job?",
+    ],
+)
+def test_two_memories_answer_together(memory: Memory, question: str) -> None:
+    assert {0, 1} <= (numbers := shown(memory, "en-2", question))
+    assert 2 not in numbers
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "我姐夫在哪里上班？",
+        "我姐姐的丈夫在哪里工作？",
+        "我姐夫做什么工作？",
+        "我姐姐的老公在哪儿上班？",
+        "我姐姐嫁的人在哪里工作？",
+    ],
+)
+def test_two_memories_answer_together_in_chinese(memory: Memory, question: str) -> None:
+    assert {0, 1} <= (numbers := shown(memory, "zh-3", question))
+    assert 2 not in numbers
+
+
+@pytest.mark.parametrize(
+    ("user", "question"),
+    [
+        ("en-1", "What is the boiling point of ethanol?"),
+        ("en-1", "How many planets are there?"),
+        ("en-1", "Hi, how are you?"),
+        ("zh-1", "乙醇的沸点是多少？"),
+        ("zh-1", "你好"),
+    ],
+)
+def test_a_question_about_the_world_has_an_empty_block(memory: Memory, user: str, question: str) -> None:
+    assert memory.context(question, user_id=user) == ""
