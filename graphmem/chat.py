@@ -19,6 +19,7 @@ from graphmem.errors import GraphmemError
 from graphmem.ingest.chat_deduplication import ChatHistory
 from graphmem.logs import log_text
 from graphmem.memory import Memory
+from graphmem.model import MinRelevance
 from graphmem.retrieval import context
 
 logger = logging.getLogger("graphmem")
@@ -109,6 +110,7 @@ class ChatLink:
         max_chars: int = 1200,
         *,
         threshold: float | Unset | None = UNSET,
+        min_relevance: MinRelevance | Unset = UNSET,
         reference_date: datetime | str | float | None = None,
         rewrite: bool | None = None,
         rewrite_prompt: str | None = None,
@@ -122,9 +124,9 @@ class ChatLink:
         time limit, or after an error, the block has the hits of the steps finished before. Errors and unusable
         arguments are logged, never raised.
 
-        `threshold` works as in `Memory.context`: by default unrelated memories are left out. `reference_date`: the
-        moment from which "last week" and the like are counted, as in `Memory.search`. `rewrite` and `rewrite_prompt`
-        override the link's for this call.
+        `min_relevance` and `threshold` work as in `Memory.context`: by default memories that are not relevant enough
+        are left out. `reference_date`: the moment from which "last week" and the like are counted, as in
+        `Memory.search`. `rewrite` and `rewrite_prompt` override the link's for this call.
         """
         request = RecallRequest(
             self._scope,
@@ -133,6 +135,7 @@ class ChatLink:
             top_k,
             max_chars,
             threshold,
+            min_relevance,
             reference_date,
             self._rewrite if rewrite is None else rewrite,
             self._rewrite_prompt if rewrite_prompt is None else rewrite_prompt,

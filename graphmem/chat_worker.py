@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from functools import partial
 from threading import Lock
 from time import monotonic
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from graphmem.answer_size import AnswerTooLarge, answer_limit
 from graphmem.boundary import validation
@@ -25,8 +25,8 @@ from graphmem.errors import GraphmemError, ValidationError
 from graphmem.ingest.chat_deduplication import ids_in_part, last_rounds, with_id
 from graphmem.ingest.counted_model import CountedModel
 from graphmem.logs import log_text
-from graphmem.memory import Memory
-from graphmem.model import Message, Scope, View
+from graphmem.memory import Memory, least_relevance
+from graphmem.model import Message, MinRelevance, Scope, View
 from graphmem.models.protocols import LanguageModel
 from graphmem.queries.chats import known_message_ids, last_turns
 from graphmem.retrieval import context
@@ -69,6 +69,7 @@ class RecallRequest:
     top_k: int = 5
     max_chars: int = 1200
     threshold: float | Unset | None = UNSET
+    min_relevance: MinRelevance | Unset = UNSET
     reference_date: datetime | str | float | None = None
     rewrite: bool = True
     rewrite_prompt: str | None = None
@@ -113,7 +114,7 @@ class _Recall:
     limit: int | None
     max_chars: int
     threshold: float | None
-    min_relevance: float | Literal["default"] | None
+    min_relevance: MinRelevance
     now: datetime
     may_rewrite: bool
     deadline: float
@@ -352,7 +353,7 @@ class ChatWorker:
             limit=validation.top_k(request.top_k, maximum=self._memory.limits.max_top_k),
             max_chars=validation.count(request.max_chars, "max_chars", 1, validation.MAX_CONTEXT_CHARS),
             threshold=None if isinstance(threshold, Unset) else validation.threshold(threshold),
-            min_relevance="default" if isinstance(threshold, Unset) else None,
+            min_relevance=least_relevance(threshold, request.min_relevance),
             now=validation.asked_at(request.reference_date, datetime.now(UTC), self._memory.limits.timezone),
             may_rewrite=validation.flag(request.rewrite, "rewrite"),
             deadline=deadline,

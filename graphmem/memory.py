@@ -41,7 +41,7 @@ from graphmem.folding import fold
 from graphmem.ingest.hooks import BeforeStore, apply_before_store
 from graphmem.ingest.messages import message_commands
 from graphmem.jobs.worker import JobFailure
-from graphmem.model import ALL_KINDS, LISTED_KINDS, Kind, MemoryRecord, Message, Scope, View
+from graphmem.model import ALL_KINDS, LISTED_KINDS, Kind, MemoryRecord, Message, MinRelevance, Scope, View
 from graphmem.queries.entities import find_entity, list_entities
 from graphmem.queries.graph import build_graph
 from graphmem.queries.history import events_of_memory, trace_origin
@@ -503,7 +503,7 @@ class Memory:
         limit: int | None = None,
         filters: Mapping[str, Any] | None = None,
         threshold: float | None = None,
-        min_relevance: float | None = None,
+        min_relevance: MinRelevance = None,
         kinds: str | Sequence[str] | None = None,
         as_of: datetime | str | float | None = None,
         reference_date: datetime | str | float | None = None,
@@ -515,14 +515,15 @@ class Memory:
         """Returns the memories that answer a question best, also over several hops.
 
         `top_k` (`limit` is the same): 1 to 1000 hits, default 10; "auto" gives all above the default relevance of
-        `context`, at most 50. `min_relevance`: the lowest relevance of a hit, 0 to 1. `filters`: conditions on metadata
-        and on `at` (when it was said), `created_at`, `updated_at`, `kind`, `memory_type`, `actor_id`, `role`, `tags`,
-        `hash`. `threshold`: the lowest cosine similarity (-1 to 1) of a hit, or of the memory at which its path starts.
-        `kinds`: any of "episode", "fact", "summary". `as_of`: search the memories valid at that time (a bare date is
-        its first moment). `reference_date`: the moment from which "last week" and the like are counted (default:
-        `as_of`, else now), in its own time zone, else in the configured `timezone`, else in UTC. `show_expired` finds
-        expired memories as well, `show_retired` those that are no longer true (a hit's "valid_to" says since when) and
-        the source messages hidden with them.
+        `context`, at most 50. `min_relevance`: the lowest relevance of a hit, 0 to 1, or "default" for that of
+        `context`; by default all hits are returned. `filters`: conditions on metadata and on `at` (when it was said),
+        `created_at`, `updated_at`, `kind`, `memory_type`, `actor_id`, `role`, `tags`, `hash`. `threshold`: the lowest
+        cosine similarity (-1 to 1) of a hit, or of the memory at which its path starts. `kinds`: any of "episode",
+        "fact", "summary". `as_of`: search the memories valid at that time (a bare date is its first moment).
+        `reference_date`: the moment from which "last week" and the like are counted (default: `as_of`, else now), in
+        its own time zone, else in the configured `timezone`, else in UTC. `show_expired` finds expired memories as
+        well, `show_retired` those that are no longer true (a hit's "valid_to" says since when) and the source messages
+        hidden with them.
 
         Returns `{"results": [{"id", "memory", "score", "similarity", "relevance", "sources"?, …}], "relations": […],
         "degraded"?: […]}`. `score` orders the hits of one search; `relevance` is the probability that a hit helps to
@@ -537,18 +538,18 @@ class Memory:
             raise ConfigError("rerank=True needs a reranker, and none is configured; leave rerank out")
         scope, conditions = validation.required_scope(user_id, agent_id, run_id, filters=filters)
         requested = validation.merge_aliases(top_k, limit, ("top_k", "limit"))
+        most: int | None = TOP_K
+        if requested is not None:
+            most = validation.top_k(requested, "limit" if top_k is None else "top_k", self.limits.max_top_k)
+        least = validation.min_relevance(min_relevance)
         view = self._view(scope, kinds, as_of, show_expired=show_expired, show_retired=show_retired)
         search_query = SearchQuery(
             text=validation.query(query),
             view=view,
-            limit=TOP_K
-            if requested is None
-            else validation.top_k(requested, "limit" if top_k is None else "top_k", self.limits.max_top_k),
+            limit=most,
             filter=filtering.parse(conditions, limits=self.limits),
             threshold=validation.threshold(threshold),
-            min_relevance="default"
-            if requested == "auto" and min_relevance is None
-            else validation.min_relevance(min_relevance),
+            min_relevance="default" if most is None and least is None else least,
             explain=validation.flag(explain, "explain"),
             match_sentences_over=UNSPLIT_CHARS if explain else None,
             now=validation.asked_at(reference_date, view.moment, self.limits.timezone),
@@ -568,7 +569,7 @@ class Memory:
         run_id: Any = None,
         max_chars: int = 1200,
         threshold: float | Unset | None = UNSET,
-        min_relevance: float | Unset | None = UNSET,
+        min_relevance: MinRelevance | Unset = UNSET,
         reference_date: datetime | str | float | None = None,
     ) -> str:
         """Returns a prompt block for a question: the relevant memories, newest first, delimited and marked as data.
@@ -576,32 +577,27 @@ class Memory:
         Facts and summaries come before episodes when room is short. The block has at most `max_chars` characters, about
         90 of which frame it; it is "" when nothing is found or nothing fits.
 
-        Only memories with a relevance of at least `min_relevance` (0 to 1; None: all) are in it. The default is the
-        relevance from which on a memory helps more than it distracts: .13, or a quarter of the best memory's, in a
-        partition of up to twenty memories, less in larger ones. A stored question with the query's own words gives its
-        place to the reply to it. The user's requests to an assistant that tell nothing ("Tell me a joke"; in English
-        and Chinese) are left out, unless the query asks for what was asked. `threshold` is the lowest cosine
-        similarity, as in `search`; with it there is no default of `min_relevance`. `reference_date`: the moment from
-        which "last week" and the like are counted, as in
-        `search`; the days in the block are those of its time zone.
+        Only memories with a relevance of at least `min_relevance` (0 to 1; None: all) are in it. The default,
+        "default", is the relevance from which on a memory helps more than it distracts: .13, or a quarter of the best
+        memory's, in a partition of up to twenty memories, less in larger ones. A stored question with the query's own
+        words gives its place to the reply to it. The user's requests to an assistant that tell nothing ("Tell me a
+        joke"; in English and Chinese) are left out, unless the query asks for what was asked. `threshold` is the lowest
+        cosine similarity, as in `search`; with it there is no default of `min_relevance`. `reference_date`: the moment
+        from which "last week" and the like are counted, as in `search`; the days in the block are those of its time
+        zone.
         """
         self._engine.check_open()
         char_limit = validation.count(max_chars, "max_chars", 1, validation.MAX_CONTEXT_CHARS)
         scope = validation.required_scope(user_id, agent_id, run_id)[0]
         view = self._view(scope, None, None)
         now = validation.asked_at(reference_date, view.now, self.limits.timezone)
-        least: float | Literal["default"] | None = None
-        if not isinstance(min_relevance, Unset):
-            least = validation.min_relevance(min_relevance)
-        elif isinstance(threshold, Unset):
-            least = "default"
         self._engine.check_embedder()
         search_query = SearchQuery(
             validation.query(query),
             view,
             CONTEXT_MEMORIES,
             threshold=None if isinstance(threshold, Unset) else validation.threshold(threshold),
-            min_relevance=least,
+            min_relevance=least_relevance(threshold, min_relevance),
             for_prompt=True,
             match_sentences_over=context.MIN_CHARS,
             now=now,
@@ -1071,6 +1067,16 @@ class Memory:
             reasons = ", ".join(f"{name}: {why}" for name, why in failures.items())
             warnings.warn(f"add: the language model's work failed ({reasons})", RuntimeWarning, stacklevel=3)
         return cast("R", types.ResultList(result))
+
+
+def least_relevance(threshold: float | Unset | None, min_relevance: MinRelevance | Unset) -> MinRelevance:
+    """Returns the checked least relevance of a memory in a prompt block.
+
+    If none is given, that is the default one, or with a `threshold` None. Raises ValidationError.
+    """
+    if isinstance(min_relevance, Unset):
+        return "default" if isinstance(threshold, Unset) else None
+    return validation.min_relevance(min_relevance)
 
 
 def _new_records(outcomes: Iterable[Outcome], *further_events: OutcomeType) -> list[MemoryRecord]:

@@ -65,6 +65,8 @@ class Kind(StrEnum):
 MemoryType: TypeAlias = Literal["semantic", "episodic", "preference", "procedural"]
 Role: TypeAlias = Literal["user", "assistant", "tool", "function"]
 """The roles whose messages are stored."""
+MinRelevance: TypeAlias = float | Literal["default"] | None
+"""The least relevance of a hit: 0 to 1, the default by the partition's size, or None for all hits."""
 
 
 class EntityType(StrEnum):

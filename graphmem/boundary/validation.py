@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, NoReturn, TypeVar, get_args
 
 from graphmem.errors import ValidationError
 from graphmem.escapes import json_text
-from graphmem.model import EPOCH, SCOPE_NAMES, EntityType, Kind, MemoryType, Message, Role, Scope
+from graphmem.model import EPOCH, SCOPE_NAMES, EntityType, Kind, MemoryType, Message, MinRelevance, Role, Scope
 from graphmem.times import localized, offset_minutes, shown, warn_of_missing_offset
 
 T = TypeVar("T")
@@ -764,12 +764,14 @@ def threshold(value: object, argument: str = "threshold") -> float | None:
     return float(value)
 
 
-def min_relevance(value: object, argument: str = "min_relevance") -> float | None:
-    """Checks a minimum relevance from 0 to 1, or None."""
+def min_relevance(value: object, argument: str = "min_relevance") -> MinRelevance:
+    """Checks a minimum relevance: a number from 0 to 1, "default", or None."""
     if value is None:
         return None
+    if isinstance(value, str) and value == "default":
+        return "default"
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-        refuse(argument, value, "must be a number from 0 to 1")
+        refuse(argument, value, 'must be a number from 0 to 1, or "default"')
     return float(value)
 
 

@@ -36,6 +36,23 @@ ShowRetired = Annotated[
 ReferenceDate = Annotated[
     str | None, typer.Option(metavar="TIME", help='The time from which "last week" and the like are counted.')
 ]
+
+
+def _number_or_default(value: str) -> float | str:
+    try:
+        return value if value == "default" else float(value)
+    except ValueError:
+        raise typer.BadParameter(f'{value!r} is neither a number nor "default"') from None
+
+
+MinRelevance = Annotated[
+    Any,
+    typer.Option(
+        parser=_number_or_default,
+        metavar="NUMBER|default",
+        help='The lowest relevance of a memory, 0 (all) to 1; "default": from where it helps more than it distracts.',
+    ),
+]
 Metadata = Annotated[str | None, typer.Option(metavar="JSON", help="A JSON object to store with the memory.")]
 # The exit statuses: the work failed; the command line or the configuration cannot be used; Ctrl+C (128 + SIGINT, as
 # shells report it).

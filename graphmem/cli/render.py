@@ -35,6 +35,8 @@ PIPE_WIDTH, MIN_WIDTH = 1_000_000, 20
 # Characters of a memory in quotations.
 QUOTE_CHARS = 160
 ID_STYLE = "dim"
+# How many of the features for and against a hit's relevance are shown.
+SHOWN_SHARES = 3
 # Seconds before a progress bar appears, and between the lines that stand for it where there is no terminal.
 PROGRESS_DELAY, LINE_INTERVAL = 1.0, 30.0
 # Bytes of a KiB.
@@ -65,6 +67,13 @@ def quoted(text: str) -> str:
     """Returns the first QUOTE_CHARS characters of a text in one line and in quotation marks."""
     short = one_line(text)
     return f"“{short[: QUOTE_CHARS - 1].rstrip()}…”" if len(short) > QUOTE_CHARS else f"“{short}”"
+
+
+def _for_and_against(shares: Mapping[str, float]) -> str:
+    """Returns the features that speak most for the relevance of a hit, and against it; `shares`: greatest first."""
+    pro = [f"{name} {share:+.1f}" for name, share in shares.items() if share > 0][:SHOWN_SHARES]
+    contra = [f"{name} {share:+.1f}" for name, share in shares.items() if share < 0][:SHOWN_SHARES]
+    return f"relevant by {', '.join(pro) or 'nothing'}; against it {', '.join(contra) or 'nothing'}"
 
 
 class Renderer:
@@ -126,11 +135,13 @@ class Renderer:
         self.line(result["message"])
 
     def hits(self, hits: Sequence[Json]) -> None:
-        """Prints the hits of a search with their scores and, if explained, with reason and path."""
+        """Prints the hits of a search with score and relevance and, if explained, with reason and path."""
         for rank, hit in enumerate(hits, 1):
-            self.memory(hit, f"{rank:2}  ", (f"{hit['score']:.2f}", "magenta"), "  ")
+            score, relevance = f"{hit['score']:.2f}", f"{hit['relevance']:.2f}"
+            self.memory(hit, f"{rank:2}  ", (score, "magenta"), f"  relevance {relevance}  ")
             if explanation := hit.get("explain"):
                 self.line((one_line(explanation["why"]), "italic dim"), indent=4)
+                self.line((_for_and_against(explanation["relevance"]), "italic dim"), indent=4)
                 self.path(explanation["path"])
 
     def path(self, steps: Sequence[Json], indent: int = 4) -> None:

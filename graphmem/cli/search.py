@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -12,6 +13,7 @@ from graphmem.cli.options import (
     Filters,
     Id,
     Kinds,
+    MinRelevance,
     ReferenceDate,
     ShowRetired,
     comma_separated,
@@ -37,11 +39,12 @@ def search(
         typer.Option(
             metavar="NUMBER|auto",
             callback=_checked_top_k,
-            help='Maximum of hits; "auto": those near the best.',
+            help='Maximum of hits; "auto": those that context takes.',
         ),
     ] = "10",
     filters: Filters = None,
     threshold: Annotated[float | None, typer.Option(help="The minimum cosine similarity, -1 to 1.")] = None,
+    min_relevance: MinRelevance = None,
     as_of: Annotated[str | None, typer.Option(metavar="TIME", help="Search in the state of that time.")] = None,
     reference_date: ReferenceDate = None,
     kinds: Kinds = None,
@@ -51,23 +54,26 @@ def search(
     """Searches for memories that answer a query. Hits may be several hops away in the graph."""
     conditions = json_object(filters, "--filters")
     with call.memory() as memory:
-        answer = memory.search(
+        find = partial(
+            memory.search,
             query,
             **call.scope,
-            top_k=top_k if top_k == "auto" else int(top_k),
             filters=conditions,
             threshold=threshold,
             as_of=as_of,
             reference_date=reference_date,
             kinds=comma_separated(kinds),
             show_retired=show_retired,
-            explain=explain,
         )
+        hits = top_k if top_k == "auto" else int(top_k)
+        answer = find(top_k=hits, min_relevance=min_relevance, explain=explain)
+        has_less_relevant = not answer["results"] and min_relevance != 0 and bool(find(top_k=1)["results"])
     if answer.get("degraded"):
         typer.echo(f"graphmem: answered without {', '.join(answer['degraded'])}", err=True)
     call.print_answer(answer, lambda renderer: renderer.hits(answer["results"]))
     if not answer["results"]:
-        typer.echo("graphmem: nothing found", err=True)
+        is_narrowed = any(option is not None for option in (filters, threshold, as_of, kinds))
+        _say_nothing_relevant(was_found=has_less_relevant, is_narrowed=is_narrowed)
 
 
 @command
@@ -75,14 +81,29 @@ def context(
     call: CommandContext,
     query: Annotated[str, typer.Argument(metavar="QUERY", help="What to search for.")],
     max_chars: Annotated[int, typer.Option(help="The maximum number of characters.")] = 1200,
+    min_relevance: MinRelevance = "default",
     reference_date: ReferenceDate = None,
 ) -> None:
     """Prints the memories for a query as a block for a prompt."""
     with call.memory() as memory:
-        block = memory.context(query, **call.scope, max_chars=max_chars, reference_date=reference_date)
+        block = memory.context(
+            query, **call.scope, max_chars=max_chars, min_relevance=min_relevance, reference_date=reference_date
+        )
+        has_less_relevant = (
+            not block and min_relevance != 0 and bool(memory.search(query, **call.scope, top_k=1)["results"])
+        )
     call.print_answer({"context": block}, lambda renderer: renderer.plain(block))
     if not block:
-        typer.echo("graphmem: nothing relevant found", err=True)
+        _say_nothing_relevant(was_found=has_less_relevant)
+
+
+def _say_nothing_relevant(*, was_found: bool, is_narrowed: bool = False) -> None:
+    """Prints to standard error that there are no hits, as `nothing_relevant` does."""
+    from graphmem.integrations.base import nothing_relevant  # noqa: PLC0415  (takes a second)
+
+    remedy = "--min-relevance 0 shows the rest"
+    text = nothing_relevant(remedy, was_found=was_found, is_narrowed=is_narrowed)
+    typer.echo(f"graphmem: {text[0].lower()}{text[1:-1]}", err=True)
 
 
 @command

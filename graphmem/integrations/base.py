@@ -26,7 +26,7 @@ from graphmem.errors import ConfigError, ValidationError, install_extra
 from graphmem.integrations.turns import Session, plain_turns
 from graphmem.logs import log_text
 from graphmem.memory import Memory
-from graphmem.model import SCOPE_NAMES, Scope
+from graphmem.model import SCOPE_NAMES, MinRelevance, Scope
 from graphmem.recent import Recent
 from graphmem.retrieval.context import Placement, inject_block, strip_block
 from graphmem.types import AddResult, ListResult, ResultList, SearchResult
@@ -38,6 +38,8 @@ BLOCK_SECONDS = 300.0
 MAX_BLOCKS, MAX_SESSIONS = 256, 256
 # The most hits that a model may ask a tool for.
 MAX_TOOL_HITS = 50
+# The remedy for a search without hits of a tool whose model cannot choose the least relevance.
+SEARCH_AGAIN = "other words may find more"
 # Threads for the calls of one set of tools: those of a store or model that hangs must leave some to others.
 CALL_THREADS = 32
 
@@ -85,6 +87,17 @@ def sync_memory(memory: Memory | AsyncMemory) -> Memory:
 def result_dict(result: AddResult | SearchResult | ListResult | ResultList) -> dict[str, Any]:
     """Returns a result of `Memory` as a dict, also that of a memory of version "v1.0", which is a list."""
     return {"results": list(result), **result.details} if isinstance(result, ResultList) else dict(result)
+
+
+def nothing_relevant(remedy: str, *, was_found: bool, is_narrowed: bool = False) -> str:
+    """Returns the sentence, for people or models, that a search has no hits.
+
+    `was_found`: there are memories of too little relevance; `remedy` says how to get to them. `is_narrowed`: the search
+    had filters, or the like, beside its scope.
+    """
+    if was_found:
+        return f"Nothing relevant enough is remembered: {remedy}."
+    return "No memory passes the filters." if is_narrowed else "Nothing relevant is remembered."
 
 
 class TimedCalls:
@@ -213,8 +226,9 @@ class Recollection:
     `capture`. A run for which an id is not known recalls and stores nothing; the first such run is logged.
 
     A recall takes at most `time_limit` seconds (above 0, up to 600) and gives a block of at most `top_k` memories and
-    `max_chars` characters. `placement` says where `place` puts it: "user", in front of the text of the last user
-    message, or "system", at the end of the system message.
+    `max_chars` characters, with a relevance of at least `min_relevance`, as in `Memory.context`. `placement` says where
+    `place` puts it: "user", in front of the text of the last user message, or "system", at the end of the system
+    message.
     """
 
     def __init__(
@@ -227,6 +241,7 @@ class Recollection:
         run_id: Id | None = None,
         top_k: int = 5,
         max_chars: int = 1200,
+        min_relevance: MinRelevance = "default",
         time_limit: float = 2.0,
         placement: Placement = "user",
     ) -> None:
@@ -236,6 +251,7 @@ class Recollection:
         self._top_k = top_k
         self._max_message_chars = checked_memory.limits.max_message_chars
         self._max_chars = validation.count(max_chars, "max_chars", 1, validation.MAX_CONTEXT_CHARS)
+        self._min_relevance = validation.min_relevance(min_relevance)
         self._placement: Any = validation.one_of(placement, "placement", get_args(Placement))
         self._worker = ChatWorker(checked_memory, validation.seconds(time_limit, "time_limit", MAX_SECONDS))
         self._lock = Lock()
@@ -331,7 +347,7 @@ class Recollection:
             block, reusable_until = self._blocks.get(turn, ("", 0.0))
         if not starts_turn and reusable_until >= monotonic():
             return block
-        return turn, RecallRequest(scope, text, turns, self._top_k, self._max_chars)
+        return turn, RecallRequest(scope, text, turns, self._top_k, self._max_chars, min_relevance=self._min_relevance)
 
     def _keep(self, turn: _Turn, block: str) -> str:
         with self._lock:

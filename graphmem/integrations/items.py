@@ -29,9 +29,9 @@ from graphmem.commands.types import (
 from graphmem.ingest.messages import message_commands
 from graphmem.integrations.base import sync_memory
 from graphmem.memory import Memory
-from graphmem.model import Item, Scope, View
+from graphmem.model import Item, MinRelevance, Scope, View
 from graphmem.retrieval.pipeline import search
-from graphmem.retrieval.types import SearchQuery
+from graphmem.retrieval.types import Hit, SearchQuery
 from graphmem.stores.ledger import items
 from graphmem.stores.ledger.jobs import JobKind
 
@@ -138,10 +138,17 @@ class ItemStore:
         with self.reading() as connection:
             return items.last_stored(connection, scope, namespace, datetime.now(UTC), limit)
 
-    def search(self, query: str, scope: Scope, namespace: Sequence[str], limit: int | None = None) -> dict[str, float]:
-        """Returns the scores of the memories of items in a namespace or below it, by memory id, best first.
+    def search(
+        self,
+        query: str,
+        scope: Scope,
+        namespace: Sequence[str],
+        limit: int | None = None,
+        min_relevance: MinRelevance = None,
+    ) -> dict[str, Hit]:
+        """Returns the hits among the memories of items in a namespace or below it, by memory id, best first.
 
-        These are the hits of `Memory.search` among them: `limit`, at most and by default `Memory.limits.max_top_k`.
+        These are the hits of `Memory.search`: `limit`, at most and by default `Memory.limits.max_top_k`.
         Waits up to `ENRICHMENT_WAIT` seconds for the enrichment of this process's writes, then logs that these are not
         found yet. Raises ValidationError for an unusable query.
         """
@@ -156,8 +163,9 @@ class ItemStore:
             View(scope, now, scope.read_partition),
             max_limit if limit is None else min(limit, max_limit),
             accepted=lambda connection, ids: items.memories_below(connection, scope, namespace, ids, now),
+            min_relevance=min_relevance,
         )
-        return {hit.record.id: hit.score for hit in search(search_query, engine.search_deps).hits}
+        return {hit.record.id: hit for hit in search(search_query, engine.search_deps).hits}
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:

@@ -26,8 +26,10 @@ from graphmem.errors import GraphmemError, ValidationError
 from graphmem.ingest.chat_deduplication import message_text
 from graphmem.integrations.base import (
     MAX_TOOL_HITS,
+    SEARCH_AGAIN,
     Id,
     TimedCalls,
+    nothing_relevant,
     required,
     result_dict,
     run_scopes,
@@ -37,7 +39,7 @@ from graphmem.integrations.base import (
 from graphmem.integrations.items import ItemStore
 from graphmem.integrations.turns import Session, plain_turns
 from graphmem.memory import Memory
-from graphmem.model import ASSISTANT
+from graphmem.model import ASSISTANT, MinRelevance
 from graphmem.retrieval import context
 from graphmem.times import shown_iso
 
@@ -108,8 +110,8 @@ class GraphmemRetriever(BaseRetriever):
 
     The fields but `k`, the number of documents, are arguments of `Memory.search`, as are further arguments of `invoke`,
     which replace them for one call. A document has the memory's id, its text, and in `metadata` "score", "similarity",
-    "kind", "at", "path" and "sources" beside the memory's own metadata, which win. Raises what `Memory.search` raises.
-    The constructor raises ValueError for unknown fields and unusable values.
+    "relevance", "kind", "at", "path" and "sources" beside the memory's own metadata, which win. Raises what
+    `Memory.search` raises. The constructor raises ValueError for unknown fields and unusable values.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -123,6 +125,7 @@ class GraphmemRetriever(BaseRetriever):
     kinds: str | Sequence[str] | None = None
     as_of: datetime | str | float | None = None
     threshold: float | None = None
+    min_relevance: MinRelevance = None
 
     def __init__(self, **fields: Any) -> None:
         sync_memory(fields.get("memory"))  # type: ignore[arg-type]  # raises our own error
@@ -149,7 +152,7 @@ class GraphmemRetriever(BaseRetriever):
         return await asyncio.to_thread(self._documents, query, k, options)
 
     def _documents(self, query: str, k: int | None, options: Mapping[str, Any]) -> list[Document]:
-        names = ("user_id", "agent_id", "run_id", "filters", "kinds", "as_of", "threshold")
+        names = ("user_id", "agent_id", "run_id", "filters", "kinds", "as_of", "threshold", "min_relevance")
         arguments = {name: getattr(self, name) for name in names}
         arguments |= {"top_k": self.k if k is None else k, **options}
         found = sync_memory(self.memory).search(query, explain=True, **arguments)
@@ -157,7 +160,7 @@ class GraphmemRetriever(BaseRetriever):
 
 
 def _document(hit: Mapping[str, Any]) -> Document:
-    metadata = {name: hit[name] for name in ("score", "similarity", "kind", "at")}
+    metadata = {name: hit[name] for name in ("score", "similarity", "relevance", "kind", "at")}
     metadata |= {"path": hit["explain"]["path"], "sources": hit.get("sources", []), **hit["metadata"]}
     return Document(id=hit["id"], page_content=hit["memory"], metadata=metadata)
 
@@ -252,22 +255,30 @@ def memory_tools(
     agent_id: Id | None = None,
     run_id: Id | None = None,
     ids: bool = False,
+    min_relevance: MinRelevance = "default",
     time_limit: float = 2.0,
 ) -> list[BaseTool]:
     """Returns two tools for a model: `search_memories(query, top_k)` and `add_memory(content)`.
 
     `user_id` is whose memories are added, `recall_user_id` whose are searched (default: the same), `agent_id` and
     `run_id` narrow both: strings, or functions of LangGraph's `Runtime` (None outside a graph). By default the user is
-    that of the run: `user_id` of its context, else of `config["configurable"]`. A run without a user, and a memory that
-    fails or takes longer than `time_limit` seconds, give the model an error to read. Content and artifact of a result
-    hold no ids unless `ids=True`.
+    that of the run: `user_id` of its context, else of `config["configurable"]`. Hits have a relevance of at least
+    `min_relevance`, as in `Memory.context`. A run without a user, and a memory that fails or takes longer than
+    `time_limit` seconds, give the model an error to read. Content and artifact of a result hold no ids unless
+    `ids=True`.
     """
     user = user_of_run if user_id is None else user_id
     added, searched = run_scopes(user, recall_user_id, agent_id, run_id)
     memory, show_ids = sync_memory(memory), validation.flag(ids, "ids")
     calls = TimedCalls(memory, time_limit)
     return [
-        SearchMemories(memory=memory, calls=calls, scope_of=searched, show_ids=show_ids),
+        SearchMemories(
+            memory=memory,
+            calls=calls,
+            scope_of=searched,
+            show_ids=show_ids,
+            min_relevance=validation.min_relevance(min_relevance),
+        ),
         AddMemory(memory=memory, calls=calls, scope_of=added, show_ids=show_ids),
     ]
 
@@ -343,17 +354,25 @@ class SearchMemories(_MemoryTool):
         "Not for what this conversation says already."
     )
     args_schema: ArgsSchema | None = _SearchArguments
+    min_relevance: MinRelevance = "default"
 
     def _run(self, query: str, top_k: int = 5) -> tuple[str, dict[str, Any]]:
-        return self._output(self._call(self.memory.search, query, top_k=top_k, explain=True))
+        return self._output(self._call(self._search, query, top_k=top_k))
 
     async def _arun(self, query: str, top_k: int = 5) -> tuple[str, dict[str, Any]]:
-        return self._output(await self._acall(self.memory.search, query, top_k=top_k, explain=True))
+        return self._output(await self._acall(self._search, query, top_k=top_k))
+
+    def _search(self, query: str, **options: Any) -> dict[str, Any]:
+        """Returns the result of a search; one without hits with `was_found`, whether there are less relevant ones."""
+        found = result_dict(self.memory.search(query, **options, min_relevance=self.min_relevance, explain=True))
+        if not found["results"]:
+            found["was_found"] = bool(result_dict(self.memory.search(query, **options))["results"])
+        return found
 
     def _output(self, result: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-        zone = sync_memory(self.memory).limits.timezone
+        was_found, zone = result.pop("was_found", False), sync_memory(self.memory).limits.timezone
         lines = [_line(hit, zone) for hit in result["results"]]
-        return context.block(lines) if lines else "No memories were found.", result
+        return context.block(lines) if lines else nothing_relevant(SEARCH_AGAIN, was_found=was_found), result
 
 
 class AddMemory(_MemoryTool):

@@ -14,6 +14,7 @@ from graphmem.integrations.base import Id, Recollection, required
 from graphmem.integrations.langchain import memory_tools, plain_messages, user_of_run
 from graphmem.integrations.turns import Question, last_question
 from graphmem.memory import Memory
+from graphmem.model import MinRelevance
 from graphmem.retrieval.context import Placement
 
 with required("langchain", extra="langchain"):
@@ -32,7 +33,8 @@ class GraphmemMiddleware(AgentMiddleware[Any, Any, Any]):
     `user_id` is whose memories are written, `recall_user_id` whose are read (default: the same), `agent_id` and
     `run_id` narrow both: strings, or functions of LangGraph's `Runtime`. By default the user is that of the run:
     `user_id` of its context, else of `config["configurable"]`. For a run without one nothing is recalled or stored.
-    `tools=True` adds `memory_tools` with the same `time_limit`. `top_k`, `max_chars`, `time_limit`: see `Recollection`.
+    `tools=True` adds `memory_tools` with the same `min_relevance` and `time_limit`. `top_k`, `max_chars`,
+    `min_relevance`, `time_limit`: see `Recollection`.
 
     Safe for any number of agents, users and runs at once. `with GraphmemMiddleware(memory) as middleware:` closes it at
     the end, and leaves the memory open. Raises ValidationError for an unusable argument.
@@ -51,6 +53,7 @@ class GraphmemMiddleware(AgentMiddleware[Any, Any, Any]):
         run_id: Id | None = None,
         top_k: int = 5,
         max_chars: int = 1200,
+        min_relevance: MinRelevance = "default",
         time_limit: float = 2.0,
         placement: Placement = "user",
         tools: bool = False,
@@ -59,11 +62,19 @@ class GraphmemMiddleware(AgentMiddleware[Any, Any, Any]):
         ids: Any = {"recall_user_id": recall_user_id, "agent_id": agent_id, "run_id": run_id}
         user = user_of_run if user_id is None else user_id
         self._recollection = Recollection(
-            memory, user_id=user, **ids, top_k=top_k, max_chars=max_chars, time_limit=time_limit, placement=placement
+            memory,
+            user_id=user,
+            **ids,
+            top_k=top_k,
+            max_chars=max_chars,
+            min_relevance=min_relevance,
+            time_limit=time_limit,
+            placement=placement,
         )
         self._placement = placement
         has_tools = validation.flag(tools, "tools")
-        self.tools = memory_tools(memory, user_id=user, **ids, time_limit=time_limit) if has_tools else []
+        options: Any = {**ids, "min_relevance": min_relevance, "time_limit": time_limit}
+        self.tools = memory_tools(memory, user_id=user, **options) if has_tools else []
 
     def __enter__(self) -> Self:
         return self

@@ -23,7 +23,8 @@ from graphmem.integrations.items import ItemStore
 from graphmem.logs import log_text
 from graphmem.memory import Memory
 from graphmem.model import Item as StoredItem
-from graphmem.model import Scope
+from graphmem.model import MinRelevance, Scope
+from graphmem.retrieval.types import Hit
 from graphmem.stores.ledger import items
 
 with required("langgraph", extra="langgraph"):
@@ -82,15 +83,29 @@ def _checked_user_id(user_id: object) -> str:
     return scope.user_id
 
 
+class FoundItem(SearchItem):
+    """An item of a search, with the `relevance` of its text to the query (0 to 1; None: not found by the query)."""
+
+    __slots__ = ("relevance",)
+
+    def __init__(self, *, relevance: float | None, **fields: Any) -> None:
+        super().__init__(**fields)
+        self.relevance = relevance
+
+    def dict(self) -> dict[str, Any]:
+        return {**super().dict(), "relevance": self.relevance}
+
+
 class GraphmemStore(BaseStore):
     """A LangGraph store over a `Memory`. Values are stored as JSON; their texts are found by search with a query.
 
     `user_id`: all items are this user's. `user_label`: the label of a namespace, counted from 0, that names the user
     (write it with `label`); operations whose prefix ends before that label read across the users of `agent_id`. With
     neither, the items are the agent's. `fields`: the paths in a value whose texts are remembered, as in the `index` of
-    LangGraph's own stores (default: "memory", "text" and "content", else the whole value). `ttl`: LangGraph's settings
-    of the time to live, of which `default_ttl` and `refresh_on_read` have an effect: expired items are never returned,
-    and deleted with the next write.
+    LangGraph's own stores (default: "memory", "text" and "content", else the whole value). `min_relevance`: the lowest
+    relevance of an item that a query finds, as in `Memory.search`; with it no other items fill the page. `ttl`:
+    LangGraph's settings of the time to live, of which `default_ttl` and `refresh_on_read` have an effect: expired items
+    are never returned, and deleted with the next write.
 
     Does not close the memory. Safe to use from several threads. Methods raise ValidationError (a ValueError) for
     unusable arguments, InvalidNamespaceError for namespaces that LangGraph forbids, StoreError when the ledger fails.
@@ -106,6 +121,7 @@ class GraphmemStore(BaseStore):
         agent_id: str | None = "langgraph",
         user_label: int | None = None,
         fields: Sequence[str] | None = None,
+        min_relevance: MinRelevance = None,
         ttl: TTLConfig | None = None,
     ) -> None:
         if user_id is not None and user_label is not None:
@@ -114,6 +130,7 @@ class GraphmemStore(BaseStore):
         self._user_id, self._agent_id = user_id, agent_id
         self._user_label = None if user_label is None else validation.count(user_label, "user_label", 0, MAX_LABEL)
         self._fields = None if fields is None else _checked_paths(fields, "fields")
+        self._min_relevance = validation.min_relevance(min_relevance)
         self.ttl_config = None if ttl is None else _checked_ttl(ttl)
         self._scope(())
 
@@ -129,10 +146,10 @@ class GraphmemStore(BaseStore):
         last_puts = {(tuple(op.namespace), op.key): op for op in ops if isinstance(op, PutOp)}
         writes = [self._write_command(op) for op in last_puts.values()]
         # A search waits for projections, so it is no part of the snapshot.
-        scores = [self._scores(op) if isinstance(op, SearchOp) else {} for op in ops]
+        hits = [self._hits(op) if isinstance(op, SearchOp) else None for op in ops]
         with self._items.reading() as connection:
-            reader = _Reader(connection, datetime.now(UTC), self._scope)
-            results = [reader.result(op, found) for op, found in zip(ops, scores, strict=True)]
+            reader = _Reader(connection, datetime.now(UTC), self._scope, fills_pages=self._min_relevance is None)
+            results = [reader.result(op, found) for op, found in zip(ops, hits, strict=True)]
         refreshes = list(dict.fromkeys(reader.refreshes))
         if writes:
             self._items.write([*refreshes, *writes])
@@ -182,56 +199,71 @@ class GraphmemStore(BaseStore):
             return _texts_at(value, paths)
         return _texts_at(value, DEFAULT_FIELDS) or _texts_at(value, ["$"] if value else [])
 
-    def _scores(self, op: SearchOp) -> dict[str, float]:
-        """Returns the scores of the memories below a prefix, by id, best first; none without a query."""
+    def _hits(self, op: SearchOp) -> dict[str, Hit] | None:
+        """Returns the hits among the memories below a prefix, by id, best first; None without a query."""
         if op.query is not None and not isinstance(op.query, str):
             validation.refuse("query", type(op.query).__name__, "must be a string, or None")
         query = validation.storable_part(op.query or "", validation.MAX_QUERY_CHARS)
         if not query.strip():
-            return {}
+            return None
         # A filter is applied to values afterwards and may refuse any number of hits.
         limit = None if op.filter else max(_bounds(op)[1], 1)
-        return self._items.search(query, self._scope(op.namespace_prefix), op.namespace_prefix, limit)
+        scope = self._scope(op.namespace_prefix)
+        return self._items.search(query, scope, op.namespace_prefix, limit, self._min_relevance)
 
 
 class _Reader:
-    """Reads the results of operations in one snapshot. `refreshes` collects the commands that postpone expirations."""
+    """Reads the results of operations in one snapshot. `refreshes` collects the commands that postpone expirations.
 
-    def __init__(self, connection: Connection, now: datetime, scope_of: Callable[[Sequence[str]], Scope]) -> None:
+    `fills_pages`: items that a query does not find come after those that it finds.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        now: datetime,
+        scope_of: Callable[[Sequence[str]], Scope],
+        *,
+        fills_pages: bool,
+    ) -> None:
         self._connection = connection
         self._now = now
         self._scope_of = scope_of
+        self._fills_pages = fills_pages
         self.refreshes: list[RefreshItem] = []
 
-    def result(self, op: Op, scores: Mapping[str, float]) -> Result:
-        """Returns the result of an operation, None for a write. `scores`: of the memories that its query found."""
+    def result(self, op: Op, hits: Mapping[str, Hit] | None) -> Result:
+        """Returns the result of an operation, None for a write. `hits`: those of its query, by memory id, best first
+        (None: it has none).
+        """
         if isinstance(op, GetOp):
             found = items.find(self._connection, self._scope_of(op.namespace), op.namespace, op.key, self._now)
             self._refresh(op, [] if found is None else [found])
             return None if found is None else Item(**_fields(found))
         if isinstance(op, SearchOp):
-            page = self._page(op, scores)
+            page = self._page(op, hits)
             self._refresh(op, [item for item, _ in page])
             return [result for _, result in page]
         if isinstance(op, ListNamespacesOp):
             return self._namespaces(op)
         return None if isinstance(op, PutOp) else validation.refuse("ops", type(op).__name__, "is no operation")
 
-    def _page(self, op: SearchOp, scores: Mapping[str, float]) -> list[tuple[StoredItem, SearchItem]]:
+    def _page(self, op: SearchOp, hits: Mapping[str, Hit] | None) -> list[tuple[StoredItem, SearchItem]]:
         passes = _filter({} if op.filter is None else validation.as_object(op.filter, "filter"))
-        ranked = self._ranked(op.namespace_prefix, scores)
-        pairs = ((item, SearchItem(**_fields(item), score=scores.get(item.memory_id or ""))) for item in ranked)
+        ranked = self._ranked(op.namespace_prefix, hits)
+        pairs = ((item, _found_item(item, (hits or {}).get(item.memory_id or ""))) for item in ranked)
         page = islice((pair for pair in pairs if passes(pair[1].value)), *_bounds(op))
         return list(page)
 
-    def _ranked(self, prefix: Sequence[str], scores: Mapping[str, float]) -> Iterator[StoredItem]:
-        """Yields the items below a prefix: those with a score, best first, then the others, last changed first."""
+    def _ranked(self, prefix: Sequence[str], hits: Mapping[str, Hit] | None) -> Iterator[StoredItem]:
+        """Yields the items below a prefix: those of the hits, best first, then the others, last changed first."""
         place = (self._connection, self._scope_of(prefix), prefix)
-        if scores:
-            ranks = {memory_id: rank for rank, memory_id in enumerate(scores)}
-            scored = items.of_memories(*place, list(scores), self._now)
-            yield from sorted(scored, key=lambda item: (ranks[item.memory_id or ""], item.namespace, item.key))
-        yield from (item for item in items.latest(*place, self._now) if item.memory_id not in scores)
+        if hits:
+            ranks = {memory_id: rank for rank, memory_id in enumerate(hits)}
+            found = items.of_memories(*place, list(hits), self._now)
+            yield from sorted(found, key=lambda item: (ranks[item.memory_id or ""], item.namespace, item.key))
+        if hits is None or self._fills_pages:
+            yield from (item for item in items.latest(*place, self._now) if item.memory_id not in (hits or ()))
 
     def _refresh(self, op: GetOp | SearchOp, read: Iterable[StoredItem]) -> None:
         if op.refresh_ttl:
@@ -256,6 +288,12 @@ def _fields(item: StoredItem) -> dict[str, Any]:
         "created_at": item.created_at,
         "updated_at": item.updated_at,
     }
+
+
+def _found_item(item: StoredItem, hit: Hit | None) -> FoundItem:
+    """Returns an item as a result of a search; `hit`: its memory, if the query found it."""
+    score, relevance = (None, None) if hit is None else (hit.score, hit.relevance)
+    return FoundItem(**_fields(item), score=score, relevance=relevance)
 
 
 def _namespace_condition(condition: MatchCondition) -> Callable[[Sequence[str]], bool]:

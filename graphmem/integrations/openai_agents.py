@@ -26,10 +26,12 @@ from graphmem.errors import ValidationError
 from graphmem.ingest.chat_deduplication import message_text
 from graphmem.integrations.base import (
     MAX_TOOL_HITS,
+    SEARCH_AGAIN,
     Id,
     Recollection,
     RunScope,
     TimedCalls,
+    nothing_relevant,
     required,
     result_dict,
     run_scopes,
@@ -39,7 +41,7 @@ from graphmem.integrations.base import (
 from graphmem.integrations.items import ItemStore
 from graphmem.integrations.turns import Session, last_question, plain_turns
 from graphmem.memory import Memory
-from graphmem.model import Scope
+from graphmem.model import MinRelevance, Scope
 from graphmem.retrieval.context import Placement
 from graphmem.times import shown_iso
 
@@ -191,13 +193,15 @@ def memory_tools(
     agent_id: Id | None = None,
     run_id: Id | None = None,
     ids: bool = False,
+    min_relevance: MinRelevance = "default",
     time_limit: float = 2.0,
 ) -> list[FunctionTool]:
     """Returns the tools `search_memories` and `add_memory` for an agent.
 
     They write memories of `user_id` and read those of `recall_user_id` (default: the same); both, `agent_id` and
-    `run_id` are strings or functions of the run's context. The model cannot choose them. `ids`: hits have their ids. A
-    call that fails, or takes longer than `time_limit` seconds, tells the model so, and is logged without texts.
+    `run_id` are strings or functions of the run's context. The model cannot choose them. `ids`: hits have their ids.
+    Hits have a relevance of at least `min_relevance`, as in `Memory.context`. A call that fails, or takes longer than
+    `time_limit` seconds, tells the model so, and is logged without texts.
 
     A search leaves out memories with exactly the words of the user messages that the model is answering: a session
     stores these before the model is called.
@@ -206,17 +210,29 @@ def memory_tools(
     scope_of, recall_scope_of = run_scopes(_user(user_id), recall_user_id, agent_id, run_id)
     calls = TimedCalls(searched_memory, time_limit)
     names = ("id",) if validation.flag(ids, "ids") else ()
+    validation.min_relevance(min_relevance)
 
     def search(scope_ids: dict[str, Any], query: str, top_k: int, turn_input: list[TResponseInputItem]) -> str:
         limits, asked = searched_memory.limits, _asked(turn_input, searched_memory.limits.max_message_chars)
         wanted = max(1, min(top_k, MAX_TOOL_HITS, limits.max_top_k))
         # A session has stored the question already. Other conversations may have asked it, too.
         found = min(wanted + MAX_TOOL_HITS, limits.max_top_k) if asked else wanted
-        hits = result_dict(searched_memory.search(query, **scope_ids, top_k=found))["results"]
-        others = [hit for hit in hits if hit["memory"] not in asked][:wanted]
-        texts = [{name: hit[name] for name in (*names, "memory")} for hit in others]
-        shown = [{**text, "at": shown_iso(hit["at"], limits.timezone)} for text, hit in zip(texts, others, strict=True)]
-        return json.dumps(shown, ensure_ascii=False) if shown else "No memories found."
+
+        def others(least: MinRelevance) -> list[dict[str, Any]]:
+            searched = searched_memory.search(query, **scope_ids, top_k=found, min_relevance=least)
+            return [hit for hit in result_dict(searched)["results"] if hit["memory"] not in asked][:wanted]
+
+        shown = [
+            {
+                **{name: hit[name] for name in (*names, "memory")},
+                "at": shown_iso(hit["at"], limits.timezone),
+                "relevance": round(hit["relevance"], 2),
+            }
+            for hit in others(min_relevance)
+        ]
+        if not shown:
+            return nothing_relevant(SEARCH_AGAIN, was_found=bool(others(None)))
+        return json.dumps(shown, ensure_ascii=False)
 
     def add(scope_ids: dict[str, Any], content: str) -> str:
         added = result_dict(searched_memory.add(content, **scope_ids, wait=False))
@@ -284,6 +300,7 @@ def recall_filter(
     run_id: Id | None = None,
     top_k: int = 5,
     max_chars: int = 1200,
+    min_relevance: MinRelevance = "default",
     time_limit: float = 2.0,
     placement: Placement = "user",
 ) -> Callable[[CallModelData[Any]], Awaitable[ModelInputData]]:
@@ -300,6 +317,7 @@ def recall_filter(
         run_id=run_id,
         top_k=top_k,
         max_chars=max_chars,
+        min_relevance=min_relevance,
         time_limit=time_limit,
         placement=placement,
     )

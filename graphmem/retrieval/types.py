@@ -6,13 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal
 
 from sqlalchemy import Connection
 
 from graphmem.boundary.filters import Filter
 from graphmem.extraction.protocols import Extractor
-from graphmem.model import Entity, MemoryRecord, MentionKind, Relation, View
+from graphmem.model import Entity, MemoryRecord, MentionKind, MinRelevance, Relation, View
 from graphmem.models.protocols import EmbeddedQuestion, Embedder, Matrix
 from graphmem.models.script_support import ScriptSupport
 from graphmem.observers import Observers
@@ -49,7 +48,7 @@ class SearchQuery:
     threshold: float | None = None
     explain: bool = False
     now: datetime | None = None
-    min_relevance: float | Literal["default"] | None = None
+    min_relevance: MinRelevance = None
     for_prompt: bool = False
     match_sentences_over: int | None = None
     select: Callable[[tuple[Hit, ...]], tuple[Hit, ...]] | None = None

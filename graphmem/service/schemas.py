@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from fastapi import Response
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -17,6 +17,9 @@ IGNORED = "Ignored."
 T = TypeVar("T")
 Items = Annotated[list[T], Field(fail_fast=True)]
 """A list in a body. Its first unusable item ends the check: pydantic would make an error of each."""
+
+LeastRelevance = Annotated[float, Field(ge=0, le=1)] | Literal["default"] | None
+"""The least relevance of a hit: null for all hits, "default" for that of a context."""
 
 
 class Ids(BaseModel):

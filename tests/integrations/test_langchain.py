@@ -82,6 +82,7 @@ def test_a_document_is_a_memory_with_its_path_and_metadata(teas: Memory) -> None
     assert record is not None
     assert document.metadata.pop("score") > 0
     assert document.metadata.pop("similarity") > 0
+    assert 0 < document.metadata.pop("relevance") < 1
     said = {name: record[name] for name in ("at", "role", "actor_id")}  # type: ignore[literal-required]
     path = [{"type": "memory", "id": document.id, "memory": TEAS[2], **said}]
     assert document.metadata == {"n": 2, "kind": "episode", "at": record["at"], "path": path, "sources": []}
@@ -103,6 +104,18 @@ async def test_arguments_of_a_call_replace_the_fields(teas: Memory) -> None:
     documents = await retriever.ainvoke("tea", k=3, filters={"n": {"gt": 0}})
     assert {document.metadata["n"] for document in documents} == {1, 2, 3}
     assert [document.page_content for document in retriever.invoke("tea", user_id="tom")] == ["Tom drinks tea as well."]
+
+
+def test_a_retriever_and_a_tool_leave_out_what_is_not_relevant_enough(teas: Memory) -> None:
+    question = "Which engine drives the spacecraft?"
+    retriever = GraphmemRetriever(memory=teas, user_id="ana")
+    assert retriever.invoke(question)
+    assert retriever.invoke(question, min_relevance="default") == []
+    assert GraphmemRetriever(memory=teas, user_id="ana", min_relevance=0.9).invoke(question) == []
+    message = call(memory_tools(teas, user_id="ana")[0], {"query": question})
+    assert message.content == "Nothing relevant enough is remembered: other words may find more."
+    assert message.artifact == {"results": [], "relations": []}
+    assert "tea" in call(memory_tools(teas, user_id="ana", min_relevance=None)[0], {"query": question}).content
 
 
 def test_the_user_of_a_retriever_may_come_from_the_configuration(teas: Memory) -> None:
@@ -472,7 +485,7 @@ def test_a_long_memory_is_shown_by_its_matching_part(memory: Memory) -> None:
 
 def test_nothing_found_and_nothing_to_store_are_said(memory: Memory) -> None:
     search, add = memory_tools(memory, user_id="ana")
-    assert call(search, {"query": "tea"}).content == "No memories were found."
+    assert call(search, {"query": "tea"}).content == "Nothing relevant is remembered."
     assert call(add, {"content": " "}).content == "Nothing to store: content is empty."
 
 

@@ -325,6 +325,23 @@ def test_items_without_a_memory_fill_the_page_of_a_query(store: GraphmemStore) -
     assert keys(store.search(NOTES, query="black coffee", limit=1, offset=1)) == ["newest"]
 
 
+def test_found_items_have_a_relevance_and_a_store_may_ask_for_a_least_one(memory: Memory) -> None:
+    every = GraphmemStore(memory, user_id="ana")
+    for key, text in (("tea", "I like green tea"), ("work", "Work begins at nine")):
+        every.put(("notes",), key, {"text": text})
+    every.put(("notes",), "none", {"text": "tea"}, index=False)
+    tea, work, none = every.search(("notes",), query="green tea")
+    assert keys((tea, work, none)) == ["tea", "work", "none"]
+    assert 0 <= work.relevance < tea.relevance < 1 and none.relevance is None  # type: ignore[attr-defined]
+    assert tea.dict()["relevance"] == tea.relevance  # type: ignore[attr-defined]
+    relevant = GraphmemStore(memory, user_id="ana", min_relevance="default")
+    assert keys(relevant.search(("notes",), query="green tea")) == ["tea"]
+    assert relevant.search(("notes",), query="Which engine drives the spacecraft?") == []
+    assert sorted(keys(relevant.search(("notes",)))) == ["none", "tea", "work"]
+    with pytest.raises(ValidationError, match="^min_relevance="):
+        GraphmemStore(memory, min_relevance=2)
+
+
 def test_a_search_waits_for_the_vectors_of_what_was_put_before(
     make_memory: Callable[..., Memory], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

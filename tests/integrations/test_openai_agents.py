@@ -599,6 +599,7 @@ async def use_tool(memory: Any, step: list[Any], context: Any = ANA, **options: 
 async def test_a_search_answers_with_texts_and_times(memory: Memory) -> None:
     memory.add("Ana likes green tea", user_id="ana", timestamp="2026-03-01T10:00:00Z")
     answer = json.loads(await use_tool(memory, call_tool("search_memories", query="tea")))
+    assert 0 < answer[0].pop("relevance") < 1
     assert answer == [{"memory": "Ana likes green tea", "at": "2026-03-01T10:00:00.000000+00:00"}]
 
 
@@ -617,7 +618,17 @@ async def test_a_search_answers_alike_in_version_1_0(make_memory: Callable[..., 
 
 
 async def test_a_search_without_hits_says_so(memory: Memory) -> None:
-    assert await use_tool(memory, call_tool("search_memories", query="tea")) == "No memories found."
+    assert await use_tool(memory, call_tool("search_memories", query="tea")) == "Nothing relevant is remembered."
+
+
+async def test_a_search_leaves_out_what_is_not_relevant_enough(memory: Memory) -> None:
+    memory.add("Ana likes green tea", user_id="ana")
+    searched = call_tool("search_memories", query="Which engine drives the spacecraft?")
+    answer = await use_tool(memory, searched)
+    assert answer == "Nothing relevant enough is remembered: other words may find more."
+    assert "green tea" in await use_tool(memory, searched, min_relevance=0)
+    with pytest.raises(ValidationError, match="min_relevance.*must be a number from 0 to 1"):
+        memory_tools(memory, min_relevance=2)
 
 
 @pytest.mark.parametrize(("top_k", "expected"), [(2, 2), (0, 1), (10**9, 3)])

@@ -144,6 +144,7 @@ async def _user_of(run: Any) -> str:
         {"agent_id": "*"},
         {"top_k": 0},
         {"max_chars": 0},
+        {"min_relevance": 2},
         {"time_limit": 0},
         {"placement": "above"},
     ],
@@ -168,6 +169,16 @@ def test_a_block_keeps_its_limits(memory: Memory, make_recollection: Callable[..
     assert block.startswith(context.OPEN)
     assert block.count("tea number") == 3
     assert len(make_recollection(max_chars=150).recall(None, "tea")) <= 150
+
+
+def test_a_recollection_takes_the_least_relevance(
+    memory: Memory, make_recollection: Callable[..., Recollection]
+) -> None:
+    memory.add("I like tea", user_id="ana")
+    question = "Which engine drives the spacecraft?"
+    assert make_recollection().recall(None, question) == ""
+    assert "tea" in make_recollection(min_relevance=None).recall(None, question)
+    assert make_recollection(min_relevance=1).recall(None, "Do I like tea?") == ""
 
 
 def test_a_vague_question_is_searched_with_the_turns_before_it(memory: Memory, recollection: Recollection) -> None:

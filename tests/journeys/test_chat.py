@@ -204,6 +204,7 @@ def test_a_block_has_memories_of_the_scope_that_match_the_question(memory: Memor
         {"max_chars": "x"},
         {"recent": 7},
         {"threshold": 2},
+        {"min_relevance": 2},
         {"rewrite": 1},
         {"rewrite_prompt": 7},
         {"rewrite_prompt": ""},
@@ -235,8 +236,11 @@ def test_unrelated_memories_are_left_out(memory: Memory, link: ChatLink) -> None
     assert "tea" not in block
     assert link.recall("Mongolia's capital?", make_turns("Hello", "Hi")) == ""
     assert link.recall("Is the cat well?", threshold=0.999) == ""
-    everything = link.recall("Mongolia's capital?", threshold=None)
-    assert all(word in everything for word in ("tea", "cat", "Work"))
+    assert link.recall("Is the cat well?", min_relevance=1) == ""
+    assert link.recall("Mongolia's capital?", threshold=None, min_relevance="default") == ""
+    for option in ({"threshold": None}, {"min_relevance": None}, {"min_relevance": 0}):
+        everything = link.recall("Mongolia's capital?", **option)
+        assert all(word in everything for word in ("tea", "cat", "Work"))
 
 
 def test_after_a_change_of_subject_nothing_of_the_former_subject_is_recalled(memory: Memory, link: ChatLink) -> None:

@@ -532,6 +532,7 @@ def test_failures_are_one_line_and_status_one(plain_home):
 
 CONTROL, DEEP = "a\nb", '{"a": ' * 30 + "1" + "}" * 30
 # For each part of a command line values that cannot be used, with the rest of the command.
+LESS_RELEVANT = "nothing relevant enough is remembered: --min-relevance 0 shows the rest"
 UNUSABLE = {
     "add TEXT": (["a\0b"], ["--user", "ann"]),
     "add --role": (["king", "system"], ["x", "--user", "ann"]),
@@ -543,11 +544,13 @@ UNUSABLE = {
     "search --top-k": (["0", "many", "5000"], ["x", "--user", "ann"]),
     "search --filters": (["{oops", "[1]", '{"OR": 1}', '{"at": {"zz": 1}}'], ["x", "--user", "ann"]),
     "search --threshold": (["7", "high"], ["x", "--user", "ann"]),
+    "search --min-relevance": (["7", "-1", "high"], ["x", "--user", "ann"]),
     "search --as-of": (["some day", "user_id"], ["x", "--user", "ann"]),
     "search --reference-date": (["some day"], ["x", "--user", "ann"]),
     "search --kinds": (["dream", ""], ["x", "--user", "ann"]),
     "context QUERY": ([" "], ["--user", "ann"]),
     "context --max-chars": (["0"], ["x", "--user", "ann"]),
+    "context --min-relevance": (["7", "-1", "high"], ["x", "--user", "ann"]),
     "context --reference-date": (["some day"], ["x", "--user", "ann"]),
     "list --limit": (["0", "many"], ["--user", "ann"]),
     "list --offset": (["-1"], ["--user", "ann"]),
@@ -719,11 +722,26 @@ def test_home_replaces_that_of_a_configuration_in_every_command(tmp_path, plain_
 
 def test_a_context_without_a_relevant_memory_says_so(plain_home):
     add("I like tea.", "--user", "ann")
-    for options in ([], ["--json"]):
-        result = run("context", "Which engine drives the spacecraft?", "--user", "ann", *options)
-        assert result.stderr == "graphmem: nothing relevant found\n"
-    assert json.loads(result.stdout) == {"context": ""}
+    question = ["context", "Which engine drives the spacecraft?", "--user", "ann"]
+    for options in ([], ["--json"], ["--min-relevance", "1"]):
+        result = run(*question, *options)
+        assert result.stderr == f"graphmem: {LESS_RELEVANT}\n"
+    assert json.loads(run(*question, "--json").stdout) == {"context": ""}
+    assert "I like tea." in run(*question, "--min-relevance", "0").stdout
     assert run("context", "Who likes tea?", "--user", "ann").stderr == ""
+    assert run("context", "Who likes tea?", "--user", "ben").stderr == "graphmem: nothing relevant is remembered\n"
+
+
+def test_a_search_shows_relevances_and_leaves_out_what_is_below_the_least(plain_home):
+    add("I like tea.", "--user", "ann")
+    search = ["search", "Which engine drives the spacecraft?", "--user", "ann"]
+    (hit,) = json.loads(run(*search, "--json").stdout)["results"]
+    assert f"relevance {hit['relevance']:.2f}" in run(*search).stdout
+    assert "; against it " in run(*search, "--explain").stdout
+    for option in (["--min-relevance", "default"], ["--min-relevance", "0.9"], ["--top-k", "auto"]):
+        result = run(*search, *option)
+        assert (result.stdout, result.stderr) == ("", f"graphmem: {LESS_RELEVANT}\n")
+    assert run(*search, "--filters", '{"n": 1}').stderr == "graphmem: no memory passes the filters\n"
 
 
 def test_usage_errors_are_status_two(plain_home):

@@ -87,7 +87,12 @@ def test_a_path_over_two_names_is_drawn_as_a_chain(site: Site) -> None:
     tops = chain.locator(".stop").evaluate_all("all => all.map(one => one.getBoundingClientRect().top)")
     assert len(set(tops)) == 1  # one beside the other
     assert text_of(answer.locator(".why span").first).startswith("2 names lead here from hit 1.")
-    assert answer.locator(".score").inner_text().split() == ["score", "0.47", "similarity", "0.19"]
+    names = answer.locator(".score").inner_text().split()
+    assert names[:3] + names[4:] == ["score", "0.47", "relevance", "similarity", "0.19"]
+    assert 0 < float(names[3]) < 1
+    assert text_of(answer.locator(".why span").first).endswith(" For its relevance: meaning.")
+    snow = text_of(hit(site, "It snowed").locator(".why span").first)
+    assert snow == "Next to what matches the question. Against its relevance: meaning."
     graph = page.locator(".said").get_by_role("link", name="Show in the graph").get_attribute("href")
     assert f"path={first}%2C{second}%2C{third}&around=Greta+Lindholm" in graph
     folded = hit(site, "Imagine").get_by_role("button", name="Show the path, 2 memories, 1 name")
@@ -332,6 +337,7 @@ def test_on_a_phone_the_chain_stands_upright_and_in_chinese(site: Site) -> None:
     assert chain.locator(".read").first.get_attribute("lang") == "zh-CN"
     assert "音乐会" in chain.locator(".asked").all_inner_texts()
     assert text_of(hit(site, "那就这么定了").locator(".why span").first).startswith("紧接在第 1 条之后。")
+    assert "支持相关：" in text_of(page.locator(".hit .why span").first)
     tops = chain.locator(".stop").evaluate_all("all => all.map(one => one.getBoundingClientRect().top)")
     assert tops == sorted(set(tops))
     assert page.evaluate("() => document.documentElement.scrollWidth") == NARROW[0]

@@ -72,7 +72,10 @@ def test_a_context_has_the_memories_for_a_question(memory: Memory, client: TestC
     block = post(client, "/context", {**ANA, "query": "Do I like tea?"})["context"]
     assert block == memory.context("Do I like tea?", **ANA)
     assert "nine" not in block
-    assert "nine" in post(client, "/context", {**ANA, "query": "Do I like tea?", "threshold": None})["context"]
+    for option in ({"threshold": None}, {"min_relevance": None}, {"min_relevance": 0}):
+        assert "nine" in post(client, "/context", {**ANA, "query": "Do I like tea?", **option})["context"]
+    for option in ({"min_relevance": 1}, {"threshold": None, "min_relevance": "default"}):
+        assert "nine" not in post(client, "/context", {**ANA, "query": "Do I like tea?", **option})["context"]
     assert post(client, "/context", {**ANA, "query": "Do I like tea?", "max_chars": 100})["context"] == ""
     client.put("/settings", params=ANA, json={"max_chars": 100})
     assert post(client, "/context", {**ANA, "query": "Do I like tea?"})["context"] == ""
@@ -82,6 +85,24 @@ def test_a_context_of_a_closed_memory_is_a_problem(memory: Memory) -> None:
     with client_of(memory, role=None, needs_key=False) as client:
         memory.close()
         assert post(client, "/context", {**ANA, "query": "tea"}, 503)["code"] == "store_unavailable"
+
+
+def test_a_recall_takes_the_least_relevance(memory: Memory, client: TestClient) -> None:
+    for text in ("I like tea", "Work begins at nine"):
+        memory.add(text, **ANA)
+    expected = memory.search("Do I like tea?", **ANA)["results"][0]["relevance"]
+    (hit,) = recall(client, "Do I like tea?")["results"]
+    assert hit["relevance"] == pytest.approx(expected)
+    assert len(recall(client, "Do I like tea?", min_relevance=None)["results"]) == 2
+    answer = recall(client, "Do I like tea?", min_relevance=1)
+    assert (answer["block"], answer["results"]) == ("", [])
+
+
+@pytest.mark.parametrize("least", [2, -0.1, "high", True])
+@pytest.mark.parametrize(("path", "text"), [("/context", "query"), ("/recall", "question"), ("/search", "query")])
+def test_an_unusable_least_relevance_is_named(client: TestClient, path: str, text: str, least: Any) -> None:
+    problem = post(client, path, {**ANA, text: "tea", "min_relevance": least}, 422)
+    assert problem["detail"].startswith("min_relevance: should be ")
 
 
 # --- the three steps of a recall --------------------------------------------------------------------------------------

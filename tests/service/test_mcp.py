@@ -300,6 +300,8 @@ async def test_a_memory_has_the_time_that_the_model_gives_and_is_shown_in_the_co
         ("search_memories", {}, "query: is missing"),
         ("search_memories", {"query": "tea", "top_k": 51}, "top_k: should be less than or equal to 50"),
         ("search_memories", {"query": "tea", "top_k": "many"}, "top_k: should be a valid integer"),
+        ("search_memories", {"query": "tea", "min_relevance": 2}, "min_relevance: should be less than or equal to 1"),
+        ("get_context", {"query": "tea", "min_relevance": "much"}, "min_relevance: should be a valid number"),
         ("search_memories", {"query": "tea", "memory_types": "[broken"}, "memory_types: should be a valid list"),
         ("search_memories", {"query": "tea", "memory_types": ["odd"]}, "memory_types.0: should be "),
         ("search_memories", {"query": "tea", "as_of": "soon"}, "as_of: must be"),
@@ -360,6 +362,36 @@ async def test_arguments_as_clients_send_them(memory: Memory) -> None:
         assert (await call(client, "get_memory", memory_id=memory_id))["memory_type"] == "semantic"
         (hit,) = (await call(client, "search_memories", query="Rome", memory_types=["fact"]))["results"]
         assert hit["id"] == memory_id
+
+
+@pytest.mark.parametrize("least", [None, "", 0.5, "0.5", 1])
+async def test_what_is_not_relevant_enough_is_left_out_and_said(memory: Memory, least: Any) -> None:
+    memory.add("Clara drinks tea.", user_id=ANA)
+    question, given = {"query": "Which engine drives the spacecraft?"}, {"min_relevance": least}
+    sentence = "Nothing relevant enough is remembered: min_relevance 0 shows the rest."
+    async with Client(server_of(memory)) as client:
+        for tool, part, nothing in (("search_memories", "results", []), ("get_context", "context", "")):
+            answer = await client.call_tool(tool, {**question, **given})
+            assert (answer.structured_content[part], answer.structured_content["note"]) == (nothing, sentence)
+            assert sentence in answer.content[0].text
+            every = await call(client, tool, **question, min_relevance=0)
+            assert "Clara drinks tea." in str(every[part]) and not every["note"]
+
+
+async def test_hits_have_a_relevance_and_a_similarity(memory: Memory) -> None:
+    memory.add("Clara drinks tea.", user_id=ANA)
+    async with Client(server_of(memory)) as client:
+        (hit,) = (await call(client, "search_memories", query="Who drinks tea?"))["results"]
+    (same,) = memory.search("Who drinks tea?", user_id=ANA)["results"]
+    assert (hit["relevance"], hit["similarity"]) == (round(same["relevance"], 4), round(same["similarity"], 4))
+
+
+async def test_without_memories_nothing_is_called_less_relevant(memory: Memory) -> None:
+    async with Client(server_of(memory)) as client:
+        assert (await call(client, "search_memories", query="tea"))["note"] == "Nothing relevant is remembered."
+        narrowed = await call(client, "search_memories", query="tea", memory_types="episodic")
+        assert narrowed["note"] == "No memory passes the filters."
+        assert (await call(client, "get_context", query="tea"))["note"] == "Nothing relevant is remembered."
 
 
 async def test_lists_come_in_pages(memory: Memory) -> None:

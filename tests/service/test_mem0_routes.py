@@ -598,6 +598,22 @@ def test_a_search_explains_its_hits_as_mem0_does_and_as_graphmem_does(client: Te
     assert hit["score_details"]["semantic_score"] == hit["similarity"]
     assert hit["score_details"]["bm25_score"] == hit["explain"]["arms"]["keyword"]["score"]
     assert hit["score_details"]["threshold"] == -1
+    assert 0 < hit["relevance"] < 1
+
+
+@pytest.mark.parametrize("path", ["/search", "/v3/memories/search/"])
+def test_a_search_leaves_out_what_is_below_the_least_relevance(client: TestClient, memory: Memory, path: str) -> None:
+    memory.add(["Bergen is in Norway.", "I like tea."], user_id="ana")
+
+    def relevances(**options: Any) -> list[float]:
+        found = ok(client.post(path, json={"query": "Where is Bergen?", "user_id": "ana", **options}))["results"]
+        return [hit["relevance"] for hit in found]
+
+    every = relevances()
+    assert len(every) == 2
+    assert relevances(min_relevance=max(every)) == [max(every)]
+    assert relevances(min_relevance="default") == relevances(top_k="auto") == [max(every)]
+    assert relevances(min_relevance=None) == every
 
 
 def test_values_of_another_type_are_refused(client: TestClient) -> None:

@@ -19,7 +19,7 @@ RECORD = {
     "updated_at": str, "user_id": str | None, "agent_id": str | None, "run_id": str | None, "actor_id": str | None,
     "role": str | None,
 }  # fmt: skip
-HIT = {**RECORD, "score": float, "similarity": float}
+HIT = {**RECORD, "score": float, "similarity": float, "relevance": float}
 RELATION = {"source": str, "relationship": str, "target": str, "memory_ids": list}
 
 

@@ -93,14 +93,16 @@ class MemoryResult(ListedMemory):
 
 
 class FoundMemory(Result):
-    """A hit: the best of a search has the `score` 1; `why` and `path` say how it was found; `valid_to`: when it stopped
-    being true.
+    """A hit: the best of a search has the `score` 1; `relevance` is the probability that it helps to answer,
+    `similarity` its cosine; `why` and `path` say how it was found; `valid_to`: when it stopped being true.
     """
 
     id: str
     memory: str
     kind: str
     score: float
+    relevance: float
+    similarity: float
     at: str
     speaker: str | None = None
     valid_to: str | None = None
@@ -109,16 +111,17 @@ class FoundMemory(Result):
 
 
 class SearchResult(Result):
-    """Hits, best first. `degraded`: the parts of the memory that the search had to do without."""
+    """Hits, best first. `note`: why there are none. `degraded`: the parts of the memory that the search had to do
+    without.
+    """
 
     results: list[FoundMemory]
+    note: str = ""
     degraded: list[str] = []
     next_cursor: str = Cursor
 
     def shown(self) -> str:
-        if not self.results:
-            return "No memories were found."
-        return memory_block([hit.model_dump() for hit in self.results])
+        return memory_block([hit.model_dump() for hit in self.results]) if self.results else self.note
 
 
 class ListResult(Result):
@@ -136,14 +139,17 @@ class ListResult(Result):
 
 
 class ContextResult(Result):
-    """A prompt block of memories, the latest summaries of conversations, and entities of the newest memories."""
+    """A prompt block of memories, the latest summaries of conversations, and entities of the newest memories. `note`:
+    why there is no block for a question.
+    """
 
     context: str
+    note: str = ""
     profile_summary: str
     recent_topics: list[str]
 
     def shown(self) -> str:
-        parts = [self.context]
+        parts = [self.context, self.note]
         if self.profile_summary:
             parts.append(memory_block([{"memory": self.profile_summary}]))
         if self.recent_topics:

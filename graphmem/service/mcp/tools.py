@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
@@ -19,8 +20,8 @@ from graphmem.answer_size import AnswerTooLarge
 from graphmem.async_memory import AsyncMemory
 from graphmem.errors import NotFoundError, ValidationError
 from graphmem.ingest.facts.extraction import estimate_tokens
-from graphmem.integrations.base import MAX_TOOL_HITS, result_dict
-from graphmem.model import Scope
+from graphmem.integrations.base import MAX_TOOL_HITS, nothing_relevant, result_dict
+from graphmem.model import MinRelevance, Scope
 from graphmem.retrieval.context import speaker_of
 from graphmem.service import limits
 from graphmem.service.cursors import cursor_after, cursor_at, offset_at, place_after
@@ -60,12 +61,29 @@ def _as_number(value: object) -> object:
     return int(value) if isinstance(value, str) and _DIGITS.fullmatch(value) else value
 
 
+def _as_fraction(value: object) -> object:
+    """Reads a number that a client sends as text; no text stands for none."""
+    if not isinstance(value, str) or not value.strip():
+        return None if isinstance(value, str) else value
+    try:
+        return float(value)
+    except ValueError:
+        return value
+
+
 _FROM_TEXT = BeforeValidator(_as_number)
 MemoryId = Annotated[str, Field(description="The id of a memory, as searches and lists give it")]
 Query = Annotated[str, Field(description="A question, or words")]
 Limit = Annotated[int, Field(ge=1, le=MAX_TOOL_HITS, description="How many to return at most"), _FROM_TEXT]
 Hops = Annotated[
     int, Field(ge=0, le=5, description="How many edges away from its start the graph is shown"), _FROM_TEXT
+]
+Relevance = Annotated[
+    float | None,
+    Field(
+        ge=0, le=1, description="The lowest relevance, 0 for all; leave it out for what helps more than it distracts"
+    ),
+    BeforeValidator(_as_fraction),
 ]
 ShowRetired = Annotated[bool, Field(description="Also memories that are no longer true")]
 CursorArgument = Annotated[str, Field(description="The next_cursor of the former page; leave it out for the first")]
@@ -205,26 +223,31 @@ class SearchMemories(Tool):
         default="",
         description="Only what was true at this time: ISO 8601; a date is its first moment",
     )
+    min_relevance: Relevance = None
     show_retired: ShowRetired = False
     cursor: CursorArgument = ""
 
     async def run(self, memory: AsyncMemory, scope: Scope) -> results.SearchResult:
         arguments = self.model_dump(exclude={"cursor"})
-        found = result_dict(
-            await memory.search(
-                self.query,
-                **scope.parts,
-                top_k=self.top_k,
-                filters={"memory_type": {"in": [_stored_type(name) for name in self.memory_types]}}
-                if self.memory_types
-                else None,
-                as_of=self.as_of or None,
-                show_retired=self.show_retired,
-                explain=True,
-            )
+        search = partial(
+            memory.search,
+            self.query,
+            **scope.parts,
+            filters={"memory_type": {"in": [_stored_type(name) for name in self.memory_types]}}
+            if self.memory_types
+            else None,
+            as_of=self.as_of or None,
+            show_retired=self.show_retired,
         )
+        least = _least(self.min_relevance)
+        found = result_dict(await search(top_k=self.top_k, min_relevance=least, explain=True))
+        is_narrowed = bool(self.memory_types or self.as_of)
         return results.SearchResult.model_validate(
-            {**paged(found["results"], self.cursor, arguments, _hit), "degraded": found.get("degraded", [])}
+            {
+                **paged(found["results"], self.cursor, arguments, _hit),
+                "note": "" if found["results"] else await _nothing_relevant(search, least, is_narrowed=is_narrowed),
+                "degraded": found.get("degraded", []),
+            }
         )
 
 
@@ -241,11 +264,14 @@ class GetContext(Tool):
     max_tokens: Annotated[
         int, Field(ge=50, le=1500, description="About how many tokens the block may have"), _FROM_TEXT
     ] = 1000
+    min_relevance: Relevance = None
 
     async def run(self, memory: AsyncMemory, scope: Scope) -> results.ContextResult:
-        return results.ContextResult(
-            context=await self._block(memory, scope), **await summaries_and_topics(memory, scope)
-        )
+        block, note = await self._block(memory, scope), ""
+        if self.query.strip() and not block:
+            search = partial(memory.search, self.query, **scope.parts)
+            note = await _nothing_relevant(search, _least(self.min_relevance))
+        return results.ContextResult(context=block, note=note, **await summaries_and_topics(memory, scope))
 
     async def _block(self, memory: AsyncMemory, scope: Scope) -> str:
         """Returns the block for the query, else of the newest memories, of about `max_tokens`."""
@@ -254,7 +280,9 @@ class GetContext(Tool):
         max_chars = min(self.max_tokens * CHARS_PER_TOKEN, results.MAX_CHARS - 2000)
         while True:
             if has_query:
-                block = await memory.context(self.query, **scope.parts, max_chars=max_chars)
+                block = await memory.context(
+                    self.query, **scope.parts, max_chars=max_chars, min_relevance=_least(self.min_relevance)
+                )
             else:
                 items, _ = page(newest, 0, _memory_item, max_chars)
                 block = results.memory_block(results.in_zone(items, memory.sync.limits.timezone)) if items else ""
@@ -262,6 +290,19 @@ class GetContext(Tool):
             if tokens <= self.max_tokens or max_chars <= self.max_tokens:
                 return block
             max_chars = max(max_chars * self.max_tokens // tokens, self.max_tokens)
+
+
+def _least(min_relevance: float | None) -> MinRelevance:
+    """Returns the least relevance that an argument means: None counts as left out."""
+    return "default" if min_relevance is None else min_relevance
+
+
+async def _nothing_relevant(
+    search: Callable[..., Awaitable[Any]], least: MinRelevance, *, is_narrowed: bool = False
+) -> str:
+    """Returns the sentence that a search with this least relevance has no hits."""
+    was_found = least != 0 and bool(result_dict(await search(top_k=1))["results"])
+    return nothing_relevant("min_relevance 0 shows the rest", was_found=was_found, is_narrowed=is_narrowed)
 
 
 async def summaries_and_topics(memory: AsyncMemory, scope: Scope) -> dict[str, Any]:
@@ -454,7 +495,7 @@ class Search(Tool):
     query: Query
 
     async def run(self, memory: AsyncMemory, scope: Scope) -> results.DocumentList:
-        found = result_dict(await memory.search(self.query, **scope.parts, top_k=10))
+        found = result_dict(await memory.search(self.query, **scope.parts, top_k=10, min_relevance="default"))
         return results.DocumentList.model_validate({"results": page(found["results"], 0, _document)[0]})
 
 
@@ -546,7 +587,7 @@ def _hit(hit: Mapping[str, Any]) -> dict[str, Any]:
         "id": hit["id"],
         "memory": shortened(explanation.get("part", hit["memory"])),
         "kind": hit["kind"],
-        "score": round(hit["score"], 4),
+        **{name: round(hit[name], 4) for name in ("score", "relevance", "similarity")},
         "at": hit["at"],
         "speaker": speaker_of(hit),
         "valid_to": hit["valid_to"],

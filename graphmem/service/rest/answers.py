@@ -64,13 +64,15 @@ class ScoreDetails(BaseModel):
 
 
 class HitAnswer(MemoryAnswer):
-    """A hit. `score` orders the hits of one search, 1 is the best; `similarity` is the cosine of query and memory.
+    """A hit. `score` orders the hits of one search, 1 is the best; `similarity` is the cosine of query and memory;
+    `relevance` is the probability (0 to 1) that the memory helps to answer.
 
     `sources`: source messages of this fact that were found as well. `explain` and `score_details`: on request.
     """
 
     score: float
     similarity: float
+    relevance: float
     sources: list[Source] = []
     explain: dict[str, Any] = {}
     score_details: ScoreDetails | None = None

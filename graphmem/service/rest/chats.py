@@ -15,7 +15,6 @@ from graphmem import responses
 from graphmem.answer_size import memory_bytes
 from graphmem.boundary import validation
 from graphmem.chat_worker import Recalled, RecallRequest, RecallStep
-from graphmem.commands.types import UNSET
 from graphmem.concurrency import as_exception
 from graphmem.errors import GraphmemError, StoreError, ValidationError
 from graphmem.logs import log_text
@@ -28,7 +27,7 @@ from graphmem.service.chat_settings import ChatSettings, MaxChars, Prompt, Round
 from graphmem.service.problems import code_of
 from graphmem.service.rest.dependencies import CallerParam, Service, ServiceParam
 from graphmem.service.rest.json_route import JsonRoute
-from graphmem.service.schemas import IdsBody, Items, given
+from graphmem.service.schemas import IdsBody, Items, LeastRelevance, given
 
 logger = logging.getLogger("graphmem")
 
@@ -46,13 +45,15 @@ Moment = str | float
 class ContextBody(IdsBody):
     """A question, and whose memories to use.
 
-    `threshold`: the lowest cosine similarity (-1 to 1), or null for all hits; left out, unrelated memories are left
-    out. `reference_date`: the moment from which "last week" and the like are counted.
+    `min_relevance`: the lowest relevance of a memory (0 to 1), or null for all hits; left out, memories that are not
+    relevant enough are left out. `threshold`: the lowest cosine similarity (-1 to 1), or null for none; with it there
+    is no default of `min_relevance`. `reference_date`: the moment from which "last week" and the like are counted.
     """
 
     query: Annotated[str, Field(min_length=1, max_length=validation.MAX_QUERY_CHARS)]
     max_chars: MaxChars | None = None
     threshold: Annotated[float, Field(ge=-1, le=1)] | None = None
+    min_relevance: LeastRelevance = "default"
     reference_date: Moment | None = None
 
 
@@ -69,16 +70,14 @@ async def context(body: ContextBody, caller: CallerParam, service: ServiceParam)
     `max_chars` is by default that of the settings. With the setting `recall` off, the block is empty.
     """
     ids = caller.scope(body.named())
-    threshold = body.threshold if "threshold" in body.model_fields_set else UNSET
+    options = body.model_dump(include={"threshold", "min_relevance", "reference_date"}, exclude_unset=True)
     memory = service.memory.sync
 
     def call() -> str:
         settings = settings_in_force(memory, ids.get("user_id"), service.chat_defaults, max_chars=body.max_chars)
         if not settings.recall:
             return ""
-        return memory.context(
-            body.query, **ids, max_chars=settings.max_chars, threshold=threshold, reference_date=body.reference_date
-        )
+        return memory.context(body.query, **ids, max_chars=settings.max_chars, **options)
 
     return ContextAnswer(context=await service.run(call))
 
@@ -91,7 +90,8 @@ class RecallBody(IdsBody):
 
     `recent`: the messages before it that the model is shown, oldest first, as {"role", "content", "name"?}; unreadable
     ones are left out. `user_name`, `char_name`: the names of the user and of the character that answers, for the
-    language model. `recall`, `rewrite`, `rewrite_prompt`, `top_k` and `max_chars` come before the settings.
+    language model. `min_relevance`: as in `POST /context`. `recall`, `rewrite`, `rewrite_prompt`, `top_k` and
+    `max_chars` come before the settings.
     """
 
     question: Annotated[str, Field(min_length=1, max_length=validation.MAX_QUERY_CHARS)]
@@ -103,6 +103,7 @@ class RecallBody(IdsBody):
     recall: bool | None = None
     rewrite: bool | None = None
     rewrite_prompt: Prompt | None = None
+    min_relevance: LeastRelevance = "default"
     reference_date: Moment | None = None
 
 
@@ -208,6 +209,7 @@ async def _recalled(body: RecallBody, scope: Scope, service: Service, deadline: 
         body.recent,
         min(settings.top_k, service.memory.sync.limits.max_top_k),
         settings.max_chars,
+        min_relevance=body.min_relevance,
         reference_date=body.reference_date,
         rewrite=settings.rewrite,
         rewrite_prompt=settings.rewrite_prompt,

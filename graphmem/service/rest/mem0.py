@@ -25,7 +25,7 @@ from graphmem.service.problems import Problem
 from graphmem.service.rest import answers
 from graphmem.service.rest.dependencies import CallerParam, Service, ServiceParam, until_client_leaves
 from graphmem.service.rest.json_route import JsonRoute
-from graphmem.service.schemas import IGNORED, Body, Ids, IdsBody, Items, Mem0Fields, given
+from graphmem.service.schemas import IGNORED, Body, Ids, IdsBody, Items, LeastRelevance, Mem0Fields, given
 
 router = APIRouter(route_class=JsonRoute, tags=["memories"], responses=problems.documented(502))
 
@@ -88,6 +88,9 @@ class SearchBody(IdsBody, Mem0Fields):
     top_k: int | Literal["auto"] | None = Field(default=None, description="1 to 1000 hits; by default 10.")
     limit: int | None = Field(default=None, description="The same as `top_k`.")
     threshold: float | None = Field(default=None, description="The lowest similarity of a hit.")
+    min_relevance: LeastRelevance = Field(
+        default=None, description='The lowest relevance of a hit, 0 to 1; "default": that of `POST /context`.'
+    )
     kinds: str | Items[str] | None = None
     as_of: Moment | None = Field(default=None, description="Search the memories valid at that time.")
     reference_date: Moment | None = Field(default=None, description='From when "last week" is counted.')
@@ -381,6 +384,7 @@ async def search_memories(
         top_k=body.top_k,
         limit=body.limit,
         threshold=body.threshold,
+        min_relevance=body.min_relevance,
         kinds=body.kinds,
         as_of=body.as_of,
         reference_date=body.reference_date,

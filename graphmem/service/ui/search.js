@@ -8,7 +8,7 @@ import { beginOfDay, endOfDay, isPast, readDay, readPastDay } from "./days.js";
 import { day, decimal, list, localDay, reasonOf, t, written } from "./i18n.js";
 import { askedWords } from "./marks.js";
 import { Bones, Busy, Choice, Failed, Icon, Menu, Time, TruthPick, speakerOf } from "./parts.js";
-import { whyOf } from "./why.js";
+import { relevanceOf, whyOf } from "./why.js";
 
 const KINDS = ["fact", "episode", "summary"];
 const COUNTS = ["5", "10", "20", "50"];
@@ -133,6 +133,7 @@ function Score({ hit }) {
   return html`<div class="score"><svg viewBox="0 0 100 4" preserveAspectRatio="none" aria-hidden="true">
       <rect class="tr" width="100" height="4" rx="2" /><rect class="va" width=${Math.round(hit.score * 100)} height="4" rx="2" /></svg>
     <span class="num"><span class="sr">${t("search_score")} </span>${decimal(hit.score)}</span>
+    <small class="num">${t("search_relevance")} ${decimal(hit.relevance)}</small>
     <small class="num">${t("search_similarity")} ${decimal(hit.similarity)}</small></div>`;
 }
 
@@ -169,7 +170,7 @@ function Hit({ hit, place, hits, query, asked, isShown }) {
       ${part && html` · <span>${t("search_part")}</span>`}
       ${hit.kind !== "episode" && html` <span class=${`tag ${hit.kind}`}>${t(hit.kind)}</span>`}
       ${isOver && html` <span class="tag line">${t("truth_past")}</span>`}</p>
-    <div class="why"><span>${whyOf(hit, place, hits, asked)}</span>
+    <div class="why"><span>${whyOf(hit, place, hits, asked)} <small class="faint">${relevanceOf(hit)}</small></span>
       ${memories > 1 && !isFirst && html`<button type="button" class="btn quiet small" aria-expanded=${String(isOpen)} onClick=${() => setOpen(!isOpen)}>
         <${Icon} name="thread" /><span>${isOpen ? t("search_path_off") : t("search_path", { parts })}</span></button>`}
       ${memories > 1 && isOpen && !isShown && html`<${InGraph} hit=${hit} query=${query} />`}</div>

@@ -8,6 +8,19 @@ import { splitAtWords } from "./marks.js";
 const REASONS = ["dense", "keyword", "tokens", "characters", "reply", "named", "speaker", "date"];
 // Left out where words are shared.
 const FURTHER = new Set(["tokens", "characters"]);
+// The features of `explain.relevance` that differ between the hits of a search, by what they are about.
+const FEATURES = {
+  meaning: ["similarity", "similarity_high", "similarity_above", "multilingual", "multilingual_high", "multilingual_above",
+    "multilingual_unread", "multilingual_above_unread", "meaning", "topic", "topic_above", "standing_for_advice"],
+  words: ["match", "match_unread", "match_beside", "overlap", "overlap_share", "reply_overlap"],
+  about: ["first_person_both", "about_another", "about_asker", "named", "not_named"],
+  speaker: ["speaker_asked", "assistant", "assistant_asked"],
+  answer: ["answer_type"],
+  time: ["date", "date_and_words"],
+  question: ["question_share"],
+};
+// The least sum of log odds of features that is worth a word.
+const MIN_SHARE = 0.3;
 // Beside a path only the best of an arm are named.
 const BEST_RANK = 3;
 
@@ -60,4 +73,14 @@ export function whyOf(hit, place, hits, asked) {
   const isFurther = countSteps(hit.explain.path).names > 0 && likeness > place + 1;
   return [way, reasons && t("why_sentence", { text: reasons }), isFurther && t("why_likeness", { n: likeness })]
     .filter(Boolean).join(t("why_space"));
+}
+
+/** Returns what speaks for the relevance of a hit and against it, "" if nothing does much. */
+export function relevanceOf({ explain: { relevance } }) {
+  const shareOf = (names) => names.reduce((sum, name) => sum + (relevance[name] ?? 0), 0);
+  const shares = Object.entries(FEATURES).map(([about, names]) => ({ about, share: shareOf(names) }));
+  const sentence = (key, found) => found.length > 0 && t(key, { parts: list(found.map(({ about }) => t(`relevance_${about}`))) });
+  const pro = shares.filter(({ share }) => share >= MIN_SHARE).sort((a, b) => b.share - a.share);
+  const contra = shares.filter(({ share }) => share <= -MIN_SHARE).sort((a, b) => a.share - b.share);
+  return [sentence("relevance_for", pro), sentence("relevance_against", contra)].filter(Boolean).join(t("why_space"));
 }
