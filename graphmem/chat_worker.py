@@ -407,7 +407,6 @@ class ChatWorker:
                 now=recall.now,
                 min_relevance=recall.min_relevance,
                 for_prompt=True,
-                match_sentences_over=context.MIN_CHARS,
                 select=select,
             )
             try:

@@ -48,13 +48,12 @@ from graphmem.queries.history import events_of_memory, trace_origin
 from graphmem.queries.memories import count_by_day, find_memory, list_memories
 from graphmem.retrieval import context
 from graphmem.retrieval.pipeline import search
-from graphmem.retrieval.sentence_matching import UNSPLIT_CHARS
 from graphmem.retrieval.types import SearchQuery
 from graphmem.settings import Settings
 from graphmem.stores.ledger import graph_reads, memories
 from graphmem.stores.ledger.jobs import JobKind
 from graphmem.stores.projection import Progress
-from graphmem.text import normalise_key
+from graphmem.text import estimate_tokens, normalise_key
 from graphmem.times import shown
 from graphmem.tracing import operation as traced_operation
 from graphmem.transfer import jsonl
@@ -65,7 +64,7 @@ if TYPE_CHECKING:
     import networkx as nx
 
 R = TypeVar("R", types.AddResult, types.SearchResult, types.ListResult)
-TOP_K, CONTEXT_MEMORIES = 10, 20
+TOP_K, CONTEXT_MEMORIES, CONTEXT_CHARS = 10, 20, 2000
 DEFAULT_LIST_LIMIT, MAX_LIST_LIMIT = 100, 100_000
 DELETE_BATCH = 500
 MAX_REPEAT_SECONDS = 86_400
@@ -551,7 +550,6 @@ class Memory:
             threshold=validation.threshold(threshold),
             min_relevance="default" if most is None and least is None else least,
             explain=validation.flag(explain, "explain"),
-            match_sentences_over=UNSPLIT_CHARS if explain else None,
             now=validation.asked_at(reference_date, view.moment, self.limits.timezone),
         )
         self._engine.check_embedder()
@@ -567,15 +565,20 @@ class Memory:
         user_id: Any = None,
         agent_id: Any = None,
         run_id: Any = None,
-        max_chars: int = 1200,
+        max_chars: int = CONTEXT_CHARS,
+        max_tokens: int | None = None,
+        whole: bool = False,
         threshold: float | Unset | None = UNSET,
         min_relevance: MinRelevance | Unset = UNSET,
         reference_date: datetime | str | float | None = None,
     ) -> str:
-        """Returns a prompt block for a question: the relevant memories, newest first, delimited and marked as data.
+        """Returns a prompt block for a question: the sentences that help to answer, newest first, marked as data.
 
-        Facts and summaries come before episodes when room is short. The block has at most `max_chars` characters, about
-        90 of which frame it; it is "" when nothing is found or nothing fits.
+        The block has at most `max_chars` characters, about 90 of which frame it, or in their place at most `max_tokens`
+        tokens, estimated rather too high; it is "" when nothing is found or nothing fits. Of each memory it has the
+        sentences that are worth most for their length, or with `whole` all. What was said twice stands there once,
+        "yesterday" and the like have their date behind them, a short reply the question before it. Facts come before
+        the messages that they were drawn from.
 
         Only memories with a relevance of at least `min_relevance` (0 to 1; None: all) are in it. The default,
         "default", is the relevance from which on a memory helps more than it distracts: .13, or a quarter of the best
@@ -587,7 +590,11 @@ class Memory:
         zone.
         """
         self._engine.check_open()
-        char_limit = validation.count(max_chars, "max_chars", 1, validation.MAX_CONTEXT_CHARS)
+        size: context.Size = len
+        most = validation.count(max_chars, "max_chars", 1, validation.MAX_CONTEXT_CHARS)
+        if max_tokens is not None:
+            most, size = validation.count(max_tokens, "max_tokens", 1, validation.MAX_CONTEXT_CHARS), estimate_tokens
+        whole = validation.flag(whole, "whole")
         scope = validation.required_scope(user_id, agent_id, run_id)[0]
         view = self._view(scope, None, None)
         now = validation.asked_at(reference_date, view.now, self.limits.timezone)
@@ -599,11 +606,10 @@ class Memory:
             threshold=None if isinstance(threshold, Unset) else validation.threshold(threshold),
             min_relevance=least_relevance(threshold, min_relevance),
             for_prompt=True,
-            match_sentences_over=context.MIN_CHARS,
             now=now,
         )
         outcome = search(search_query, self._engine.search_deps)
-        return context.context_block(outcome.hits, char_limit, now.tzinfo)
+        return context.context_block(outcome.hits, most, now.tzinfo, size, whole=whole)
 
     def get(
         self, memory_id: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None

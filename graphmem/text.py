@@ -10,7 +10,7 @@ import re
 import threading
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache, lru_cache
 from hashlib import blake2b
 
@@ -68,6 +68,16 @@ UNSPACED_RUN = re.compile(f"[{_UNSPACED_RANGES}]+")
 _BLANK = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u200b\u2060\ufeff\ud800-\udfff]+")
 _POSSESSIVE_ENDING = re.compile(r"['’][sS]$")
 _POSSESSIVE_INSIDE = re.compile(r"['’][sS](?=\s)")
+_TOKEN_RUN = re.compile(
+    rf"(?P<latin>[A-Za-zÀ-ɏ]+)|(?P<digits>\d+)|(?P<letters>[^\W\d_A-Za-zÀ-ɏ{_UNSPACED_RANGES}]+)|(?P<other>\S)"
+)
+# Tokens of a run of so many characters, by the groups of `_TOKEN_RUN`.
+_TOKEN_COUNTS: Mapping[str, Callable[[int], int]] = {
+    "latin": lambda length: -(-length // 5),
+    "digits": lambda length: -(-length // 3),
+    "letters": lambda length: -(-2 * length // 3),
+    "other": lambda length: length,
+}
 _ASCII_WORD = re.compile("[a-z0-9]+(?:'[a-z0-9]+)*")
 _APOSTROPHES = str.maketrans("’ʼ", "''")
 _INVISIBLE = "\ufe0f\u200d"
@@ -118,6 +128,17 @@ def term_counts(text: str) -> dict[int, float]:
         for term, count in (Counter(_split_terms(bare_text)) - counts).items():
             by_number[term_id(term)] = by_number.get(term_id(term), 0) + WITHOUT_MARKS_COUNT * count
     return by_number
+
+
+def estimate_tokens(text: str) -> int:
+    """Estimates the tokens of a text for a language model, rather too high.
+
+    One for every five letters of a Latin word and every three digits, two for every three letters of other alphabets,
+    each rounded up, and one for any other character but white space: "Hello, 世界" has 1 + 1 + 2. Of chats in English,
+    Chinese and German that is 1.0 to 1.2 times what o200k_base makes of them, of Russian and Arabic 1.5 (counted over
+    the texts in benchmarks/; a single Italian text had 1.12 times the estimate).
+    """
+    return sum(_TOKEN_COUNTS[match.lastgroup](len(match[0])) for match in _TOKEN_RUN.finditer(text) if match.lastgroup)
 
 
 def query_tokens(question: str) -> list[str]:

@@ -80,14 +80,24 @@ def search(
 def context(
     call: CommandContext,
     query: Annotated[str, typer.Argument(metavar="QUERY", help="What to search for.")],
-    max_chars: Annotated[int, typer.Option(help="The maximum number of characters.")] = 1200,
+    max_chars: Annotated[int, typer.Option(help="The maximum number of characters.")] = 2000,
+    max_tokens: Annotated[
+        int | None, typer.Option(help="The maximum number of tokens, in place of characters.", show_default=False)
+    ] = None,
+    whole: Annotated[bool, typer.Option("--whole", help="Take whole memories, not sentences.")] = False,  # noqa: FBT002
     min_relevance: MinRelevance = "default",
     reference_date: ReferenceDate = None,
 ) -> None:
     """Prints the memories for a query as a block for a prompt."""
     with call.memory() as memory:
         block = memory.context(
-            query, **call.scope, max_chars=max_chars, min_relevance=min_relevance, reference_date=reference_date
+            query,
+            **call.scope,
+            max_chars=max_chars,
+            max_tokens=max_tokens,
+            whole=whole,
+            min_relevance=min_relevance,
+            reference_date=reference_date,
         )
         has_less_relevant = (
             not block and min_relevance != 0 and bool(memory.search(query, **call.scope, top_k=1)["results"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing
@@ -38,6 +39,7 @@ from graphmem.retrieval import (
 )
 from graphmem.retrieval.candidates import Candidates
 from graphmem.retrieval.character_matching import CharacterMatches
+from graphmem.retrieval.context.sentence_values import weigh_sentences
 from graphmem.retrieval.explanation import Explanation, ExplanationBuilder
 from graphmem.retrieval.features import Column, FeatureTable
 from graphmem.retrieval.pagerank import MENTION_WEIGHTS, WalkResult, personalized_pagerank, rarity
@@ -75,6 +77,8 @@ MAX_HITS_OF_CANDIDATES = 50
 MIN_ASSESSED = 20
 # Types of the entities that a query names, as opposed to things it is about.
 NAMED_TYPES = frozenset({EntityType.PERSON, EntityType.PLACE, EntityType.ORGANIZATION})
+# The most words of a query of keywords.
+MAX_KEYWORDS = 3
 # The least relevance of a reply that the query asks for.
 REPLY_RELEVANCE = 0.5
 # Hits that may date the event from which the query counts, and the least score of such a hit.
@@ -473,10 +477,15 @@ class _Search:
         evidence = self._candidates.evidence
         ids = [memory.id for memory in best]
         source_ids = [uid for memory in best for uid in memory.sources]
+        replies = {uid: question for uid in ids if (question := evidence.replies_to(uid)) is not None}
+        question_ids = replies.values() if self._query.for_prompt else ()
+        token_matches = self._match_totals(ids) if self._query.for_prompt else {}
         with self._deps.ledger.read() as connection:
             explained = ids if self._query.explain else []
             on_paths = explainer.ids_on_paths(explained, "memory")
-            with closing(memories.each_record(connection, dict.fromkeys([*ids, *on_paths, *source_ids]))) as rows:
+            with closing(
+                memories.each_record(connection, dict.fromkeys([*ids, *on_paths, *source_ids, *question_ids]))
+            ) as rows:
                 found = list(counted(rows))
             records = {record.id: record for record in memories.as_they_were(connection, self._query.view, found)}
             partitions = [partition.key for partition in self._partitions]
@@ -493,6 +502,8 @@ class _Search:
                 if self._query.explain
                 else None,
                 tuple(records[uid] for uid in memory.sources if uid in records),
+                question=records[replies[memory.id]].text if replies.get(memory.id) in records else "",
+                token_match=token_matches.get(memory.id, 0.0),
             )
             for memory in best
             if memory.id in records
@@ -594,6 +605,7 @@ class _Search:
             sum(terms.weights.values()),
             cosines[len(cosines) // 2] if cosines else 0.0,
             size,
+            not self._analysis.is_question and len(words_of(self._query.text)) <= MAX_KEYWORDS,
         )
 
     def _neighbours(self, uid: str) -> list[str]:
@@ -607,17 +619,20 @@ class _Search:
         return dict(zip(ids, (matches.matrix(ids) @ matches.weights).tolist(), strict=True))
 
     def _with_sentence_matches(self, hits: tuple[Hit, ...]) -> tuple[Hit, ...]:
-        """Returns the hits, those longer than the query's `match_sentences_over` with their matching sentences."""
-        max_chars = self._query.match_sentences_over
-        long_records = [] if max_chars is None else [hit.record for hit in hits if len(hit.record.text) > max_chars]
-        if not long_records:
-            return hits
-        windows = self._candidates.token_windows([record.row for record in long_records])
-        matcher = sentence_matching.SentenceMatcher(
-            self._query.text, self._candidates.evidence.matches, self._deps.embedder
-        )
-        matches = {record.id: matcher.match(record, windows.get(record.row, ())) for record in long_records}
-        return tuple(replace(hit, sentence_match=matches.get(hit.record.id)) for hit in hits)
+        """Returns the hits with their matching sentences: for a prompt those of all, else of long explained ones."""
+        if self._query.for_prompt:
+            divided = [hit.record for hit in hits if len(sentence_matching.sentences(hit.record.text)) > 1]
+        else:
+            is_long = sentence_matching.UNSPLIT_CHARS if self._query.explain else math.inf
+            divided = [hit.record for hit in hits if len(hit.record.text) > is_long]
+        if divided:
+            windows = self._candidates.token_windows([record.row for record in divided])
+            matcher = sentence_matching.SentenceMatcher(
+                self._query.text, self._candidates.evidence.matches, self._deps.embedder
+            )
+            matches = {record.id: matcher.match(record, windows.get(record.row, ())) for record in divided}
+            hits = tuple(replace(hit, sentence_match=matches.get(hit.record.id)) for hit in hits)
+        return weigh_sentences(self._analysis, hits) if self._query.for_prompt else hits
 
     def _named(self) -> tuple[str, ...]:
         """Returns the keys of the entities that the query names, without common nouns, which name nothing."""

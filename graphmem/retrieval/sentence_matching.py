@@ -69,11 +69,15 @@ def _cut_position(text: str, start: int, max_chars: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class SentenceMatch:
-    """A memory's text, the spans of its sentences, and the score of each for a query (0 and more)."""
+    """A memory's text, the spans of its sentences, and the score of each for a query (0 and more).
+
+    `tokens` are the token matches of each, 0 to 1; zeros without tokens.
+    """
 
     text: str
     spans: Sequence[Span]
     scores: Row
+    tokens: Row
 
     @property
     def best(self) -> Span:
@@ -127,8 +131,9 @@ class SentenceMatcher:
         if not spans:
             return None
         word_scores = self._word_scores([record.text[start:end] for start, end in spans])
-        scores = _divided_by_max(word_scores) + _divided_by_max(self._token_scores(record, windows, spans))
-        return SentenceMatch(record.text, spans, scores) if scores.any() else None
+        token_scores = self._token_scores(record, windows, spans)
+        scores = _divided_by_max(word_scores) + _divided_by_max(token_scores)
+        return SentenceMatch(record.text, spans, scores, token_scores) if scores.any() else None
 
     def _word_scores(self, texts: Sequence[str]) -> Row:
         """Scores sentences by the query's words in them; a word weighs more, the fewer of the sentences have it."""

@@ -15,6 +15,7 @@ from graphmem.model import Entity, MemoryRecord, MentionKind, MinRelevance, Rela
 from graphmem.models.protocols import EmbeddedQuestion, Embedder, Matrix
 from graphmem.models.script_support import ScriptSupport
 from graphmem.observers import Observers
+from graphmem.retrieval.context.sentence_values import Sentence
 from graphmem.retrieval.explanation import Explanation
 from graphmem.retrieval.sentence_matching import SentenceMatch
 from graphmem.stores.ledger import Ledger
@@ -35,7 +36,6 @@ class SearchQuery:
     `min_relevance`: the least relevance of a hit (None: none; "default": by the partition's size,
     `relevance.default_floor`). `for_prompt`: leaves out requests to an assistant, and replaces stored repetitions of
     the query by the replies to them.
-    `match_sentences_over`: hits with more characters than this get their `sentence_match` (None: no hit does).
     `select` returns those of the best `limit` hits that are wanted (None: all): matching sentences, which take as long
     as the rest of a search, are computed for these only.
     """
@@ -50,7 +50,6 @@ class SearchQuery:
     now: datetime | None = None
     min_relevance: MinRelevance = None
     for_prompt: bool = False
-    match_sentences_over: int | None = None
     select: Callable[[tuple[Hit, ...]], tuple[Hit, ...]] | None = None
 
 
@@ -134,8 +133,10 @@ class Hit:
 
     `score` (0..1) orders the hits of this search; `similarity` is the cosine of query and memory; `relevance` is the
     probability that the memory helps to answer. `explanation` is None unless the query has `explain`. `sources`: source
-    messages that were found as well and are grouped under this fact, best first. `sentence_match`: the memory's
-    sentences with their scores, see `match_sentences_over`.
+    messages that were found as well and are grouped under this fact, best first. `sentence_match`: which sentences of
+    the memory match; None unless the query has `explain` (long memories) or is `for_prompt` (several sentences). With
+    `for_prompt`, `sentences` are those for a prompt, `question` the words of somebody else to which the memory replies,
+    and `token_match` its token matches, 0 to 1.
     """
 
     record: MemoryRecord
@@ -145,6 +146,9 @@ class Hit:
     explanation: Explanation | None
     sources: tuple[MemoryRecord, ...] = ()
     sentence_match: SentenceMatch | None = None
+    question: str = ""
+    token_match: float = 0.0
+    sentences: tuple[Sentence, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

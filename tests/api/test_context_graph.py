@@ -14,6 +14,7 @@ from graphmem import Memory
 from graphmem.errors import (
     ValidationError,
 )
+from graphmem.text import estimate_tokens
 
 
 def test_context_is_a_delimited_block_of_one_line_each_newest_first(memory: Memory) -> None:
@@ -33,10 +34,16 @@ def test_context_stays_within_max_chars(memory: Memory) -> None:
         block = memory.context("tea", user_id="u1", max_chars=max_chars)
         assert len(block) <= max_chars
         assert block == "" or block.endswith("</memories>")
-    assert len(memory.context("tea", user_id="u1")) <= 1200
+    assert 1200 < len(memory.context("tea", user_id="u1")) <= 2000
+    for max_tokens in (40, 200):
+        block = memory.context("tea", user_id="u1", max_tokens=max_tokens)
+        assert estimate_tokens(block) <= max_tokens
+    assert block.count("tea number") > 2
     for bad in (0, "many", 10.5):
         with pytest.raises(ValidationError):
             memory.context("tea", user_id="u1", max_chars=bad)
+        with pytest.raises(ValidationError, match="max_tokens"):
+            memory.context("tea", user_id="u1", max_tokens=bad)
 
 
 @SQLITE_ONLY

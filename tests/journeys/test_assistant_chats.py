@@ -78,7 +78,7 @@ def test_a_context_has_the_matching_part_and_not_the_whole_reply(memory: Memory)
     block = memory.context("Which rose did you recommend to me?", user_id="u", max_chars=2000)
     assert ADVICE in block
     (line,) = (line for line in block.splitlines() if ADVICE in line)
-    assert len(line) < sentence_matching.CONTEXT_CHARS + 100
+    assert len(line) < 0.7 * len(CHAT[1][1])
 
 
 def test_without_tokens_the_part_is_found_by_words() -> None:
@@ -153,7 +153,6 @@ def test_a_context_does_not_leave_room_unused_that_a_shorter_part_would_fill() -
         block = memory.context(question, user_id="u", max_chars=300, min_relevance=None)
         assert "180 grit" in block
         assert len(list_lines(block)) == 2
-        assert any(line.split("] ")[1].startswith("assistant: …") for line in list_lines(block))
 
 
 WINE = (

@@ -550,6 +550,7 @@ UNUSABLE = {
     "search --kinds": (["dream", ""], ["x", "--user", "ann"]),
     "context QUERY": ([" "], ["--user", "ann"]),
     "context --max-chars": (["0"], ["x", "--user", "ann"]),
+    "context --max-tokens": (["0"], ["x", "--user", "ann"]),
     "context --min-relevance": (["7", "-1", "high"], ["x", "--user", "ann"]),
     "context --reference-date": (["some day"], ["x", "--user", "ann"]),
     "list --limit": (["0", "many"], ["--user", "ann"]),

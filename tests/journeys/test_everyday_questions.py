@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from graphmem import Memory
+from graphmem.evaluation.answer_judge import plain
 
 STORED = {
     "en-1": [
@@ -32,7 +33,7 @@ def memory() -> Iterator[Memory]:
 
 def shown(memory: Memory, user: str, question: str) -> set[int]:
     """The numbers of the memories that the block has, from 0."""
-    block = memory.context(question, user_id=user)
+    block = plain(memory.context(question, user_id=user))
     return {number for number, text in enumerate(STORED[user]) if text in block}
 
 

@@ -38,7 +38,7 @@ def make_match(text: str, **scores: float) -> sentence_matching.SentenceMatch:
     row = np.zeros(len(spans))
     for place, score in scores.items():
         row[int(place[1:])] = score
-    return sentence_matching.SentenceMatch(text, spans, row)
+    return sentence_matching.SentenceMatch(text, spans, row, row)
 
 
 def test_the_best_sentence_is_shown_with_those_beside_it_as_far_as_there_is_room() -> None:

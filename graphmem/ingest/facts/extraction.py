@@ -187,7 +187,7 @@ def split_messages(records: Sequence[MemoryRecord], limit: int = CHUNK_TOKENS) -
     tokens_left = 0
     for n, record in enumerate(records):
         for text in _split_text(record.text, limit):
-            size = estimate_tokens(text)
+            size = _most_tokens(text)
             if not chunks or size > tokens_left:
                 chunks.append([])
                 tokens_left = limit
@@ -196,8 +196,8 @@ def split_messages(records: Sequence[MemoryRecord], limit: int = CHUNK_TOKENS) -
     return chunks
 
 
-def estimate_tokens(text: str) -> int:
-    """Estimates the number of tokens in a text, rather too high.
+def _most_tokens(text: str) -> int:
+    """Returns what a text has at most in tokens, in any script: a request must not be longer than models take.
 
     Counts one for every four letters of a Latin word, rounded up, and one for any other character but white space:
     "Hello, 世界" has 2 + 1 + 2.
@@ -206,13 +206,13 @@ def estimate_tokens(text: str) -> int:
 
 
 def _split_text(text: str, limit: int) -> Iterator[str]:
-    if estimate_tokens(text) <= limit:
+    if _most_tokens(text) <= limit:
         yield text
         return
     part = ""
     for sentence in _SENTENCE_END.split(text):
         for piece in _split_sentence(sentence, limit):
-            if part and estimate_tokens(part) + estimate_tokens(piece) > limit:
+            if part and _most_tokens(part) + _most_tokens(piece) > limit:
                 yield part
                 part = ""
             part = f"{part} {piece}".strip()
@@ -222,7 +222,7 @@ def _split_text(text: str, limit: int) -> Iterator[str]:
 
 def _split_sentence(sentence: str, limit: int) -> Iterator[str]:
     """Yields a sentence, or pieces of `limit` characters if it has more than `limit` tokens."""
-    if estimate_tokens(sentence) <= limit:
+    if _most_tokens(sentence) <= limit:
         yield sentence
         return
     for start in range(0, len(sentence), limit):

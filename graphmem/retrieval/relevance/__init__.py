@@ -26,6 +26,8 @@ __all__ = ["AskedQuestion", "FoundMemory", "Relevance", "assess", "default_floor
 
 # The part of a memory's relevance that another one gets which shares a rare entity with it: two hops.
 JOINED = 0.8
+# The relevance of a memory that has the words of a query of keywords, whatever its meaning.
+SHARED_KEYWORDS = 0.6
 # An entity is rare among the memories found if at most this part of them mentions it, and in the partition likewise.
 RARE_AMONG_FOUND, RARE_IN_PARTITION, MIN_RARE = 0.15, 0.05, 2
 # The floor is `floor` of the coefficients, or this share of the best memory's relevance. In partitions of more than so
@@ -74,7 +76,8 @@ def assess(question: AskedQuestion, memories: Sequence[FoundMemory], *, with_sha
     else:
         heads = np.zeros(len(memories))
     own = 1.0 / (1.0 + np.exp(-np.clip(logits + heads, -30.0, 30.0)))
-    own = 1.0 - (1.0 - own) * (1.0 - model.shared_words * features.plain_evidence(question, memories))
+    shared_words = max(model.shared_words, SHARED_KEYWORDS * question.is_keywords)
+    own = 1.0 - (1.0 - own) * (1.0 - shared_words * features.plain_evidence(question, memories))
     joined = _joined(question, memories, own)
     shares: list[Mapping[str, float]] = [{} for _ in memories]
     if with_shares:

@@ -63,7 +63,8 @@ class AskedQuestion:
     `vector` is the one in the multilingual space (dims,), None without one. `is_read`: whether the embedder's own space
     reads it. `names` are those of people, places and speakers in it, in lower case, `entity_keys` the keys of all
     entities in it. `answer_types`: what it asks for. `word_weight`: the weight of all its words. `background`: the
-    median cosine of the search's candidates. `size`: the partition's number of memories.
+    median cosine of the search's candidates. `size`: the partition's number of memories. `is_keywords`: whether it is a
+    few words that ask nothing ("Wałęsa", "gate code").
     """
 
     text: str
@@ -77,6 +78,7 @@ class AskedQuestion:
     word_weight: float
     background: float
     size: int
+    is_keywords: bool = False
 
 
 @dataclass(frozen=True, slots=True)

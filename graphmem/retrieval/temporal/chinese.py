@@ -78,7 +78,7 @@ def simplify(text: str) -> str:
 
 def find_expressions(text: str, today: date) -> list[TimeExpression]:
     """Returns the expressions of time in a text as `simplify` returns it, each with all words that belong to it."""
-    expressions = join_pairs(text, scan(text, today, _rules()), _same_time)
+    expressions = join_pairs(text, scan(text, today, rules()), _same_time)
     expressions = join_pairs(text, expressions, lambda left, right, words: _range(text, today, (left, right), words))
     return [_with_border(text, expression) for expression in expressions]
 
@@ -95,7 +95,8 @@ def number(word: str | None) -> int:
 
 
 @cache
-def _rules() -> tuple[Rule, ...]:
+def rules() -> tuple[Rule, ...]:
+    """Returns the patterns of Chinese expressions of time, those that decide first in front."""
     patterns = {
         rf"(?<!第)(?P<count>{NUMBER})多?{UNIT}半?[之以]?前(?!天)": _ago,
         r"前(?P<count>[几两些])(?P<unit>天|周|年|个月)": _vaguely_ago,

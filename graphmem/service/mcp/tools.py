@@ -19,7 +19,6 @@ from pydantic import BeforeValidator, Field
 from graphmem.answer_size import AnswerTooLarge
 from graphmem.async_memory import AsyncMemory
 from graphmem.errors import NotFoundError, ValidationError
-from graphmem.ingest.facts.extraction import estimate_tokens
 from graphmem.integrations.base import MAX_TOOL_HITS, nothing_relevant, result_dict
 from graphmem.model import MinRelevance, Scope
 from graphmem.retrieval.context import speaker_of
@@ -30,6 +29,7 @@ from graphmem.service.mcp import results
 from graphmem.service.mcp.base import Tool
 from graphmem.service.mcp.graph_parts import entity_shape, graph_around
 from graphmem.service.mcp.results import fitting, fitting_chars, page, paged, shortened
+from graphmem.text import estimate_tokens
 
 # A token of English has about four characters; of Chinese one. `get_context` measures the block, and shortens it.
 CHARS_PER_TOKEN = 4
@@ -275,17 +275,14 @@ class GetContext(Tool):
 
     async def _block(self, memory: AsyncMemory, scope: Scope) -> str:
         """Returns the block for the query, else of the newest memories, of about `max_tokens`."""
-        has_query = bool(self.query.strip())
-        newest = [] if has_query else result_dict(await memory.get_all(**scope.parts, limit=NEWEST_MEMORIES))["results"]
+        if self.query.strip():
+            least = _least(self.min_relevance)
+            return await memory.context(self.query, **scope.parts, max_tokens=self.max_tokens, min_relevance=least)
+        newest = result_dict(await memory.get_all(**scope.parts, limit=NEWEST_MEMORIES))["results"]
         max_chars = min(self.max_tokens * CHARS_PER_TOKEN, results.MAX_CHARS - 2000)
         while True:
-            if has_query:
-                block = await memory.context(
-                    self.query, **scope.parts, max_chars=max_chars, min_relevance=_least(self.min_relevance)
-                )
-            else:
-                items, _ = page(newest, 0, _memory_item, max_chars)
-                block = results.memory_block(results.in_zone(items, memory.sync.limits.timezone)) if items else ""
+            items, _ = page(newest, 0, _memory_item, max_chars)
+            block = results.memory_block(results.in_zone(items, memory.sync.limits.timezone)) if items else ""
             tokens = estimate_tokens(block)
             if tokens <= self.max_tokens or max_chars <= self.max_tokens:
                 return block

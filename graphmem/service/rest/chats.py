@@ -42,16 +42,22 @@ Moment = str | float
 # --- context ----------------------------------------------------------------------------------------------------------
 
 
+CONTEXT_OPTIONS = {"max_tokens", "whole", "threshold", "min_relevance", "reference_date"}
+
+
 class ContextBody(IdsBody):
     """A question, and whose memories to use.
 
     `min_relevance`: the lowest relevance of a memory (0 to 1), or null for all hits; left out, memories that are not
     relevant enough are left out. `threshold`: the lowest cosine similarity (-1 to 1), or null for none; with it there
     is no default of `min_relevance`. `reference_date`: the moment from which "last week" and the like are counted.
+    `max_tokens`: the most tokens of the block, in place of `max_chars`. `whole`: takes whole memories, not sentences.
     """
 
     query: Annotated[str, Field(min_length=1, max_length=validation.MAX_QUERY_CHARS)]
     max_chars: MaxChars | None = None
+    max_tokens: MaxChars | None = None
+    whole: bool = False
     threshold: Annotated[float, Field(ge=-1, le=1)] | None = None
     min_relevance: LeastRelevance = "default"
     reference_date: Moment | None = None
@@ -70,7 +76,7 @@ async def context(body: ContextBody, caller: CallerParam, service: ServiceParam)
     `max_chars` is by default that of the settings. With the setting `recall` off, the block is empty.
     """
     ids = caller.scope(body.named())
-    options = body.model_dump(include={"threshold", "min_relevance", "reference_date"}, exclude_unset=True)
+    options = body.model_dump(include=CONTEXT_OPTIONS, exclude_unset=True)
     memory = service.memory.sync
 
     def call() -> str:

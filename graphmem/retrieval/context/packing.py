@@ -1,0 +1,210 @@
+"""Chooses sentences of memories for a context of limited length: the greatest value for each added character. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import date, tzinfo
+from heapq import heapify, heappop, heappush
+
+from graphmem.model import ASSISTANT, MemoryRecord
+from graphmem.retrieval.context.frame import GAP, line_head, one_line
+from graphmem.retrieval.context.relative_dates import with_dates
+from graphmem.retrieval.context.sentence_values import Sentence
+from graphmem.text import split_title, tokens
+from graphmem.times import shown
+
+# What a further sentence of a memory counts that is in the block already: the lines around it help to understand it.
+FURTHER_FACTOR = 1.5
+# Sentences whose words are the same to at least this part (Jaccard) say one thing.
+REPETITION = 0.8
+# A memory of at most so many characters gets a single sentence back that was left out between two others.
+SHORT_CHARS = 200
+# A reply of fewer characters is shown with the question before it, in at most so many characters; a pronoun with the
+# sentence before it, if that has at most so many.
+REPLY_CHARS, QUESTION_CHARS = 80, 90
+# The fewest characters to which a sentence is cut; fewer say nothing.
+MIN_CHARS = 60
+
+Size = Callable[[str], int]
+
+_NUMBER = re.compile(r"\d+")
+_NEGATION = re.compile(r"\b(?:not|no|never|none|nobody|nothing)\b|n['’]t\b|[不没沒别別未無无]", re.IGNORECASE)
+# Beginnings that mean something said just before.
+_PRONOUN = re.compile(
+    r"^\W*(?:(?:he|she|it|they|that|this|these|those|his|her|their|its)\b|[他她它这這那])", re.IGNORECASE
+)
+
+
+@dataclass(slots=True)
+class _Line:
+    """The chosen sentences of one memory by number, its day in the block, and the days of what says the same."""
+
+    record: MemoryRecord
+    day: date
+    head: str
+    chosen: dict[int, Sentence] = field(default_factory=dict)
+    repeated: set[date] = field(default_factory=set)
+    question: str = ""
+    cut: str = ""
+
+
+def pack(sentences: Sequence[Sentence], room: int, zone: tzinfo | None, size: Size = len) -> list[str]:
+    """Returns the lines of a context, the newest first, of at most `room` together (in units of `size`).
+
+    Each has the day in `zone` (None: UTC). Relative words of time have their dates behind them. Where nothing fits
+    whole, the sentence worth most is cut.
+    """
+    packer = _Packer(room, zone, size)
+    packer.take_best(sentences)
+    packer.complete(sentences)
+    return packer.lines()
+
+
+class _Packer:
+    def __init__(self, room: int, zone: tzinfo | None, size: Size) -> None:
+        self._room = room
+        self._zone = zone
+        self._size = size
+        self._lines: dict[str, _Line] = {}
+        self._said: list[tuple[frozenset[str], str, _Line]] = []
+
+    def take_best(self, sentences: Sequence[Sentence]) -> None:
+        """Takes sentences as long as there is room, by value for each added character, each thing said once."""
+        siblings: dict[str, list[int]] = {}
+        for place, sentence in enumerate(sentences):
+            siblings.setdefault(sentence.record.id, []).append(place)
+        gains = [self._gain(sentence) for sentence in sentences]
+        queue = [(-gain, place) for place, gain in enumerate(gains)]
+        heapify(queue)
+        left = set(range(len(sentences)))
+        while queue:
+            gain, place = heappop(queue)
+            if place not in left or gains[place] != -gain:
+                continue  # taken, or its gain has changed since
+            left.discard(place)
+            if self._take(sentences[place]):
+                for other in left.intersection(siblings[sentences[place].record.id]):
+                    gains[other] = self._gain(sentences[other])
+                    heappush(queue, (-gains[other], other))
+        if not self._lines and sentences:
+            self._cut(max(sentences, key=lambda sentence: sentence.value))
+
+    def _gain(self, sentence: Sentence) -> float:
+        is_further = sentence.record.id in self._lines
+        length = self._size(sentence.text) + self._size(GAP if is_further else self._head(sentence.record))
+        factor = FURTHER_FACTOR if is_further else 1.0
+        return float(factor * sentence.value / max(length, 1))
+
+    def _take(self, sentence: Sentence) -> bool:
+        """Adds a sentence; returns False if it does not fit or says what is there."""
+        words = frozenset(tokens(sentence.text))
+        line = self._lines.get(sentence.record.id)
+        if repeated := self._repeated(words, sentence):
+            if repeated is not line:
+                repeated.repeated.add(self._day(sentence.record))
+            return False
+        text = self._dated(sentence)
+        cost = self._size(f"{GAP}{text}") if line else self._size(f"{self._head(sentence.record)}{text}\n")
+        if cost > self._room:
+            return False
+        self._room -= cost
+        if line is None:
+            record = sentence.record
+            line = self._lines[record.id] = _Line(record, self._day(record), self._head(record))
+        line.chosen[sentence.number] = sentence
+        line.question = sentence.question
+        self._said.append((words, sentence.text, line))
+        return True
+
+    def _cut(self, sentence: Sentence) -> None:
+        """Takes the beginning of a sentence that does not fit."""
+        head = self._head(sentence.record)
+        text = one_line(sentence.text)
+        while len(text) >= MIN_CHARS and self._size(f"{head}{text} …\n") > self._room:
+            text = text[: max(text.rfind(" ", 0, len(text) - 1), len(text) * 9 // 10)].rstrip()
+        if len(text) >= MIN_CHARS:
+            self._lines[sentence.record.id] = _Line(sentence.record, self._day(sentence.record), head, cut=f"{text} …")
+
+    def _repeated(self, words: frozenset[str], sentence: Sentence) -> _Line | None:
+        """Returns the line of the same speaker that says the same; None if there is none."""
+        for others, text, line in self._said:
+            is_alike = bool(words) and len(words & others) >= REPETITION * len(words | others)
+            if (
+                is_alike
+                and _speaker(line.record) == _speaker(sentence.record)
+                and _claims(text) == _claims(sentence.text)
+            ):
+                return line
+        return None
+
+    def complete(self, sentences: Sequence[Sentence]) -> None:
+        """Uses the room that is left for what makes sentences clear: those between or before them, and questions."""
+        by_number = {(sentence.record.id, sentence.number): sentence for sentence in sentences}
+        for uid, line in self._lines.items():
+            for number in sorted(line.chosen):
+                between, before = by_number.get((uid, number + 1)), by_number.get((uid, number - 1))
+                if between and number + 2 in line.chosen and len(line.record.text) <= SHORT_CHARS:
+                    self._take(between)
+                if before and len(before.text) <= QUESTION_CHARS and _PRONOUN.match(line.chosen[number].text):
+                    self._take(before)
+            reply = "".join(sentence.text for sentence in line.chosen.values())
+            question = one_line(line.question)
+            cost = self._size(_asked(question))
+            if not question or len(reply) >= REPLY_CHARS or len(question) > QUESTION_CHARS or cost > self._room:
+                line.question = ""
+            else:
+                line.question, self._room = question, self._room - cost
+            if line.repeated and (note := self._size(_said_again(line))) <= self._room:
+                self._room -= note
+            else:
+                line.repeated.clear()
+
+    def lines(self) -> list[str]:
+        """Returns the lines, each with its line break, the newest memory first."""
+        ordered = sorted(self._lines.values(), key=lambda line: line.record.at, reverse=True)
+        return [f"{line.head}{_asked(line.question)}{self._text(line)}{_said_again(line)}\n" for line in ordered]
+
+    def _text(self, line: _Line) -> str:
+        if line.cut:
+            return line.cut
+        parts: list[str] = []
+        last, dates = None, set[str]()
+        for number, sentence in sorted(line.chosen.items()):
+            if last is not None:
+                parts.append(" " if number == last + 1 else GAP)
+            parts.append(self._dated(sentence, dates))
+            last = number
+        return "".join(parts)
+
+    def _dated(self, sentence: Sentence, dates: set[str] | None = None) -> str:
+        day = self._day(sentence.record)
+        return with_dates(one_line(sentence.text), sentence.record.said_at.date(), day.year, dates)
+
+    def _day(self, record: MemoryRecord) -> date:
+        return shown(record.at, self._zone).date()
+
+    def _head(self, record: MemoryRecord) -> str:
+        title, _ = split_title(record.text)
+        head = line_head(self._day(record).isoformat(), _speaker(record))
+        return f"{head}{one_line(title)}: " if title else head
+
+
+def _speaker(record: MemoryRecord) -> str | None:
+    return record.speaker or (ASSISTANT if record.role == ASSISTANT else None)
+
+
+def _asked(question: str) -> str:
+    return f"[asked: {question}] " if question else ""
+
+
+def _said_again(line: _Line) -> str:
+    """Returns the note of other days on which the same was said."""
+    others = line.repeated - {line.day}
+    return f" [said {min(others | {line.day})} to {max(others | {line.day})}]" if others else ""
+
+
+def _claims(text: str) -> tuple[list[str], bool]:
+    """Returns what tells two sentences of nearly the same words apart: numbers and negation."""
+    return _NUMBER.findall(text), _NEGATION.search(text) is not None

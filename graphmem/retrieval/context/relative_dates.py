@@ -1,0 +1,124 @@
+"""Adds the dates of relative words to a remembered sentence: "yesterday [7 May]". English and Chinese. Pure.
+
+A block is read long after its words were said; with the date beside it nobody has to count back. What has no direction
+("Friday", "in May") and what is near enough to the day of the line ("today", "this month") stays as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import date
+
+from graphmem.retrieval.temporal import WEEK, chinese, english
+from graphmem.retrieval.temporal.expressions import TimeExpression, scan
+from graphmem.retrieval.temporal.periods import BEGINNING, END, Period
+
+# The expressions that get a date. Not "this morning", "tonight", "this month" and "this year", nor "like yesterday".
+_ENGLISH = re.compile(
+    r"yesterday|tomorrow|\bago\b|^(?:last|past|previous|next|coming) |^the (?:past|last) |^this (?!morning|afternoon"
+    r"|evening|month|year)",
+    re.IGNORECASE,
+)
+_FIGURATIVE = re.compile(r"\b(?:like|as if|if) (?:it (?:was|were) )?(?:only |just )?$", re.IGNORECASE)
+_CHINESE = re.compile(r"[昨明前后後去]|上|下")
+_POSSESSIVE = re.compile(r"['’]s\b")
+_MONTHS = ("January February March April May June July August September October November December").split()
+# Times that are counted back, and those of them whose days are exact.
+_COUNTED = re.compile(r"\bago\b|[^之以]前", re.IGNORECASE)
+_DAY_UNIT = re.compile(r"\b(?:day|night)s?\b|[天日晚]", re.IGNORECASE)
+# The longest periods, in days, that are shown by first and last day, by first and last month, as one counted year, and
+# at all.
+_DAYS, _MONTHS_LONG, _YEAR, _LONGEST = 16, 200, 370, 2000
+# A counted month ("a year ago") is named up to so many days back, a year beyond.
+_MONTH_KNOWN = 550
+
+
+def with_dates(text: str, said: date, year: int, shown: set[str] | None = None) -> str:
+    """Returns a text with the dates of its relative words in square brackets.
+
+    `said` is the day of the words by the clock of whoever spoke; dates in `year` are written without it. Dates in
+    `shown` are not repeated, and new ones are added to it.
+    """
+    seen = set() if shown is None else shown
+    parts, done = [], 0
+    for expression, is_chinese in _relative_expressions(text, said):
+        about = _is_counted(text[expression.begin : expression.end])
+        label = _label(expression.period, said, year, is_about=about, is_chinese=is_chinese)
+        if label is None or label in seen:
+            continue
+        seen.add(label)
+        possessive = _POSSESSIVE.match(text, expression.end)
+        end = possessive.end() if possessive else expression.end
+        parts.append(f"{text[done:end]}{'' if is_chinese else ' '}[{label}]")
+        done = end
+    return "".join([*parts, text[done:]])
+
+
+def _relative_expressions(text: str, said: date) -> Iterator[tuple[TimeExpression, bool]]:
+    """Yields the expressions that get a date with whether they are Chinese, in the order of the text."""
+    if chinese.is_chinese(text):
+        for expression in scan(text.translate(chinese.SIMPLIFIED), said, chinese.rules()):
+            if _CHINESE.search(text[expression.begin : expression.end]):
+                yield expression, True
+    else:
+        for expression in scan(text, said, english.rules()):
+            words = text[expression.begin : expression.end]
+            if _ENGLISH.search(words) and not _FIGURATIVE.search(text[: expression.begin]):
+                yield expression, False
+
+
+def _is_counted(words: str) -> bool:
+    """Whether a time is counted back in units longer than a day ("a month ago"), so that its days are not exact."""
+    return _COUNTED.search(words) is not None and _DAY_UNIT.search(words) is None
+
+
+def _label(period: Period, said: date, year: int, *, is_about: bool, is_chinese: bool) -> str | None:
+    """Returns the words of a period; None for one that is open, or so long that it says nothing."""
+    first, last, days = period.first, period.last, period.days
+    if period.start == BEGINNING or period.end == END or days > _LONGEST:
+        return None
+    if days <= (WEEK if is_about else _DAYS) and not (is_about and days == 1):
+        return _range(first, last, year, is_chinese=is_chinese)
+    middle = date.fromordinal((first.toordinal() + last.toordinal()) // 2)
+    if is_about and days <= _YEAR:
+        is_far = abs((said - middle).days) > _MONTH_KNOWN
+        name = (
+            _years(middle, middle, is_chinese=is_chinese) if is_far else _months(middle, middle, is_chinese=is_chinese)
+        )
+    elif days <= _MONTHS_LONG:
+        name = _months(first, last, is_chinese=is_chinese)
+    else:
+        name = _years(first, last, is_chinese=is_chinese)
+    if not is_about:
+        return name
+    return f"约{name}" if is_chinese else f"about {name}"
+
+
+def _months(first: date, last: date, *, is_chinese: bool) -> str:
+    """Returns the words of a span of months: "May 2023", "June–August 2022", "December 2022–February 2023"."""
+    is_one, is_one_year = (first.year, first.month) == (last.year, last.month), first.year == last.year
+    if is_chinese:
+        end = f"{last.month}月" if is_one_year else f"{last.year}年{last.month}月"
+        return f"{first.year}年{first.month}月" + ("" if is_one else f"–{end}")
+    end = f"{_MONTHS[last.month - 1]} {last.year}"
+    if is_one:
+        return end
+    return f"{_MONTHS[first.month - 1]}{'' if is_one_year else f' {first.year}'}–{end}"
+
+
+def _years(first: date, last: date, *, is_chinese: bool) -> str:
+    return f"{first.year}{'' if first.year == last.year else f'–{last.year}'}{'年' if is_chinese else ''}"
+
+
+def _range(first: date, last: date, year: int, *, is_chinese: bool) -> str:
+    """Returns the words of a day or a few days: "7 May", "28 April–4 May", with the year if it is not `year`."""
+    if is_chinese:
+        start = f"{first.month}月{first.day}日" if first.year == year else f"{first.year}年{first.month}月{first.day}日"
+        if first == last:
+            return start
+        return f"{start}–{last.day}日" if first.month == last.month else f"{start}–{last.month}月{last.day}日"
+    end = f"{last.day} {_MONTHS[last.month - 1]}" + ("" if last.year == year else f" {last.year}")
+    if first == last:
+        return end
+    return f"{first.day}–{end}" if first.month == last.month else f"{first.day} {_MONTHS[first.month - 1]}–{end}"
