@@ -58,7 +58,7 @@ from graphmem.retrieval.types import (
     SearchPartition,
     SearchQuery,
 )
-from graphmem.retrieval.weights import FULL, SearchWeights, Weights
+from graphmem.retrieval.weights import FULL, KEYWORD_QUERY_WEIGHT, SearchWeights, Weights
 from graphmem.stores.ledger import candidate_rows, graph_reads, memories, term_stats
 from graphmem.text import is_unspaced, normalise_key, query_term_counts, term_counts, term_id, tokens, words_of
 
@@ -77,8 +77,6 @@ MAX_HITS_OF_CANDIDATES = 50
 MIN_ASSESSED = 20
 # Types of the entities that a query names, as opposed to things it is about.
 NAMED_TYPES = frozenset({EntityType.PERSON, EntityType.PLACE, EntityType.ORGANIZATION})
-# The most words of a query of keywords.
-MAX_KEYWORDS = 3
 # The least relevance of a reply that the query asks for.
 REPLY_RELEVANCE = 0.5
 # Hits that may date the event from which the query counts, and the least score of such a hit.
@@ -389,6 +387,8 @@ class _Search:
         """Ranks the candidates by the weighted sum of their features and reads the hits, paths and relations."""
         table = self._table()
         weights = self._weights.final_without_tokens if self._lacks_tokens() else self._weights.final
+        if self._analysis.is_keywords and weights.get("keyword"):
+            weights = {**weights, "keyword": KEYWORD_QUERY_WEIGHT}
         if self._weights.uses_graph and not self._lacks_tokens():
             self._add_passage_columns(table, table.total(weights))
         ranked = _ranked(table, weights)
@@ -605,7 +605,7 @@ class _Search:
             sum(terms.weights.values()),
             cosines[len(cosines) // 2] if cosines else 0.0,
             size,
-            not self._analysis.is_question and len(words_of(self._query.text)) <= MAX_KEYWORDS,
+            self._analysis.is_keywords,
         )
 
     def _neighbours(self, uid: str) -> list[str]:

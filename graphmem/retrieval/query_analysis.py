@@ -75,6 +75,8 @@ _QUESTION = re.compile(
     r"|had)(?:n['’]t|['’]s)?\b|[吗嗎呢谁誰哪]|什[么麼]|怎[么麼样樣]|几[个次点岁]|多[少久大]",
     re.IGNORECASE,
 )
+# The most words of a query of keywords.
+MAX_KEYWORDS = 3
 # Characters from which on a name without spaces is a full name, whose first character (the surname) friends leave out.
 MIN_FULL_NAME_CHARS = 3
 
@@ -103,6 +105,11 @@ class AnalyzedQuery:
     asks_assistant_said: bool = False
     is_question: bool = False
     text_without_times: str = ""
+
+    @property
+    def is_keywords(self) -> bool:
+        """Whether the query is a few words that ask nothing ("Wałęsa", "gate code")."""
+        return not self.is_question and len(words_of(self.text)) <= MAX_KEYWORDS
 
     def speakers_named(self, speakers: Iterable[str | None]) -> set[str]:
         """Returns the speakers whose first name stands in the query."""

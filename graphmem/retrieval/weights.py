@@ -45,6 +45,10 @@ class SearchWeights:
         return replace(self, **changed)
 
 
+# The weight of the keyword arm in a final score for a query of keywords ("Wałęsa", "gate code"). Whoever names a thing
+# so briefly looks for these words; nearness in meaning tells little.
+KEYWORD_QUERY_WEIGHT = 3.0
+
 FULL = SearchWeights(
     candidates={"dense": 1.0, "dense_beside": 1.0, "keyword": 1.0, "keyword_beside": 0.5, "speaker": 0.3, "date": 0.3,
                 "only_date": 9.0},

@@ -19,6 +19,11 @@ STORED = {
         "My sister Clara is married to Bruno.", "Bruno works at the harbour office.",
         "I bought a red bicycle on Saturday.", "Ingrid Solberg lives in Tavira.",
     ],
+    "pl": ["Mam psa.", "Pada deszcz.", "Pan Wałęsa dzwonił."],
+    "de": [
+        "Meine Krankenversicherungskarte ist abgelaufen.", "Der Bußgeldbescheid kam am Montag.",
+        "Ich wohne in der Straße am Müllerweg.",
+    ],
     "zh-3": ["我姐姐嫁给了李强", "李强在港务局上班", "我周六买了一辆红色自行车", "小王住在苏州"],
 }  # fmt: skip
 
@@ -141,3 +146,13 @@ def test_two_memories_answer_together_in_chinese(memory: Memory, question: str) 
 )
 def test_a_question_about_the_world_has_an_empty_block(memory: Memory, user: str, question: str) -> None:
     assert memory.context(question, user_id=user) == ""
+
+
+@pytest.mark.parametrize(
+    ("user", "keyword", "number"),
+    [("pl", "Walesa", 2), ("de", "Bescheid", 1), ("de", "Karte", 0), ("en-2", "red bicycle", 2), ("zh-3", "自行车", 2)],
+)
+def test_a_keyword_finds_first_what_has_it(memory: Memory, user: str, keyword: str, number: int) -> None:
+    (first,) = memory.search(keyword, user_id=user, top_k=1)["results"]
+    assert first["memory"] == STORED[user][number]
+    assert number in shown(memory, user, keyword)
