@@ -8,10 +8,10 @@ from graphmem.extraction.language_detection import is_english
 from graphmem.retrieval.term_overlap import EMPTY_UNSPACED_WORDS, query_words
 from graphmem.text import FUNCTION_CHARACTERS, is_unspaced
 
-# Words that only react to what was said; they name nothing.
+# Words that only react to what was said, and those that ask for advice on it ("Any ideas?"); they name nothing.
 _REACTIONS = frozenset(
     "ok okay hm hmm well thank great cool nice wow fine alright right sound haha lol hi hello hey sorri exact inde"
-    " interest agre continu".split()
+    " interest agre continu idea tip suggest advic opinion option recommend".split()
 )
 # English forms of the words below that refer to nothing: "Is there …?", "Is it safe to …?", "this week", "worth it".
 _NO_REFERENCE = re.compile(
@@ -43,7 +43,13 @@ _CHINESE_REFERENCE = re.compile(
 )
 # Chinese words that name nothing in a question, besides those of `term_overlap`.
 _EMPTY_CHINESE = re.compile(
-    "|".join(sorted({*EMPTY_UNSPACED_WORDS, "如何", "怎么办", "怎麼辦", "件事"}, key=len, reverse=True))
+    "|".join(
+        sorted(
+            {*EMPTY_UNSPACED_WORDS, *"如何 怎么办 怎麼辦 怎么做 怎麼做 件事 主意 建议 建議 该 該".split()},
+            key=len,
+            reverse=True,
+        )
+    )
 )
 # Words (in Chinese characters) that name something: a Chinese query with fewer names nothing; a query with more says
 # itself what its "that" is.

@@ -427,7 +427,7 @@ def test_text_that_is_a_file_name_is_stored_as_text(plain_home, tmp_path, monkey
         result = run("add", text, "--user", "ann", "--json")
         assert [one["memory"] for one in json.loads(result.stdout)["results"]] == [text]
         assert result.stderr == ""
-    assert "4711" not in run("list", "--user", "ann", "--json").stdout
+    assert "PIN" not in run("list", "--user", "ann", "--json").stdout
     assert [one["memory"] for one in add("--file", "notes.txt")] == ["My PIN is 4711."]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from graphmem import Memory
+from graphmem import ChatLink, Memory
 from graphmem.evaluation.answer_judge import plain
 
 STORED = {
@@ -18,6 +18,18 @@ STORED = {
     "en-2": [
         "My sister Clara is married to Bruno.", "Bruno works at the harbour office.",
         "I bought a red bicycle on Saturday.", "Ingrid Solberg lives in Tavira.",
+    ],
+    "zh-chat": [
+        "我喜欢被称呼为“小雨”", "周三有一场面试，要穿正式一点", "最近在读一本关于海洋的书", "我家的猫今年五岁了",
+        "下个月打算去成都旅行", "公司楼下新开了一家咖啡馆", "周末和朋友去爬山，感觉不错", "我的吉他弦断了一根",
+        "我海鲜过敏，别推荐海鲜", "失眠的时候喝一杯热牛奶对我有用",
+    ],
+    "en-chat": [
+        "Please call me Rain.", "I have an interview on Wednesday and need to dress formally.",
+        "I'm reading a book about the sea.", "My cat is five years old.", "I plan a trip to Chengdu next month.",
+        "A new coffee shop opened downstairs at work.", "I went hiking with friends at the weekend, it felt good.",
+        "A string of my guitar broke.", "I'm allergic to seafood, don't recommend it.",
+        "A cup of warm milk helps me when I can't sleep.",
     ],
     "pl": ["Mam psa.", "Pada deszcz.", "Pan Wałęsa dzwonił."],
     "de": [
@@ -156,3 +168,42 @@ def test_a_keyword_finds_first_what_has_it(memory: Memory, user: str, keyword: s
     (first,) = memory.search(keyword, user_id=user, top_k=1)["results"]
     assert first["memory"] == STORED[user][number]
     assert number in shown(memory, user, keyword)
+
+
+ADVICE = {
+    "zh-chat": [
+        "晚饭推荐什么？", "今晚吃什么好？", "帮我想想晚餐做什么", "有什么菜可以推荐给我吗？", "中午去哪家餐厅吃饭比较好？",
+    ],
+    "en-chat": [
+        "What do you recommend for dinner?", "What should I eat tonight?", "Can you suggest a dish for this evening?",
+        "Give me an idea for supper.", "Which restaurant would be good for lunch?",
+    ],
+}  # fmt: skip
+VAGUE = {
+    "zh-chat": ["你今天有什么不一样？", "那怎么办呢？", "有什么办法吗？", "你觉得呢？", "现在该怎么做？"],
+    "en-chat": [
+        "What is different today?", "So what can I do?", "Any ideas?", "What do you think?",
+        "What should I do about it now?",
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("user", "question"), [(user, one) for user, asked in ADVICE.items() for one in asked])
+def test_advice_minds_an_allergy_among_other_memories(memory: Memory, user: str, question: str) -> None:
+    numbers = shown(memory, user, question)
+    assert 8 in numbers
+    assert len(numbers) <= 3
+
+
+SLEEPLESS = {
+    "zh-chat": ("我昨晚失眠了，三点才睡着", "听起来很累，要不要聊聊？"),
+    "en-chat": ("I couldn't sleep last night, I was awake until three.", "That sounds tiring. Shall we talk about it?"),
+}
+
+
+@pytest.mark.parametrize(("user", "question"), [(user, one) for user, asked in VAGUE.items() for one in asked])
+def test_a_vague_question_is_answered_from_its_conversation(memory: Memory, user: str, question: str) -> None:
+    said, answered = SLEEPLESS[user]
+    turns = [{"role": "user", "content": said}, {"role": "assistant", "content": answered}]
+    with ChatLink(memory, user_id=user, time_limit=60.0) as link:
+        assert STORED[user][9] in plain(link.recall(question, turns))
