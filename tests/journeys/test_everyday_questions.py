@@ -172,7 +172,8 @@ def test_a_keyword_finds_first_what_has_it(memory: Memory, user: str, keyword: s
 
 ADVICE = {
     "zh-chat": [
-        "晚饭推荐什么？", "今晚吃什么好？", "帮我想想晚餐做什么", "有什么菜可以推荐给我吗？", "中午去哪家餐厅吃饭比较好？",
+        "晚饭推荐什么？", "今晚吃什么好？", "帮我想想晚餐做什么", "有什么菜可以推荐给我吗？",
+        "中午去哪家餐厅吃饭比较好？",
     ],
     "en-chat": [
         "What do you recommend for dinner?", "What should I eat tonight?", "Can you suggest a dish for this evening?",
