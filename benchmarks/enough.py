@@ -6,7 +6,7 @@
 
 `evidence`: by length of the block in characters, its frame included, the share of gold messages whose answering
 sentences are in it (`graphmem.evaluation.evidence`), in `whole` those that are in it with all their words: of
-`context`, of `context` without its rule of related memories, of search hits in their order as lines that are cut at
+`context`, of `context` without a least relevance, of search hits in their order as lines that are cut at
 the length, and of the hits of dense + BM25 likewise.
 
 `kinds`, of data in LOCOMO's form (`benchmarks/chinese/chats.json` is one, too), then of thirty sentences of one Chinese
