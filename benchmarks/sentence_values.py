@@ -17,6 +17,8 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from scipy.optimize import minimize
+from scipy.special import expit
 
 from graphmem import Memory
 from graphmem.boundary import validation
@@ -61,20 +63,17 @@ def examples(data: Dataset) -> Iterator[tuple[dict[str, float], bool]]:
 
 
 def fit(table: Table, answers: Table, weights: Table) -> Table:
-    """Returns the coefficients of a logistic model and its constant, by Newton's method."""
+    """Returns the coefficients of a logistic model and its constant."""
     columns = np.hstack([table, np.ones((len(table), 1))])
-    ridge = np.full(columns.shape[1], RIDGE)
-    ridge[-1] = 0.0
-    coefficients = np.zeros(columns.shape[1])
-    for _ in range(30):
-        predicted = 1 / (1 + np.exp(-columns @ coefficients))
-        gradient = columns.T @ (weights * (predicted - answers)) + ridge * coefficients
-        curvature = (columns * (weights * predicted * (1 - predicted))[:, None]).T @ columns + np.diag(ridge)
-        step = np.linalg.solve(curvature, gradient)
-        coefficients -= step
-        if np.abs(step).max() < 1e-5:
-            break
-    return coefficients
+    ridge = np.append(np.full(table.shape[1], RIDGE), 0.0)
+
+    def loss(coefficients: Table) -> tuple[float, Table]:
+        odds = columns @ coefficients
+        value = weights @ (np.logaddexp(0.0, odds) - answers * odds) + ridge @ coefficients**2 / 2
+        return float(value), columns.T @ (weights * (expit(odds) - answers)) + ridge * coefficients
+
+    options = {"maxiter": 1000, "gtol": 1e-4, "ftol": 1e-14}
+    return np.asarray(minimize(loss, np.zeros(columns.shape[1]), jac=True, method="L-BFGS-B", options=options).x)
 
 
 def main() -> None:

@@ -412,9 +412,7 @@ class _Search:
             hits = self._query.select(hits)
         hits = self._with_sentence_matches(hits)
         degraded = tuple(sorted(self._retrievers.degraded))
-        return SearchOutcome(
-            hits, relations, degraded, self._named(), self._retrieved.encoded.is_supported_script, best_relevance
-        )
+        return SearchOutcome(hits, relations, degraded, self._named(), best_relevance)
 
     def _floor(self, best: float) -> float | None:
         """Returns the least relevance of a hit; None for none."""
@@ -477,14 +475,15 @@ class _Search:
         evidence = self._candidates.evidence
         ids = [memory.id for memory in best]
         source_ids = [uid for memory in best for uid in memory.sources]
-        replies = {uid: question for uid in ids if (question := evidence.replies_to(uid)) is not None}
-        question_ids = replies.values() if self._query.for_prompt else ()
-        token_matches = self._match_totals(ids) if self._query.for_prompt else {}
+        replies, token_matches = dict[str, str](), dict[str, float]()
+        if self._query.for_prompt:
+            replies = {uid: question for uid in ids if (question := evidence.replies_to(uid)) is not None}
+            token_matches = self._match_totals(ids)
         with self._deps.ledger.read() as connection:
             explained = ids if self._query.explain else []
             on_paths = explainer.ids_on_paths(explained, "memory")
             with closing(
-                memories.each_record(connection, dict.fromkeys([*ids, *on_paths, *source_ids, *question_ids]))
+                memories.each_record(connection, dict.fromkeys([*ids, *on_paths, *source_ids, *replies.values()]))
             ) as rows:
                 found = list(counted(rows))
             records = {record.id: record for record in memories.as_they_were(connection, self._query.view, found)}

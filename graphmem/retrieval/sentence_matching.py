@@ -1,4 +1,4 @@
-"""Sentences of long memories and how well each matches a query, for excerpts in `context()` and explanations."""
+"""Sentences of long memories and how well each matches a query, for contexts and explanations."""
 
 from __future__ import annotations
 

@@ -156,14 +156,12 @@ class SearchOutcome:
     """Hits, best first; the relations that they and their sources state.
 
     `degraded`: the names of the arms, stores and models that failed and were left out. `named`: keys of the entities
-    that the query names and memories mention. `is_supported_script`: whether the embedder reads the query's script;
-    similarities mean little otherwise. `best_relevance`: the highest of what was found, also if it is below the query's
-    `min_relevance`; None if nothing was found.
+    that the query names and memories mention. `best_relevance`: the highest of what was found, also if it is below the
+    query's `min_relevance`; None if nothing was found.
     """
 
     hits: tuple[Hit, ...] = ()
     relations: tuple[Relation, ...] = ()
     degraded: tuple[str, ...] = ()
     named: tuple[str, ...] = ()
-    is_supported_script: bool = True
     best_relevance: float | None = None

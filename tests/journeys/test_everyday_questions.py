@@ -55,26 +55,22 @@ def shown(memory: Memory, user: str, question: str) -> set[int]:
 
 
 @pytest.mark.parametrize(
-    "question",
+    ("user", "question"),
     [
-        "Where do I live?",
-        "What town am I living in these days?",
-        "Where is my home now?",
-        "Where am I based?",
-        "Do you remember where I live?",
+        ("en-1", "Where do I live?"),
+        ("en-1", "What town am I living in these days?"),
+        ("en-1", "Where is my home now?"),
+        ("en-1", "Where am I based?"),
+        ("en-1", "Do you remember where I live?"),
+        ("zh-1", "我住在哪里？"),
+        ("zh-1", "我现在住哪儿？"),
+        ("zh-1", "我住哪个城市？"),
+        ("zh-1", "我家在哪里？"),
+        ("zh-1", "你记得我住在哪里吗？"),
     ],
 )
-def test_where_i_live_is_not_where_somebody_else_lives(memory: Memory, question: str) -> None:
-    assert 0 in (numbers := shown(memory, "en-1", question))
-    assert 1 not in numbers
-
-
-@pytest.mark.parametrize(
-    "question",
-    ["我住在哪里？", "我现在住哪儿？", "我住哪个城市？", "我家在哪里？", "你记得我住在哪里吗？"],
-)
-def test_where_i_live_is_not_where_somebody_else_lives_in_chinese(memory: Memory, question: str) -> None:
-    assert 0 in (numbers := shown(memory, "zh-1", question))
+def test_where_i_live_is_not_where_somebody_else_lives(memory: Memory, user: str, question: str) -> None:
+    assert 0 in (numbers := shown(memory, user, question))
     assert 1 not in numbers
 
 
@@ -117,32 +113,22 @@ def test_an_allergy_counts_where_advice_about_food_is_asked_for_in_chinese(memor
 
 
 @pytest.mark.parametrize(
-    "question",
+    ("user", "question"),
     [
-        "Where does my sister's husband work?",
-        "What does my sister's husband do for a living?",
-        "At which place is my brother-in-law employed?",
-        "Who employs my sister's husband?",
-        "What is my sister's husband's job?",
+        ("en-2", "Where does my sister's husband work?"),
+        ("en-2", "What does my sister's husband do for a living?"),
+        ("en-2", "At which place is my brother-in-law employed?"),
+        ("en-2", "Who employs my sister's husband?"),
+        ("en-2", "What is my sister's husband's job?"),
+        ("zh-3", "我姐夫在哪里上班？"),
+        ("zh-3", "我姐姐的丈夫在哪里工作？"),
+        ("zh-3", "我姐夫做什么工作？"),
+        ("zh-3", "我姐姐的老公在哪儿上班？"),
+        ("zh-3", "我姐姐嫁的人在哪里工作？"),
     ],
 )
-def test_two_memories_answer_together(memory: Memory, question: str) -> None:
-    assert {0, 1} <= (numbers := shown(memory, "en-2", question))
-    assert 2 not in numbers
-
-
-@pytest.mark.parametrize(
-    "question",
-    [
-        "我姐夫在哪里上班？",
-        "我姐姐的丈夫在哪里工作？",
-        "我姐夫做什么工作？",
-        "我姐姐的老公在哪儿上班？",
-        "我姐姐嫁的人在哪里工作？",
-    ],
-)
-def test_two_memories_answer_together_in_chinese(memory: Memory, question: str) -> None:
-    assert {0, 1} <= (numbers := shown(memory, "zh-3", question))
+def test_two_memories_answer_together(memory: Memory, user: str, question: str) -> None:
+    assert {0, 1} <= (numbers := shown(memory, user, question))
     assert 2 not in numbers
 
 

@@ -44,8 +44,13 @@ def memory_line(text: str, at: str | None, speaker: str | None, memory_id: str |
 
 
 def speaker_of(memory: Mapping[str, Any]) -> str | None:
-    """Returns who a line of a block says said a memory (a result dict): a name, "assistant", or nobody."""
-    return memory["actor_id"] or (ASSISTANT if memory["role"] == ASSISTANT else None)
+    """Returns who a line of a block says said a memory (a result dict), as `speaker_shown` does."""
+    return speaker_shown(memory["actor_id"], memory["role"])
+
+
+def speaker_shown(name: str | None, role: str | None) -> str | None:
+    """Returns who a line of a block says said something: a name, "assistant", or nobody."""
+    return name or (ASSISTANT if role == ASSISTANT else None)
 
 
 def line_head(day: str | None, speaker: str | None) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import date, tzinfo
 from heapq import heapify, heappop, heappush
 
-from graphmem.model import ASSISTANT, MemoryRecord
-from graphmem.retrieval.context.frame import GAP, line_head, one_line
+from graphmem.model import MemoryRecord
+from graphmem.retrieval.context.frame import GAP, line_head, one_line, speaker_shown
 from graphmem.retrieval.context.relative_dates import with_dates
 from graphmem.retrieval.context.sentence_values import Sentence
 from graphmem.text import split_title, tokens
@@ -39,7 +40,10 @@ _PRONOUN = re.compile(
 
 @dataclass(slots=True)
 class _Line:
-    """The chosen sentences of one memory by number, its day in the block, and the days of what says the same."""
+    """A memory's line: its day, its beginning, its chosen sentences by number, and the days of what says the same.
+
+    Without a chosen sentence and without `cut`, the beginning of one, it is not in the block.
+    """
 
     record: MemoryRecord
     day: date
@@ -56,25 +60,28 @@ def pack(sentences: Sequence[Sentence], room: int, zone: tzinfo | None, size: Si
     Each has the day in `zone` (None: UTC). Relative words of time have their dates behind them. Where nothing fits
     whole, the sentence worth most is cut.
     """
-    packer = _Packer(room, zone, size)
-    packer.take_best(sentences)
-    packer.complete(sentences)
+    packer = _Packer(sentences, room, zone, size)
+    packer.take_best()
+    packer.complete()
     return packer.lines()
 
 
 class _Packer:
-    def __init__(self, room: int, zone: tzinfo | None, size: Size) -> None:
+    def __init__(self, sentences: Sequence[Sentence], room: int, zone: tzinfo | None, size: Size) -> None:
+        self._sentences = sentences
         self._room = room
-        self._zone = zone
         self._size = size
         self._lines: dict[str, _Line] = {}
+        for record in {sentence.record.id: sentence.record for sentence in sentences}.values():
+            day = shown(record.at, zone).date()
+            self._lines[record.id] = _Line(record, day, _head(record, day))
         self._said: list[tuple[frozenset[str], str, _Line]] = []
 
-    def take_best(self, sentences: Sequence[Sentence]) -> None:
+    def take_best(self) -> None:
         """Takes sentences as long as there is room, by value for each added character, each thing said once."""
-        siblings: dict[str, list[int]] = {}
+        sentences, siblings = self._sentences, defaultdict[str, list[int]](list)
         for place, sentence in enumerate(sentences):
-            siblings.setdefault(sentence.record.id, []).append(place)
+            siblings[sentence.record.id].append(place)
         gains = [self._gain(sentence) for sentence in sentences]
         queue = [(-gain, place) for place, gain in enumerate(gains)]
         heapify(queue)
@@ -88,31 +95,28 @@ class _Packer:
                 for other in left.intersection(siblings[sentences[place].record.id]):
                     gains[other] = self._gain(sentences[other])
                     heappush(queue, (-gains[other], other))
-        if not self._lines and sentences:
+        if not self._said and sentences:
             self._cut(max(sentences, key=lambda sentence: sentence.value))
 
     def _gain(self, sentence: Sentence) -> float:
-        is_further = sentence.record.id in self._lines
-        length = self._size(sentence.text) + self._size(GAP if is_further else self._head(sentence.record))
-        factor = FURTHER_FACTOR if is_further else 1.0
+        line = self._lines[sentence.record.id]
+        length = self._size(sentence.text) + self._size(GAP if line.chosen else line.head)
+        factor = FURTHER_FACTOR if line.chosen else 1.0
         return float(factor * sentence.value / max(length, 1))
 
     def _take(self, sentence: Sentence) -> bool:
         """Adds a sentence; returns False if it does not fit or says what is there."""
         words = frozenset(tokens(sentence.text))
-        line = self._lines.get(sentence.record.id)
+        line = self._lines[sentence.record.id]
         if repeated := self._repeated(words, sentence):
             if repeated is not line:
-                repeated.repeated.add(self._day(sentence.record))
+                repeated.repeated.add(line.day)
             return False
-        text = self._dated(sentence)
-        cost = self._size(f"{GAP}{text}") if line else self._size(f"{self._head(sentence.record)}{text}\n")
+        text = _dated(sentence, line.day)
+        cost = self._size(f"{GAP}{text}" if line.chosen else f"{line.head}{text}\n")
         if cost > self._room:
             return False
         self._room -= cost
-        if line is None:
-            record = sentence.record
-            line = self._lines[record.id] = _Line(record, self._day(record), self._head(record))
         line.chosen[sentence.number] = sentence
         line.question = sentence.question
         self._said.append((words, sentence.text, line))
@@ -120,12 +124,11 @@ class _Packer:
 
     def _cut(self, sentence: Sentence) -> None:
         """Takes the beginning of a sentence that does not fit."""
-        head = self._head(sentence.record)
-        text = one_line(sentence.text)
-        while len(text) >= MIN_CHARS and self._size(f"{head}{text} …\n") > self._room:
+        line, text = self._lines[sentence.record.id], one_line(sentence.text)
+        while len(text) >= MIN_CHARS and self._size(f"{line.head}{text} …\n") > self._room:
             text = text[: max(text.rfind(" ", 0, len(text) - 1), len(text) * 9 // 10)].rstrip()
         if len(text) >= MIN_CHARS:
-            self._lines[sentence.record.id] = _Line(sentence.record, self._day(sentence.record), head, cut=f"{text} …")
+            line.cut = f"{text} …"
 
     def _repeated(self, words: frozenset[str], sentence: Sentence) -> _Line | None:
         """Returns the line of the same speaker that says the same; None if there is none."""
@@ -133,16 +136,18 @@ class _Packer:
             is_alike = bool(words) and len(words & others) >= REPETITION * len(words | others)
             if (
                 is_alike
-                and _speaker(line.record) == _speaker(sentence.record)
+                and speaker_shown(line.record.speaker, line.record.role)
+                == speaker_shown(sentence.record.speaker, sentence.record.role)
                 and _claims(text) == _claims(sentence.text)
             ):
                 return line
         return None
 
-    def complete(self, sentences: Sequence[Sentence]) -> None:
+    def complete(self) -> None:
         """Uses the room that is left for what makes sentences clear: those between or before them, and questions."""
-        by_number = {(sentence.record.id, sentence.number): sentence for sentence in sentences}
-        for uid, line in self._lines.items():
+        by_number = {(sentence.record.id, sentence.number): sentence for sentence in self._sentences}
+        for line in self._taken():
+            uid = line.record.id
             for number in sorted(line.chosen):
                 between, before = by_number.get((uid, number + 1)), by_number.get((uid, number - 1))
                 if between and number + 2 in line.chosen and len(line.record.text) <= SHORT_CHARS:
@@ -161,38 +166,38 @@ class _Packer:
             else:
                 line.repeated.clear()
 
+    def _taken(self) -> list[_Line]:
+        """Returns the lines with sentences, in the order in which they came into the block."""
+        return list({line.record.id: line for _, _, line in self._said}.values())
+
     def lines(self) -> list[str]:
         """Returns the lines, each with its line break, the newest memory first."""
-        ordered = sorted(self._lines.values(), key=lambda line: line.record.at, reverse=True)
-        return [f"{line.head}{_asked(line.question)}{self._text(line)}{_said_again(line)}\n" for line in ordered]
-
-    def _text(self, line: _Line) -> str:
-        if line.cut:
-            return line.cut
-        parts: list[str] = []
-        last, dates = None, set[str]()
-        for number, sentence in sorted(line.chosen.items()):
-            if last is not None:
-                parts.append(" " if number == last + 1 else GAP)
-            parts.append(self._dated(sentence, dates))
-            last = number
-        return "".join(parts)
-
-    def _dated(self, sentence: Sentence, dates: set[str] | None = None) -> str:
-        day = self._day(sentence.record)
-        return with_dates(one_line(sentence.text), sentence.record.said_at.date(), day.year, dates)
-
-    def _day(self, record: MemoryRecord) -> date:
-        return shown(record.at, self._zone).date()
-
-    def _head(self, record: MemoryRecord) -> str:
-        title, _ = split_title(record.text)
-        head = line_head(self._day(record).isoformat(), _speaker(record))
-        return f"{head}{one_line(title)}: " if title else head
+        taken = self._taken() or [line for line in self._lines.values() if line.cut]
+        ordered = sorted(taken, key=lambda line: line.record.at, reverse=True)
+        return [f"{line.head}{_asked(line.question)}{_text(line)}{_said_again(line)}\n" for line in ordered]
 
 
-def _speaker(record: MemoryRecord) -> str | None:
-    return record.speaker or (ASSISTANT if record.role == ASSISTANT else None)
+def _text(line: _Line) -> str:
+    if line.cut:
+        return line.cut
+    parts: list[str] = []
+    last, dates = None, set[str]()
+    for number, sentence in sorted(line.chosen.items()):
+        if last is not None:
+            parts.append(" " if number == last + 1 else GAP)
+        parts.append(_dated(sentence, line.day, dates))
+        last = number
+    return "".join(parts)
+
+
+def _dated(sentence: Sentence, day: date, dates: set[str] | None = None) -> str:
+    return with_dates(one_line(sentence.text), sentence.record.said_at.date(), day.year, dates)
+
+
+def _head(record: MemoryRecord, day: date) -> str:
+    title, _ = split_title(record.text)
+    head = line_head(day.isoformat(), speaker_shown(record.speaker, record.role))
+    return f"{head}{one_line(title)}: " if title else head
 
 
 def _asked(question: str) -> str:
