@@ -709,7 +709,7 @@ async def test_two_servers_and_a_memory_share_a_folder(tmp_path: Path) -> None:
             await call(other, "add_memory", content=SECOND)
             memory.add("Anna sings in a choir.", user_id=ANA)
             for client in (one, other):
-                found = await call(client, "search_memories", query=QUESTION)
+                found = await call(client, "search_memories", query=QUESTION, min_relevance=0)
                 assert len(found["results"]) == 3
                 assert (await call(client, "get_memories"))["total"] == 3
             assert len(memory.search(QUESTION, user_id=ANA)["results"]) == 3

@@ -257,18 +257,25 @@ def test_the_best_of_several_partners_counts() -> None:
     ("question", "memories"),
     [
         (asked("Where does Bruno work?", entity_keys={"bruno"}), (SISTER, OFFICE)),
-        (asked("Where?", size=12), tuple(replace(one, entities={"bruno": 3}) for one in (SISTER, OFFICE))),
+        (asked("Where?", size=12), tuple(replace(one, entities={"bruno": 5}) for one in (SISTER, OFFICE))),
         (asked("Where?", size=100), tuple(replace(one, entities={"bruno": 6}) for one in (SISTER, OFFICE))),
-        (asked("Where?"), (SISTER, OFFICE, replace(OTHER, entities={"bruno": 2}))),
+        (asked("Where?"), (SISTER, OFFICE, *[replace(OTHER, entities={"bruno": 4})] * 3)),
         (asked("Where?"), (SISTER, OTHER)),
     ],
-    ids=["the question names it", "3 of 12 mention it", "6 of 100 mention it", "three found mention it", "only one"],
+    ids=["the question names it", "5 of 12 mention it", "6 of 100 mention it", "five found mention it", "only one"],
 )
 def test_an_entity_that_tells_nothing_joins_no_memories(
     question: AskedQuestion, memories: tuple[FoundMemory, ...]
 ) -> None:
     joined, alone = joined_and_alone(question, *memories)
     assert joined == alone
+
+
+def test_what_a_few_memories_repeat_still_joins() -> None:
+    # The assistant repeats what it was told: one clinic, two statements and their echo.
+    told = [replace(one, entities={"bruno": 4}) for one in (SISTER, OFFICE, SISTER, OFFICE)]
+    joined, alone = joined_and_alone(asked("Where?", size=6), *told)
+    assert all(one > before for one, before in zip(joined, alone, strict=True))
 
 
 def test_what_is_rare_depends_on_the_number_of_memories() -> None:

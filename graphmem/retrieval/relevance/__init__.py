@@ -29,7 +29,7 @@ JOINED = 0.8
 # The relevance of a memory that has the words of a query of keywords, whatever its meaning.
 SHARED_KEYWORDS = 0.6
 # An entity is rare among the memories found if at most this part of them mentions it, and in the partition likewise.
-RARE_AMONG_FOUND, RARE_IN_PARTITION, MIN_RARE = 0.15, 0.05, 2
+RARE_AMONG_FOUND, RARE_IN_PARTITION, MIN_RARE = 0.15, 0.05, 4
 # The floor is `floor` of the coefficients, or this share of the best memory's relevance. In partitions of more than so
 # many memories it falls with this power of their number: one of many is less probably the one that is asked for.
 FLOOR_SHARE, FLOOR_SIZE, FLOOR_POWER = 0.25, 20, 0.95
