@@ -96,12 +96,20 @@ def tokens(text: str) -> list[str]:
     Terms are folded (`folding.fold`), without English stop words; Latin words are stemmed. Scripts written without
     spaces give character bigrams (a single character gives itself).
     """
-    return list(_split_terms(fold(text)))
+    return _split_terms(fold(text))
 
 
-def tokens_without_marks(text: str) -> list[str]:
-    """Returns the terms of a text without the marks of Latin letters: those that "Walesa" and "Wałęsa" share."""
-    return list(_split_terms(without_marks(fold(text))))
+def tokens_with_and_without_marks(text: str) -> tuple[list[str], list[str]]:
+    """Returns the terms of a text, and those without the marks of Latin letters, which "Walesa" and "Wałęsa" share."""
+    folded = fold(text)
+    terms, bare = _split_terms(folded), without_marks(folded)
+    return terms, terms if bare == folded else _split_terms(bare)
+
+
+@lru_cache(maxsize=_CACHE_SIZE)
+def bare_terms(word: str) -> tuple[str, ...]:
+    """Returns the terms of a folded word without the marks of Latin letters."""
+    return tuple(_split_terms(without_marks(word)))
 
 
 def words_of(text: str) -> list[str]:
@@ -294,14 +302,17 @@ def _word_pattern() -> re.Pattern[str]:
     return re.compile(f"{letters}(?:['’]{letters})*")
 
 
-def _split_terms(text: str) -> Iterator[str]:
-    # The pattern for all scripts takes five times as long.
-    for word in (_ASCII_WORD if text.isascii() else _word_pattern()).findall(text):
+def _split_terms(text: str) -> list[str]:
+    if text.isascii():  # the pattern for all scripts takes five times as long
+        return [term for word in _ASCII_WORD.findall(text) if (term := _spaced_term(word)) is not None]
+    terms: list[str] = []
+    for word in _word_pattern().findall(text):
         for run in (word,) if word.isascii() else _SCRIPT_RUN.findall(word):
             if UNSPACED_RUN.match(run):
-                yield from _bigrams(run)
+                terms.extend(_bigrams(run))
             elif (term := _spaced_term(run)) is not None:
-                yield term
+                terms.append(term)
+    return terms
 
 
 @lru_cache(maxsize=_CACHE_SIZE)

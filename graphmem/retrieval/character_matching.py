@@ -21,9 +21,10 @@ from graphmem.text import (
     FUNCTION_CHARACTERS,
     UNSPACED_RUN,
     approximate_length,
+    bare_terms,
     term_id,
     tokens,
-    tokens_without_marks,
+    tokens_with_and_without_marks,
 )
 
 # The match of a character without its neighbour, of a word in another spelling. Chinese chats, R@10: .3 51.4, .7 59.9,
@@ -73,8 +74,7 @@ class CharacterMatches(MatchMatrix):
         # without its last letter. Words with the same beginning are missed in such a text.
         bare_text = without_marks(text)
         may_match = any(part.is_word and without_marks(part.whole[0])[:-1] in bare_text for part in self.parts)
-        words = set(tokens(text)) if may_match else set()
-        bare_words = set(tokens_without_marks(text)) if may_match else set()
+        words, bare_words = map(set, tokens_with_and_without_marks(text) if may_match else ((), ()))
         return [
             _word_match(part, words, bare_words) if part.is_word else _character_match(part, characters)
             for part in self.parts
@@ -90,7 +90,7 @@ def _character_match(part: QueryPart, characters: set[str]) -> float:
 def _word_match(part: QueryPart, words: set[str], bare_words: set[str]) -> float:
     if part.whole[0] in words:
         return 1.0
-    if not bare_words.isdisjoint(tokens_without_marks(part.whole[0])):
+    if not bare_words.isdisjoint(bare_terms(part.whole[0])):
         return PARTIAL_WEIGHT
     return PARTIAL_WEIGHT if part.prefix and any(word.startswith(part.prefix) for word in words) else 0.0
 

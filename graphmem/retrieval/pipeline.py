@@ -541,11 +541,12 @@ class _Search:
             texts = {rows[row]: text for row, text in candidate_rows.read_texts(connection, list(rows)).items()}
             vectors = self._candidates.multilingual_vectors(connection, ids)
             entities, people = defaultdict[str, dict[str, int]](dict), defaultdict[str, list[str]](list)
-            for uid, entity, kind in graph_reads.mentions_of(connection, ids):
+            own_rows = [evidence.rows[uid].row for uid in ids]
+            for row, kind, key, name, entity_type, frequency in candidate_rows.read_mentions(connection, own_rows):
                 if kind < MentionKind.COMMON_NOUN:
-                    entities[uid][entity.key] = entity.mentions
-                if kind < MentionKind.NOUN_PHRASE and entity.type is EntityType.PERSON:
-                    people[uid].append(entity.name)
+                    entities[rows[row]][key] = frequency
+                if kind < MentionKind.NOUN_PHRASE and entity_type == EntityType.PERSON:
+                    people[rows[row]].append(name)
         words = term_overlap.query_words(self._query.text)
         frequencies = self._frequencies(map(term_id, words)) if self._partitions else (0, {})
         terms = term_overlap.weigh_terms(words, *frequencies, inflected=not self._retrieved.encoded.is_supported_script)

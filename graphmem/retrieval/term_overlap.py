@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from graphmem.extraction.language_detection import is_german
 from graphmem.retrieval.character_matching import PARTIAL_WEIGHT, stem_prefix
-from graphmem.text import idf, is_unspaced, query_tokens, term_id, tokens, tokens_without_marks
+from graphmem.text import bare_terms, idf, is_unspaced, query_tokens, term_id, tokens, tokens_with_and_without_marks
 
 # The least letters of a word that is found as the end of a German compound (Karte in Krankenversicherungskarte), and of
 # what stands before it. A compound is a capitalised word in German text: in English "art" is no end of "heart".
@@ -47,9 +47,11 @@ class WeightedTerms:
 
     def overlap(self, texts: Iterable[str]) -> float:
         """Returns the summed weight of the words that occur in any of these texts."""
-        texts = list(texts)
-        words = {word for text in texts for word in tokens(text)}
-        bare_words = {word for text in texts for word in tokens_without_marks(text)}
+        texts, words, bare_words = list(texts), set[str](), set[str]()
+        for text in texts:
+            terms, bare = tokens_with_and_without_marks(text)
+            words.update(terms)
+            bare_words.update(bare)
         compounds = {compound for text in texts for compound in _compounds(text)}
 
         def occurrence(word: str) -> float:
@@ -59,7 +61,7 @@ class WeightedTerms:
                 return 0.0
             prefix = stem_prefix(word) if self.inflected else ""
             occurs_otherwise = (
-                not bare_words.isdisjoint(tokens_without_marks(word))
+                not bare_words.isdisjoint(bare_terms(word))
                 or (prefix and any(other.startswith(prefix) for other in words))
                 or any(_is_end(word, compound) for compound in compounds)
             )

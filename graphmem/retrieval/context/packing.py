@@ -112,10 +112,10 @@ class _Packer:
             if repeated is not line:
                 repeated.repeated.add(line.day)
             return False
-        text = _dated(sentence, line.day)
-        cost = self._size(f"{GAP}{text}" if line.chosen else f"{line.head}{text}\n")
-        if cost > self._room:
-            return False
+        for text in (one_line(sentence.text), _dated(sentence, line.day)):  # dates make it longer
+            cost = self._size(f"{GAP}{text}" if line.chosen else f"{line.head}{text}\n")
+            if cost > self._room:
+                return False
         self._room -= cost
         line.chosen[sentence.number] = sentence
         line.question = sentence.question

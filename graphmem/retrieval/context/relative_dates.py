@@ -20,6 +20,8 @@ _ENGLISH = re.compile(
     r"|evening|month|year)",
     re.IGNORECASE,
 )
+# A sentence without one of these words has none; the grammar of times takes long to find that out.
+_ENGLISH_WORD = re.compile(r"yesterday|tomorrow|\b(?:ago|last|past|previous|next|coming|this)\b", re.IGNORECASE)
 _FIGURATIVE = re.compile(r"\b(?:like|as if|if) (?:it (?:was|were) )?(?:only |just )?$", re.IGNORECASE)
 _CHINESE = re.compile(r"[昨明前后後去]|上|下")
 _POSSESSIVE = re.compile(r"['’]s\b")
@@ -57,15 +59,14 @@ def with_dates(text: str, said: date, year: int, shown: set[str] | None = None) 
 
 def _relative_expressions(text: str, said: date) -> Iterator[tuple[TimeExpression, bool]]:
     """Yields the expressions that get a date with whether they are Chinese, in the order of the text."""
-    if chinese.is_chinese(text):
-        for expression in scan(text.translate(chinese.SIMPLIFIED), said, chinese.rules()):
-            if _CHINESE.search(text[expression.begin : expression.end]):
-                yield expression, True
-    else:
-        for expression in scan(text, said, english.rules()):
-            words = text[expression.begin : expression.end]
-            if _ENGLISH.search(words) and not _FIGURATIVE.search(text[: expression.begin]):
-                yield expression, False
+    is_chinese = chinese.is_chinese(text)
+    if not (_CHINESE if is_chinese else _ENGLISH_WORD).search(text):
+        return
+    read, rules = (text.translate(chinese.SIMPLIFIED), chinese.rules()) if is_chinese else (text, english.rules())
+    for expression in scan(read, said, rules):
+        before, words = text[: expression.begin], text[expression.begin : expression.end]
+        if _CHINESE.search(words) if is_chinese else _ENGLISH.search(words) and not _FIGURATIVE.search(before):
+            yield expression, is_chinese
 
 
 def _is_counted(words: str) -> bool:

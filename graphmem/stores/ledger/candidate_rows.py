@@ -13,7 +13,7 @@ from graphmem.stores.ledger import visibility
 from graphmem.stores.ledger.array_parameters import in_array
 from graphmem.stores.ledger.decoding import moment
 from graphmem.stores.ledger.embeddings import decode_multilingual, decode_vectors
-from graphmem.stores.ledger.schema import embeddings, memories, partitions
+from graphmem.stores.ledger.schema import embeddings, entities, memories, mentions, partitions
 
 if TYPE_CHECKING:
     from graphmem.models.protocols import Matrix
@@ -127,6 +127,23 @@ def _embeddings() -> Select[Any]:
 def read_texts(connection: Connection, row_ids: Sequence[int]) -> dict[int, str]:
     """Returns the texts of memories, by row id."""
     return dict(connection.execute(_texts(), {"row_ids": list(row_ids)}).all())
+
+
+def read_mentions(connection: Connection, row_ids: Sequence[int]) -> list[tuple[int, int, str, str, str, int]]:
+    """Returns the mentions of memories as (row id, kind, and the entity's key, name, type, document frequency)."""
+    return [tuple(row) for row in connection.execute(_mentions(), {"row_ids": list(row_ids)})]
+
+
+@lru_cache(maxsize=1)
+def _mentions() -> Select[Any]:
+    return (
+        select(
+            mentions.c.memory, mentions.c.kind, entities.c.key, entities.c.name, entities.c.type, entities.c.mentions
+        )
+        .join(entities, entities.c.id == mentions.c.entity)
+        .where(in_array(mentions.c.memory, "row_ids"))
+        .order_by(mentions.c.memory, mentions.c.kind, entities.c.key)
+    )
 
 
 def read_short_user_texts(connection: Connection, row_ids: Sequence[int], max_chars: int) -> dict[int, str]:
