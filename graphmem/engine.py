@@ -19,7 +19,7 @@ from graphmem.commands.unit_of_work import commit
 from graphmem.concurrency import Pool, WorkStopped
 from graphmem.errors import CLOSED, FORKED, ConfigError, GraphmemError, ModelError, StoreError, StoreUnavailable
 from graphmem.ingest.enrichment import Enricher
-from graphmem.ingest.facts.pipeline import FactPipeline, JobResult, PipelineConfig
+from graphmem.ingest.facts.job_result import JobResult
 from graphmem.jobs.background import BackgroundTask
 from graphmem.jobs.worker import JobFailure, JobWorker
 from graphmem.logs import log_text
@@ -151,6 +151,8 @@ class Engine:
     def _make_job_worker(self) -> JobWorker | None:
         if self.llm is None or self.settings.llm is None:
             return None
+        from graphmem.ingest.facts.pipeline import FactPipeline, PipelineConfig  # noqa: PLC0415  (only a model needs it)
+
         settings, backends = self.settings, self._backends
         config = PipelineConfig(
             settings.custom_fact_extraction_prompt or settings.custom_instructions,

@@ -13,7 +13,7 @@ from support.waiting import TIMEOUT, wait_until
 from graphmem.errors import ConfigError, ModelError
 from graphmem.extraction.prose import read_prose
 from graphmem.extraction.protocols import Extractor
-from graphmem.extraction.spacy import document, noun_phrases
+from graphmem.extraction.spacy import document, noun_phrases, person_names
 from graphmem.extraction.spacy import extractor as extractor_module
 from graphmem.extraction.spacy.extractor import SpacyExtractor
 from graphmem.extraction.spacy.triples import DIRECT, EXPLICIT, INDIRECT, INFERRED
@@ -513,13 +513,13 @@ def test_an_id_that_reads_like_a_name_is_a_person(id_: str) -> None:
 
 def test_whether_an_id_is_a_name_is_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes several parses; the user of a chat says hundreds of messages."""
-    extractor, asked, is_persons_name = SpacyExtractor(), list[str](), extractor_module.is_persons_name
+    extractor, asked, is_persons_name = SpacyExtractor(), list[str](), person_names.is_persons_name
 
     def note(nlp: Any, id_: str) -> bool:
         asked.append(id_)
         return is_persons_name(nlp, id_)
 
-    monkeypatch.setattr(extractor_module, "is_persons_name", note)
+    monkeypatch.setattr(person_names, "is_persons_name", note)
     for text in ("My sister Clara slept.", "I live in Riga."):
         for id_ in ("Production", "Ana"):
             extractor.extract([Utterance(text, id_, speaker_is_id=True)])
