@@ -212,16 +212,18 @@ class Engine:
             self._job_worker.schedule()
 
     def load_models(self) -> None:
-        """Loads the models that run in this process, so that the first search need not wait for them.
+        """Loads the models that run in this process, side by side, so that the first search need not wait for them.
 
         Never raises: a broken model raises when a search needs it.
         """
-        with suppress(ModelError):
-            if self._backends.extractor is not None:
-                self._backends.extractor.keys("Anna")
+        extractor, embedder = self._backends.extractor, self._backends.embedder
+        with suppress(ModelError, StoreUnavailable), Pool(1, thread_name_prefix="graphmem-loading") as pool:
+            parsing = None if extractor is None else pool.submit(extractor.keys, "Anna")
             # Only a TokenEmbedder runs in this process; any other embedder would send the word to its server.
-            if isinstance(self._backends.embedder, TokenEmbedder):
-                self._backends.embedder.embed_question("Anna")
+            if isinstance(embedder, TokenEmbedder):
+                embedder.embed_question("Anna")
+            if parsing is not None:
+                parsing.result()
 
     def prepare_searches(self) -> None:
         """Does now what the first search would wait for: loads models and checks the contents of the vector index.
