@@ -178,11 +178,10 @@ def _pipeline(name: str) -> Language:
 
 def _load(name: str) -> Language:
     try:
-        import spacy
-
+        from graphmem.extraction.spacy.library import import_spacy
         from graphmem.extraction.spacy.vocabulary import add_dictionary
 
-        nlp = spacy.load(name)
+        nlp: Language = import_spacy().load(name)
         nlp.select_pipes(disable=[pipe for pipe in nlp.pipe_names if pipe not in KEPT_PIPES])
     except Exception as error:
         raise ModelError(f"the spaCy model {name} cannot be loaded ({error}); {REMEDY}") from error
