@@ -216,6 +216,8 @@ class Engine:
 
         Never raises: a broken model raises when a search needs it.
         """
+        from graphmem.retrieval import pipeline  # noqa: F401, PLC0415  (imported by the first search otherwise)
+
         extractor, embedder = self._backends.extractor, self._backends.embedder
         with suppress(ModelError, StoreUnavailable), Pool(1, thread_name_prefix="graphmem-loading") as pool:
             parsing = None if extractor is None else pool.submit(extractor.keys, "Anna")

@@ -294,6 +294,8 @@ from support.fakes import fake_models
 with graphmem.Memory(sys.argv[2], settings=graphmem.Settings.from_dict(fake_models())) as memory:
     memory.add("coffee", user_id="u1")
     note("add")
+    memory._engine.load_models()
+    note("load_models")
     assert len(memory.search("coffee", user_id="u1")["results"]) == 2
     note("search")
 print(json.dumps(loaded))
@@ -308,4 +310,5 @@ print(json.dumps(loaded))
     assert loaded["import"] == set()
     for stage in ("list", "history", "stats", "add"):
         assert (stage, loaded[stage]) == (stage, set(OPENING))
-    assert loaded["search"] == {*OPENING, *SEARCHING}
+    for stage in ("load_models", "search"):
+        assert (stage, loaded[stage]) == (stage, {*OPENING, *SEARCHING})
