@@ -19,7 +19,7 @@ from graphmem.commands.unit_of_work import commit
 from graphmem.concurrency import Pool, WorkStopped
 from graphmem.errors import CLOSED, FORKED, ConfigError, GraphmemError, ModelError, StoreError, StoreUnavailable
 from graphmem.ingest.enrichment import Enricher
-from graphmem.ingest.facts.pipeline import FactPipeline, JobResult, PipelineConfig
+from graphmem.ingest.facts.job_result import JobResult
 from graphmem.jobs.background import BackgroundTask
 from graphmem.jobs.worker import JobFailure, JobWorker
 from graphmem.logs import log_text
@@ -151,6 +151,8 @@ class Engine:
     def _make_job_worker(self) -> JobWorker | None:
         if self.llm is None or self.settings.llm is None:
             return None
+        from graphmem.ingest.facts.pipeline import FactPipeline, PipelineConfig  # noqa: PLC0415  (only a model needs it)
+
         settings, backends = self.settings, self._backends
         config = PipelineConfig(
             settings.custom_fact_extraction_prompt or settings.custom_instructions,
@@ -210,16 +212,20 @@ class Engine:
             self._job_worker.schedule()
 
     def load_models(self) -> None:
-        """Loads the models that run in this process, so that the first search need not wait for them.
+        """Loads the models that run in this process, side by side, so that the first search need not wait for them.
 
         Never raises: a broken model raises when a search needs it.
         """
-        with suppress(ModelError):
-            if self._backends.extractor is not None:
-                self._backends.extractor.keys("Anna")
+        from graphmem.retrieval import pipeline  # noqa: F401, PLC0415  (imported by the first search otherwise)
+
+        extractor, embedder = self._backends.extractor, self._backends.embedder
+        with suppress(ModelError, StoreUnavailable), Pool(1, thread_name_prefix="graphmem-loading") as pool:
+            parsing = None if extractor is None else pool.submit(extractor.keys, "Anna")
             # Only a TokenEmbedder runs in this process; any other embedder would send the word to its server.
-            if isinstance(self._backends.embedder, TokenEmbedder):
-                self._backends.embedder.embed_question("Anna")
+            if isinstance(embedder, TokenEmbedder):
+                embedder.embed_question("Anna")
+            if parsing is not None:
+                parsing.result()
 
     def prepare_searches(self) -> None:
         """Does now what the first search would wait for: loads models and checks the contents of the vector index.

@@ -46,8 +46,6 @@ from graphmem.queries.entities import find_entity, list_entities
 from graphmem.queries.graph import build_graph
 from graphmem.queries.history import events_of_memory, trace_origin
 from graphmem.queries.memories import count_by_day, find_memory, list_memories
-from graphmem.retrieval import context
-from graphmem.retrieval.pipeline import search
 from graphmem.retrieval.types import SearchQuery
 from graphmem.settings import Settings
 from graphmem.stores.ledger import graph_reads, memories
@@ -56,12 +54,11 @@ from graphmem.stores.projection import Progress
 from graphmem.text import estimate_tokens, normalise_key
 from graphmem.times import shown
 from graphmem.tracing import operation as traced_operation
-from graphmem.transfer import jsonl
-from graphmem.transfer.exporter import export_records
-from graphmem.transfer.importer import import_records
 
 if TYPE_CHECKING:
     import networkx as nx
+
+    from graphmem.retrieval.context import Size
 
 R = TypeVar("R", types.AddResult, types.SearchResult, types.ListResult)
 TOP_K, CONTEXT_MEMORIES, CONTEXT_CHARS = 10, 20, 2000
@@ -553,6 +550,8 @@ class Memory:
             now=validation.asked_at(reference_date, view.moment, self.limits.timezone),
         )
         self._engine.check_embedder()
+        from graphmem.retrieval.pipeline import search  # noqa: PLC0415  (what only a search needs)
+
         with traced_operation("search_memory") as span:
             outcome = search(search_query, self._engine.search_deps)
             span.set_attributes(**{"gen_ai.memory.record.count": len(outcome.hits)})
@@ -590,7 +589,7 @@ class Memory:
         zone.
         """
         self._engine.check_open()
-        size: context.Size = len
+        size: Size = len
         most = validation.count(max_chars, "max_chars", 1, validation.MAX_CONTEXT_CHARS)
         if max_tokens is not None:
             most, size = validation.count(max_tokens, "max_tokens", 1, validation.MAX_CONTEXT_CHARS), estimate_tokens
@@ -608,8 +607,11 @@ class Memory:
             for_prompt=True,
             now=now,
         )
+        from graphmem.retrieval.context import context_block  # noqa: PLC0415  (what only a search needs)
+        from graphmem.retrieval.pipeline import search  # noqa: PLC0415
+
         outcome = search(search_query, self._engine.search_deps)
-        return context.context_block(outcome.hits, most, now.tzinfo, size, whole=whole)
+        return context_block(outcome.hits, most, now.tzinfo, size, whole=whole)
 
     def get(
         self, memory_id: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None
@@ -985,6 +987,9 @@ class Memory:
         """
         self._engine.check_open()
         scope, progress = _optional_scope(user_id, agent_id, run_id), _checked_progress(progress)
+        from graphmem.transfer import jsonl  # noqa: PLC0415  (what only exports need)
+        from graphmem.transfer.exporter import export_records  # noqa: PLC0415
+
         with jsonl.open_writer(path_or_file, self._engine.storage_paths) as write:
             writer = jsonl.JsonlWriter(write)
             export_records(self._engine.ledger, scope, writer.write, progress)
@@ -1017,6 +1022,9 @@ class Memory:
         """
         self._engine.check_open()
         restore, progress = validation.flag(restore, "restore"), _checked_progress(progress)
+        from graphmem.transfer import jsonl  # noqa: PLC0415  (what only imports need)
+        from graphmem.transfer.importer import import_records  # noqa: PLC0415
+
         if jsonl.is_record_iterable(path_or_file):
             return import_records(self._engine, path_or_file, restore=restore, progress=progress)
         with jsonl.open_reader(path_or_file) as (records, total):

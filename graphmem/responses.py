@@ -8,7 +8,7 @@ from typing import Any
 
 from graphmem.boundary.filters import text_hash
 from graphmem.commands.types import AddMessage, ErasureReport, Outcome, OutcomeType
-from graphmem.ingest.facts.pipeline import JobResult
+from graphmem.ingest.facts.job_result import JobResult
 from graphmem.model import Entity, Event, MemoryRecord, Relation, iso, optional_iso
 from graphmem.models.protocols import Usage
 from graphmem.queries.entities import EntityMemories

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any, Self
 import typer
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
 from graphmem.times import shown_iso
 
 if TYPE_CHECKING:
     import networkx as nx
+    from rich.progress import Progress
 
 # A text, or a text with its style.
 Part = str | tuple[str, str]
@@ -378,6 +378,14 @@ class ProgressBar:
         if self._bar is None:
             if time.monotonic() - self._started < self._delay:
                 return
+            from rich.progress import (  # noqa: PLC0415  (most commands show no bar)
+                BarColumn,
+                MofNCompleteColumn,
+                Progress,
+                TextColumn,
+                TimeRemainingColumn,
+            )
+
             columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
             self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
             self._bar.start()

@@ -11,16 +11,19 @@ from concurrent.futures import Future
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from threading import RLock, Timer
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from graphmem.concurrency import Pool, start_thread
 from graphmem.errors import GraphmemError
-from graphmem.ingest.facts.pipeline import FactPipeline, JobResult
-from graphmem.ingest.facts.summaries import record_procedure, summarise
+from graphmem.ingest.facts.job_result import JobResult
 from graphmem.logs import cause_of, log_text
 from graphmem.models.protocols import Usage
 from graphmem.stores.ledger import Ledger, jobs
 from graphmem.stores.ledger.jobs import SUMMARY_JOB, Job, JobKind
+
+if TYPE_CHECKING:
+    from graphmem.ingest.facts.pipeline import FactPipeline
 
 logger = logging.getLogger("graphmem")
 # Parallel jobs; their threads mostly wait for the endpoint.
@@ -169,10 +172,12 @@ class JobWorker:
             logger.debug("a summary is left for later (%s)", type(error).__name__)
 
     def _run(self, job: Job) -> JobResult:
+        from graphmem.ingest.facts import summaries  # noqa: PLC0415  (only a model's jobs need it)
+
         if job.kind is JobKind.PROCEDURE:
-            return record_procedure(job, self._pipeline, self._ledger)
+            return summaries.record_procedure(job, self._pipeline, self._ledger)
         if job.kind is JobKind.SUMMARY:
-            return summarise(job, self._pipeline, self._ledger)
+            return summaries.summarise(job, self._pipeline, self._ledger)
         usage = self._run_summary(job.request[SUMMARY_JOB]) if SUMMARY_JOB in job.request else {}
         result = self._pipeline.run(job)
         return replace(result, usage={**usage, **result.usage})

@@ -12,13 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import log
-from typing import Any
+from heapq import heappop, heappush
+from math import inf, log
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import dijkstra
 
 from graphmem.model import MentionKind, Subgraph
 
@@ -71,7 +70,7 @@ class WalkResult:
 
     scores: Mapping[str, float]
     nodes: tuple[Node, ...] = ()
-    predecessors: npt.NDArray[np.int32] | None = None
+    predecessors: Sequence[int] | None = None
 
     def path(self, memory: str) -> list[Node]:
         """Returns the likeliest path to a memory, from a start on; the memory alone if no path leads to it.
@@ -84,7 +83,7 @@ class WalkResult:
         steps: list[Node] = []
         while number >= 0:
             steps.append(self.nodes[number])
-            number = int(self.predecessors[number])
+            number = self.predecessors[number]
         return steps[::-1]
 
 
@@ -108,14 +107,25 @@ def personalized_pagerank(
                 restart[numbers[name]] = share
     if not restart.sum():
         return WalkResult({})
-    transition, returned, out_weights = graph.transition()
-    probabilities = _power_iteration(transition, returned, restart / restart.sum())
+    edges, returned, out_weights = graph.transitions()
+    probabilities = _power_iteration(edges, returned, restart / restart.sum())
     divided = probabilities / np.maximum(out_weights, MIN_OUT_WEIGHT) ** OUT_WEIGHT_POWER
     scores = _log_scaled(divided[: len(graph.memories)])
     start_numbers = [numbers[name] for numbers, names in ((graph.entities, entities), (graph.memories, starts))
                      for name in names if name in numbers]  # fmt: skip
     scores_by_id = dict(zip(subgraph.memories, scores.tolist(), strict=True))
-    return WalkResult(scores_by_id, graph.nodes(), _predecessors(transition, start_numbers))
+    return WalkResult(scores_by_id, graph.nodes(), _predecessors(edges, start_numbers, len(graph)))
+
+
+class _Edges(NamedTuple):
+    """Parallel arrays: edge i passes `shares[i]` of the full out-weight of node `sources[i]` on to node `targets[i]`.
+
+    Ordered by source, then by target; no two edges have both in common.
+    """
+
+    sources: Indices
+    targets: Indices
+    shares: Vector
 
 
 class _TransitionGraph:
@@ -143,22 +153,23 @@ class _TransitionGraph:
     def nodes(self) -> tuple[Node, ...]:
         return (*(("memory", uid) for uid in self.memories), *(("entity", key) for key in self.entities))
 
-    def transition(self) -> tuple[Any, Vector, Vector]:
-        """Returns the transition matrix, each node's returned share, and each node's full out-weight.
+    def transitions(self) -> tuple[_Edges, Vector, Vector]:
+        """Returns the edges between the nodes, each node's returned share, and each node's full out-weight.
 
-        Row i of the sparse matrix has the shares of node i's full out-weight that go to the other nodes. The returned
-        share goes to entities that only this memory mentions; they are no nodes and pass it back one round later.
+        The returned share goes to entities that only this memory mentions; they are no nodes and pass it back one round
+        later.
         """
         before, after, ends = self._adjacent_memories()
         out_weights = self._out_weights(ends)
-        rows = np.concatenate([self._mention_memories, self._mention_entities, before, after])
-        columns = np.concatenate([self._mention_entities, self._mention_memories, after, before])
+        sources = np.concatenate([self._mention_memories, self._mention_entities, before, after])
+        targets = np.concatenate([self._mention_entities, self._mention_memories, after, before])
         weights = np.concatenate([self._mention_weights, self._mention_weights, np.full(2 * len(before), NEXT_WEIGHT)])
         is_positive = weights > 0
-        rows, columns, weights = rows[is_positive], columns[is_positive], weights[is_positive]
-        matrix = csr_array((weights / out_weights[rows], (rows, columns)), shape=(len(self), len(self)))
+        sources, targets, weights = sources[is_positive], targets[is_positive], weights[is_positive]
+        pairs, numbers = np.unique(sources * len(self) + targets, return_inverse=True)
+        shares = np.asarray(np.bincount(numbers, weights / out_weights[sources], minlength=len(pairs)), dtype=float)
         returned = np.divide(self._unshared_weights, out_weights, out=np.zeros(len(self)), where=out_weights > 0)
-        return matrix, returned, out_weights
+        return _Edges(pairs // len(self), pairs % len(self), shares), returned, out_weights
 
     def _adjacent_memories(self) -> tuple[Indices, Indices, list[int]]:
         """Returns the pairs of consecutive memories within the subgraph, and for each pair the ends within it.
@@ -184,11 +195,11 @@ class _TransitionGraph:
         return np.asarray(out_weights)
 
 
-def _power_iteration(transition: Any, returned: Vector, restart: Vector) -> Vector:
-    incoming = transition.T.tocsr()
+def _power_iteration(edges: _Edges, returned: Vector, restart: Vector) -> Vector:
     probabilities, coming_back = restart.copy(), np.zeros(len(restart))
     for _ in range(ITERATIONS):
-        passed = incoming @ probabilities + coming_back
+        sent = edges.shares * probabilities[edges.sources]
+        passed = np.bincount(edges.targets, sent, minlength=len(restart)) + coming_back
         # Now at entities that one memory alone mentions; back at that memory in the next round.
         coming_back = (1 - RESTART_PROBABILITY) * returned * probabilities
         probabilities = RESTART_PROBABILITY * restart + (1 - RESTART_PROBABILITY) * passed
@@ -206,14 +217,29 @@ def _log_scaled(values: Vector) -> Vector:
     return np.asarray(scaled / scaled.max())
 
 
-def _predecessors(transition: Any, starts: Sequence[int]) -> npt.NDArray[np.int32] | None:
+def _predecessors(edges: _Edges, starts: Sequence[int], size: int) -> list[int] | None:
     """Returns for each node the one before it on the likeliest path from a start; negative if there is none.
 
-    A path's likelihood is the product of its transition shares: Dijkstra's shortest path over their -ln.
+    A path's likelihood is the product of its edges' shares: Dijkstra's shortest path over their -ln.
     """
     if not starts:
         return None
-    lengths = transition.copy()
-    lengths.data = -np.log(np.clip(lengths.data, 1e-12, 1 - 1e-9))
-    _, predecessors, _ = dijkstra(lengths, indices=starts, min_only=True, return_predecessors=True)
-    return np.asarray(predecessors)
+    lengths = (-np.log(np.clip(edges.shares, 1e-12, 1 - 1e-9))).tolist()
+    targets = edges.targets.tolist()
+    # The edges of node i are those from bounds[i] up to bounds[i + 1].
+    bounds = np.searchsorted(edges.sources, np.arange(size + 1)).tolist()
+    distances, predecessors = [inf] * size, [-1] * size
+    queue: list[tuple[float, int]] = []
+    for start in starts:
+        distances[start] = 0.0
+        heappush(queue, (0.0, start))
+    while queue:
+        distance, node = heappop(queue)
+        if distance > distances[node]:  # reached by a shorter path since it was queued
+            continue
+        for edge in range(bounds[node], bounds[node + 1]):
+            target, through = targets[edge], distance + lengths[edge]
+            if through < distances[target]:
+                distances[target], predecessors[target] = through, node
+                heappush(queue, (through, target))
+    return predecessors

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
@@ -15,12 +16,14 @@ from graphmem.model import Entity, MemoryRecord, MentionKind, MinRelevance, Rela
 from graphmem.models.protocols import EmbeddedQuestion, Embedder, Matrix
 from graphmem.models.script_support import ScriptSupport
 from graphmem.observers import Observers
-from graphmem.retrieval.context.sentence_values import Sentence
-from graphmem.retrieval.explanation import Explanation
-from graphmem.retrieval.sentence_matching import SentenceMatch
 from graphmem.stores.ledger import Ledger
 from graphmem.stores.projection_worker import ProjectionWorker
 from graphmem.stores.protocols import Graph, VectorIndex
+
+if TYPE_CHECKING:  # this module is imported by all that can search, the steps of a search by those that do
+    from graphmem.retrieval.context.sentence_values import Sentence
+    from graphmem.retrieval.explanation import Explanation
+    from graphmem.retrieval.sentence_matching import SentenceMatch
 
 ScoredIds = list[tuple[str, float]]
 

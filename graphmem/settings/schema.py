@@ -254,7 +254,10 @@ UserId = Annotated[str, Field(min_length=1), AfterValidator(_checked_user)]
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, allow_inf_nan=False)
+    # Sections are built as parts of Settings, and not once more each for itself.
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, hide_input_in_errors=True, allow_inf_nan=False, defer_build=True
+    )
 
     @model_validator(mode="before")
     @classmethod

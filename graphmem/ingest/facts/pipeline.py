@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from threading import Lock
 from typing import Any, NamedTuple
@@ -26,6 +26,7 @@ from graphmem.ingest.facts import decision, extraction
 from graphmem.ingest.facts.change_builder import ChangeBuilder, add_to_extraction
 from graphmem.ingest.facts.decision import Action, DecisionType, FactDraft, KnownMemory
 from graphmem.ingest.facts.extraction import AlsoSummarise, Fact, common_value
+from graphmem.ingest.facts.job_result import JobResult
 from graphmem.ingest.facts.summary_requests import summary_beside_facts, summary_command
 from graphmem.model import VECTOR, EmbeddingSpec, Kind, MemoryRecord, Scope, SpaceVector, View
 from graphmem.models.protocols import LanguageModel, Prompt, Usage
@@ -66,22 +67,6 @@ MAX_ATTEMPTS = 4
 LOCK_STRIPES = 64
 # Seconds to wait for the vector index to catch up before the search for near facts.
 CATCH_UP_SECONDS = 3.0
-
-
-@dataclass(frozen=True, slots=True)
-class JobResult:
-    """The result of a job.
-
-    `usage` is by operation, `dropped` the number of unusable parts of the answers by reason, `repeated_decisions` how
-    often the decision was repeated, and `chunks` the number of parts, one request each, into which the messages were
-    split.
-    """
-
-    outcomes: tuple[Outcome, ...] = ()
-    usage: Mapping[str, Usage] = field(default_factory=dict)
-    dropped: Mapping[str, int] = field(default_factory=dict)
-    repeated_decisions: int = 0
-    chunks: int = 0
 
 
 @dataclass(frozen=True, slots=True)

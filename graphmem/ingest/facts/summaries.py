@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from graphmem.commands.facts import JobAlreadyDone
 from graphmem.commands.types import AddFact, Command, CompleteJob
 from graphmem.ingest.facts.extraction import split_messages
-from graphmem.ingest.facts.pipeline import FactPipeline, JobResult
+from graphmem.ingest.facts.job_result import JobResult
 from graphmem.ingest.facts.summary_requests import (
     OPERATION,
     PROCEDURE,
@@ -23,6 +24,9 @@ from graphmem.models.protocols import Usage
 from graphmem.stores.ledger import Ledger, memories, sessions
 from graphmem.stores.ledger.jobs import BEFORE, INSTRUCTIONS, Job
 from graphmem.tracing import span
+
+if TYPE_CHECKING:
+    from graphmem.ingest.facts.pipeline import FactPipeline
 
 # Maximal messages per summary job; later ones are left for the next.
 BATCH = 200

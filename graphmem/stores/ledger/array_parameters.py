@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from sqlalchemy import JSON, ColumnElement, Dialect, Select, Text, bindparam
-from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy import ARRAY, JSON, ColumnElement, Dialect, Select, Text, bindparam
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement

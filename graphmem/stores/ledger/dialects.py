@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import BigInteger, Boolean, ColumnElement, Connection, Table
 from sqlalchemy import Text as AnyText
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import sqlite
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import GenericFunction
 
 from graphmem.folding import DROPPED, SEVERAL_LETTERS, fold, translation_to, without_marks
+
+if TYPE_CHECKING:
+    from sqlalchemy.dialects import postgresql
 
 # Text that sorts by code point on both databases, whatever collation the PostgreSQL database has.
 Text = AnyText().with_variant(AnyText(collation="C"), "postgresql")
@@ -24,7 +27,11 @@ def upsert(connection: Connection, table: Table) -> sqlite.Insert | postgresql.I
 
 def upsert_for(dialect: str, table: Table) -> sqlite.Insert | postgresql.Insert:
     """Returns an upsert (see `upsert`) for a dialect's name, for statements that are built once for each database."""
-    return postgresql.insert(table) if dialect == "postgresql" else sqlite.insert(table)
+    if dialect != "postgresql":
+        return sqlite.insert(table)
+    from sqlalchemy.dialects import postgresql  # noqa: PLC0415  (imports all its drivers' modules)
+
+    return postgresql.insert(table)
 
 
 class larger(GenericFunction[int]):  # noqa: N801  (a function in statements)

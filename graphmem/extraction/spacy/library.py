@@ -1,0 +1,50 @@
+"""Imports spaCy without its command line.
+
+spaCy imports that for one name, `spacy.info`: 370 modules, among them requests, httpx and jinja2. Without them an `add`
+on the command line takes a tenth less CPU (.2 to .3 s) and 14 MB less.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+_COMMAND_LINE = ("spacy.cli", "spacy.cli.info")
+
+
+def import_spacy() -> Any:
+    """Returns the module spaCy. `spacy.cli` and `spacy.info` are imported when they are used.
+
+    A spaCy that is imported already stays as it is.
+    """
+    if "spacy" in sys.modules:
+        return import_module("spacy")  # waits where another thread is importing it
+    for name in _COMMAND_LINE:
+        stand_in: Any = ModuleType(name)
+        stand_in.__path__, stand_in.info = [], _info
+        sys.modules[name] = stand_in
+    try:
+        spacy: Any = import_module("spacy")
+    except ImportError:  # a version that needs more of it
+        _forget_stand_ins()
+        return import_module("spacy")
+    _forget_stand_ins()
+    spacy.__getattr__ = _missing
+    return spacy
+
+
+def _forget_stand_ins() -> None:
+    for name in _COMMAND_LINE:
+        sys.modules.pop(name, None)
+
+
+def _info(*arguments: Any, **options: Any) -> Any:
+    return import_module("spacy.cli.info").info(*arguments, **options)
+
+
+def _missing(name: str) -> Any:
+    if name == "cli":
+        return import_module("spacy.cli")
+    raise AttributeError(f"module 'spacy' has no attribute {name!r}")
