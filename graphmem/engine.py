@@ -391,7 +391,7 @@ class Engine:
             self.commit([DeleteExpiredItems(EXPIRED_BATCH)])
 
     def flush(self) -> list[str]:
-        """Finishes background work and jobs and waits for both.
+        """Finishes background work and jobs, waits for both, and makes durable what was delivered.
 
         Returns the kinds of jobs and the projections that are still pending.
         """
@@ -405,12 +405,18 @@ class Engine:
         self._long_texts.wait()
         with self.ledger.read() as connection:
             pending_jobs = [] if self._job_worker is None else jobs.pending_kinds(connection)
-            if outbox.count_enrichment_tasks(connection):
-                return [*pending_jobs, *PROJECTION_NAMES]
+            is_unenriched = outbox.count_enrichment_tasks(connection) > 0
         lagging = [worker for worker in self.projection_workers if worker.projection.has_pending()]
-        for draining in [self._pool.submit(worker.drain, FLUSH_TIMEOUT) for worker in lagging]:
+        for draining in [self._pool.submit(worker.drain, FLUSH_TIMEOUT) for worker in lagging if not is_unenriched]:
             draining.result()
-        return pending_jobs + [projection.name for projection in self.projections if projection.has_pending()]
+        is_durable = {worker.name: worker.flush() for worker in self.projection_workers}
+        if is_unenriched:
+            return [*pending_jobs, *PROJECTION_NAMES]
+        return pending_jobs + [
+            projection.name
+            for projection in self.projections
+            if not is_durable[projection.name] or projection.has_pending()
+        ]
 
     def rebuild(self, projection: str | None, progress: Progress | None) -> None:
         """Drops projections (`projection`, or None for all) and fills them again.

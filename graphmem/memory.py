@@ -872,8 +872,10 @@ class Memory:
     # --- housekeeping -------------------------------------------------------------------------------------------
 
     def flush(self) -> dict[str, list[str]]:
-        """Finishes background work and waits for it; returns `{"pending": […]}`, the unfinished projections ("vectors",
-        "graph") and kinds of jobs ("facts", "procedure", "summary").
+        """Finishes background work, waits for it, and makes the vector index durable, as the words are already.
+
+        Returns `{"pending": […]}`, the unfinished projections ("vectors", "graph") and kinds of jobs ("facts",
+        "procedure", "summary").
         """
         self._engine.check_open()
         return {"pending": self._engine.flush()}

@@ -75,7 +75,7 @@ class Backends:
         return [self.vector_worker] if self.graph_worker is None else [self.vector_worker, self.graph_worker]
 
     def close_projections(self) -> None:
-        """Closes the vector index, a graph outside the ledger, and the models' connections."""
+        """Flushes and closes the vector index, closes a graph outside the ledger, and the models' connections."""
         with ExitStack() as closing:
             for model in (self.embedder, self.llm):
                 if isinstance(model, Closeable):
@@ -83,6 +83,7 @@ class Backends:
             if isinstance(self.graph, GraphIndex):
                 closing.callback(self.graph.close)
             closing.callback(self.vector_index.close)
+            closing.callback(self.vector_worker.flush)
 
 
 def open_backends(settings: Settings, *, in_memory: bool) -> Backends:
@@ -268,7 +269,8 @@ def _open_vectors(
             Projection("vectors", ledger, VectorSink(index_in_memory, spec), shared=False)
         )
     place = index.place if ledger.on_server else None  # a ledger in a file has one such folder
-    return index, ProjectionWorker(Projection("vectors", ledger, VectorSink(index, spec), shared=True, place=place))
+    projection = Projection("vectors", ledger, VectorSink(index, spec), shared=True, flushes_later=True, place=place)
+    return index, ProjectionWorker(projection)
 
 
 def _refuse_in_memory(key: str, *, in_memory: bool) -> None:

@@ -71,6 +71,9 @@ class NumpyIndex:
         with self._lock:
             return sum(point.windows for uid in ids for point in self._pop(uid))
 
+    def flush(self) -> None:
+        """Does nothing: nothing here outlasts the process."""
+
     def _pop(self, uid: str) -> Iterator[Point]:
         for partition in self._partitions.values():
             if uid in partition.points:

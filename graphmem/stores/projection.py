@@ -4,7 +4,9 @@ A delivery reads the rows that changed since the projection's cursor, writes the
 moves the cursor. Repeated, late, or after a crash, it leads to the same contents.
 
 A shared projection (embedded Qdrant, a server) is used by all processes: its cursor is a row of the ledger and moves
-only after the store has made the batch durable. A private projection (an index or a graph in the memory of one process)
+only after the store has made the batch durable. Embedded Qdrant is flushed after several batches, because syncing its
+files took half of the time of an `add`: until then a second cursor, in memory, tells what is delivered, and a process
+that dies leaves these batches to the next one. A private projection (an index or a graph in the memory of one process)
 holds only the partitions that were read, and keeps a cursor for each of them in memory.
 """
 
@@ -12,8 +14,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from threading import Event, RLock
+from time import monotonic
 from typing import Protocol, TypeVar
 from uuid import uuid4
 
@@ -28,6 +31,8 @@ from graphmem.stores.protocols import EntityState, GraphIndex, MemoryState, Poin
 logger = logging.getLogger("graphmem")
 T = TypeVar("T")
 BATCH = 500
+# A store that is flushed later is flushed after so many rows, or so many seconds after the first of them.
+FLUSH_ROWS, FLUSH_SECONDS = 1000, 1.0
 # In seconds. LEASE: how long a batch may take before another process may take over; the timeout of a store on a server
 # is shorter. LEASE_POLL: the pause between two attempts to acquire the lease.
 LEASE, LEASE_POLL = 30.0, 0.02
@@ -66,6 +71,10 @@ class ProjectionSink(Protocol):
 
     def remove(self, ids: Sequence[str]) -> None:
         """Removes rows that the ledger does not have."""
+        ...
+
+    def flush(self) -> None:
+        """Makes durable what was written and removed."""
         ...
 
     def wipe(self) -> None:
@@ -116,6 +125,9 @@ class VectorSink:
 
     def remove(self, ids: Sequence[str]) -> None:
         self._index.delete(ids)
+
+    def flush(self) -> None:
+        self._index.flush()
 
     def wipe(self) -> None:
         self._index.wipe()
@@ -170,6 +182,9 @@ class GraphSink:
     def remove(self, ids: Sequence[str]) -> None:
         self._index.delete(ids, ids, ids)
 
+    def flush(self) -> None:
+        """Does nothing: a graph's writes are durable when they return."""
+
     def wipe(self) -> None:
         self._index.wipe()
 
@@ -195,6 +210,43 @@ def _write_or_bisect(
     return {}
 
 
+@dataclass(frozen=True, slots=True)
+class _Delivered:
+    """What one batch, or several in succession, brought to a shared projection.
+
+    They were read in `epoch` and begin after the ledger's cursor `since`. `rows` are the ids of all rows, `refused` the
+    errors of those that the store refused, `entity_tombstones` sequence numbers. `began` is when the first batch was
+    written, by the monotonic clock.
+    """
+
+    epoch: int
+    since: int
+    upto: int
+    rows: frozenset[str]
+    refused: Mapping[str, str]
+    entity_tombstones: tuple[int, ...]
+    began: float
+
+    @classmethod
+    def of(
+        cls, batch: change_feed.ChangeBatch, refused: Mapping[str, str], epoch: int, since: int, began: float
+    ) -> _Delivered:
+        """Makes it of one batch."""
+        entity_tombstones = tuple(tombstone.seq for tombstone in batch.tombstones if tombstone.kind == "entity")
+        return cls(epoch, since, batch.upto, frozenset(batch.all_ids), refused, entity_tombstones, began)
+
+    def followed_by(self, later: _Delivered) -> _Delivered:
+        """Returns both as one."""
+        refused = {uid: error for uid, error in self.refused.items() if uid not in later.rows}
+        return replace(
+            self,
+            upto=later.upto,
+            rows=self.rows | later.rows,
+            refused={**refused, **later.refused},
+            entity_tombstones=self.entity_tombstones + later.entity_tombstones,
+        )
+
+
 class Projection:
     """Keeps one projection up to date with the ledger. Thread-safe; one thread delivers at a time.
 
@@ -202,8 +254,10 @@ class Projection:
     batch under a lease. When the lease of a process that died or hangs has run out, another process takes over. A
     process that resumes after that may have written old states over new ones: it finds its lease gone and rewinds the
     cursor to the beginning of its batch, so that everything since is delivered again. After a reset it deletes the
-    cursor, so that the projection is emptied once more. `place` names the store if the ledger may be used with several
-    stores: each has its own cursor in the ledger, so that delivery continues after a return to a store.
+    cursor, so that the projection is emptied once more. `flushes_later`: no other process delivers to it, and what is
+    written has to be flushed to be durable; the cursor moves in `flush`. `place` names the store if the ledger may be
+    used with several stores: each has its own cursor in the ledger, so that delivery continues after a return to a
+    store.
     """
 
     def __init__(
@@ -214,6 +268,7 @@ class Projection:
         *,
         shared: bool,
         leased: bool = False,
+        flushes_later: bool = False,
         place: str | None = None,
     ) -> None:
         self.name = name
@@ -226,6 +281,8 @@ class Projection:
         self._stopped = Event()
         self.batches_delivered = 0  # by this object; distinguishes a slow delivery from one that hangs
         self._partition_cursors: dict[str, int] = {}
+        self._flushes_later = flushes_later
+        self._unflushed: _Delivered | None = None
         self._epoch = 0
         self._lock = RLock()
 
@@ -257,6 +314,25 @@ class Projection:
                 [partition for partition in partitions if self.shared or partition in self._partition_cursors]
             )
 
+    @property
+    def flush_due_in(self) -> float | None:
+        """The seconds until the store is to be flushed; None if all that was delivered is durable."""
+        unflushed = self._unflushed
+        return None if unflushed is None else max(0.0, unflushed.began + FLUSH_SECONDS - monotonic())
+
+    def flush(self) -> None:
+        """Makes durable what was delivered, then moves the ledger's cursor up to it.
+
+        After an error it is delivered still, and the next call tries again.
+        """
+        if not self._flushes_later:
+            return
+        with self._lock:
+            self._sink.flush()
+            if self._unflushed is not None:
+                self._advance_cursor(self._unflushed)
+                self._unflushed = None
+
     def stop(self) -> None:
         """Ends the wait for a lease, because the process closes."""
         self._stopped.set()
@@ -265,8 +341,7 @@ class Projection:
         try:
             self._deliver_batch(partition, progress)
         except StoreLost:
-            with self._ledger.read() as connection:
-                nothing_delivered = not outbox.cursor(connection, self._cursor_name)
+            nothing_delivered = not self._cursor(self._cursor_state(), None)
             self.invalidate()
             if nothing_delivered:
                 raise
@@ -314,9 +389,9 @@ class Projection:
             write = self._sink.prepare_write(connection, batch)
         if cursor is None and self.shared:
             self._start_over(state.epoch)
-        refused = write()
+        began, refused = monotonic(), write()
         if partition is None:
-            self._advance_cursor(state.epoch, cursor or 0, batch, refused)
+            self._record_delivery(_Delivered.of(batch, refused, state.epoch, cursor or 0, began))
         else:
             self._partition_cursors[partition] = batch.upto
         self.batches_delivered += 1
@@ -335,6 +410,7 @@ class Projection:
 
     def _start_over(self, epoch: int) -> None:
         """Empties a projection without a cursor: after a reset or a killed rebuild, its contents are unknown."""
+        self._unflushed = None
         self._sink.wipe()
         with self._ledger.write() as connection:
             if not self._was_reset(connection, epoch):
@@ -352,24 +428,45 @@ class Projection:
         return True
 
     def _cursor(self, state: outbox.CursorState, partition: str | None) -> int | None:
-        return state.cursor if partition is None else self._partition_cursors.get(partition)
+        """Returns up to where a partition, or a shared projection, is delivered; None if its content is unknown.
 
-    def _advance_cursor(
-        self, epoch: int, previous: int, batch: change_feed.ChangeBatch, refused: dict[str, str]
-    ) -> None:
+        What is not flushed counts as long as the ledger's cursor is where these batches began: a reset or a loss has
+        deleted it, and with it they are gone.
+        """
+        if partition is not None:
+            return self._partition_cursors.get(partition)
+        unflushed = self._unflushed
+        if unflushed is not None and (unflushed.epoch, unflushed.since) == (state.epoch, state.cursor):
+            return unflushed.upto
+        return state.cursor
+
+    def _record_delivery(self, delivered: _Delivered) -> None:
+        if not self._flushes_later:
+            self._advance_cursor(delivered)
+            return
+        earlier = self._unflushed
+        if earlier is not None and (earlier.epoch, earlier.upto) == (delivered.epoch, delivered.since):
+            delivered = earlier.followed_by(delivered)
+        self._unflushed = delivered
+        if delivered.refused or len(delivered.rows) >= FLUSH_ROWS:
+            self.flush()
+
+    def _advance_cursor(self, delivered: _Delivered) -> None:
         with self._ledger.write() as connection:
-            if self._was_reset(connection, epoch):
+            if self._was_reset(connection, delivered.epoch):
                 return
             if self._lease_holder is not None and not outbox.holds_lease(
                 connection, self._cursor_name, self._lease_holder
             ):
-                outbox.rewind_cursor(connection, self._cursor_name, previous)
+                outbox.rewind_cursor(connection, self._cursor_name, delivered.since)
                 return
-            outbox.remove_dead_letters(connection, self._cursor_name, batch.all_ids)
-            outbox.add_dead_letters(connection, self._cursor_name, refused, batch.upto)
-            outbox.move_cursor(connection, self._cursor_name, batch.upto)
-            if entity_tombstones := [stone.seq for stone in batch.tombstones if stone.kind == "entity"]:
-                tombstones.prune_tombstones(connection, entity_tombstones)
+            if outbox.cursor(connection, self._cursor_name) == delivered.since:
+                outbox.remove_dead_letters(connection, self._cursor_name, delivered.rows)
+                outbox.add_dead_letters(connection, self._cursor_name, delivered.refused, delivered.upto)
+                outbox.move_cursor(connection, self._cursor_name, delivered.upto)
+                if delivered.entity_tombstones:
+                    tombstones.prune_tombstones(connection, delivered.entity_tombstones)
+            # Else it was deleted or turned back meanwhile: the next delivery begins there.
             self._release_lease(connection)
 
     def invalidate(self) -> None:
@@ -388,13 +485,15 @@ class Projection:
                     held_count, expected_count = self._sink.counts(connection)
                 except StoreLost:
                     held_count, expected_count = 0, 1
-                is_current = outbox.cursor(connection, self._cursor_name) == outbox.last_seq(connection)
+                state = outbox.cursor_state(connection, self._cursor_name)
+                is_current = self._cursor(state, None) == state.last
             if held_count == expected_count or not is_current:
                 return
             logger.warning("%s holds too few or too many rows; repairing it from the ledger", self.name)
             if held_count == 0:
                 self.invalidate()
                 self.catch_up([])
+                self.flush()
             else:
                 self.repair(self.verify())
 
@@ -408,16 +507,17 @@ class Projection:
             return False
         with self._ledger.read() as connection:
             state = outbox.cursor_state(connection, self._cursor_name)
-            if partitions is None or state.cursor is None or state.last <= state.cursor:
-                return state.last != state.cursor
-            return change_feed.has_changes(connection, state.cursor, partitions)
+            cursor = self._cursor(state, None)
+            if partitions is None or cursor is None or state.last <= cursor:
+                return state.last != cursor
+            return change_feed.has_changes(connection, cursor, partitions)
 
     def count_pending(self, connection: Connection) -> int:
         """Returns the sequence numbers above the cursor of a shared projection; 0 for a private one."""
         if not self.shared:
             return 0
         state = outbox.cursor_state(connection, self._cursor_name)
-        return state.last - (state.cursor or 0)
+        return state.last - (self._cursor(state, None) or 0)
 
     def count_dead_letters(self, connection: Connection) -> int:
         """Returns the number of rows that the store refuses."""
@@ -433,6 +533,7 @@ class Projection:
         with self._lock:
             try:
                 self.catch_up(list(self._partition_cursors))
+                self.flush()  # with it the ledger gets the dead letters
                 report = self._compare()
                 if any(report.values()):
                     self.catch_up(list(self._partition_cursors))
@@ -486,6 +587,7 @@ class Projection:
                 return
             if report["extra"]:
                 self._sink.remove(report["extra"])
+                self._sink.flush()
             ids = [uid for problem in ("missing", "stale", "dead_letters") for uid in report[problem]]
             for start in range(0, len(ids), BATCH):
                 self._redeliver(ids[start : start + BATCH])
@@ -504,6 +606,7 @@ class Projection:
             batch = change_feed.states_of(connection, ids)
             write = self._sink.prepare_write(connection, batch)
         refused = write()
+        self._sink.flush()  # the cursor is past these rows: nothing would deliver them again
         if self.shared:
             with self._ledger.write() as connection:
                 if self._was_reset(connection, epoch):
@@ -520,3 +623,4 @@ class Projection:
                 self._sink.wipe()
                 self._partition_cursors.clear()
             self.catch_up(partitions, progress)
+            self.flush()

@@ -106,11 +106,18 @@ class VectorIndex(Protocol):
     """
 
     def upsert(self, points: Sequence[Point]) -> None:
-        """Writes points whole, replacing all windows of those memories. Durable when it returns."""
+        """Writes points whole, replacing all windows of those memories. Durable after the next `flush`."""
         ...
 
     def delete(self, ids: Sequence[str]) -> int:
-        """Removes memories and returns the number of points removed. Ignores unknown ids. Durable when it returns."""
+        """Removes memories and returns the number of points removed. Ignores unknown ids.
+
+        Durable after the next `flush`.
+        """
+        ...
+
+    def flush(self) -> None:
+        """Makes durable what was written and removed; does nothing where that is durable when it returns."""
         ...
 
     def dense(self, view: View, vector: Matrix, limit: int) -> list[tuple[str, float]]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.contract import JUNE, Make, added, ids, texts
+from support.contract import JUNE, Make, added, ids, sqlite_rows, texts
 from support.databases import SQLITE_ONLY
 from support.waiting import TIMEOUT
 
@@ -197,6 +197,17 @@ def run(program: str, *arguments: Any, ok: bool = True) -> str:
     )  # fmt: skip
     assert (process.returncode == 0) is ok, process.stderr
     return process.stdout.strip()
+
+
+def test_a_program_that_ends_without_closing_has_made_the_index_durable(tmp_path: Path) -> None:
+    program = (
+        "from graphmem.stores import projection\n"
+        "projection.FLUSH_SECONDS = 3600\n"
+        "memory = Memory(sys.argv[2], settings=Settings.from_dict(fake_models()))\n"
+        "memory.add('tea', user_id='u1')\n"
+    )
+    run(program, tmp_path)
+    assert sqlite_rows(tmp_path, "SELECT ledger.seq - cursors.seq FROM ledger, cursors") == [(0,)]
 
 
 @SQLITE_ONLY

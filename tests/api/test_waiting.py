@@ -19,9 +19,10 @@ from support.waiting import TIMEOUT, wait_until
 from graphmem import Memory
 from graphmem.errors import (
     PartialWrite,
+    StoreUnavailable,
 )
 from graphmem.ingest import enrichment
-from graphmem.stores import projection_worker
+from graphmem.stores import projection, projection_worker
 from graphmem.stores.ledger import sqlite
 
 
@@ -32,6 +33,51 @@ def test_without_waiting_the_result_names_pending_projections_and_flush_waits_fo
     assert memory.flush() == {"pending": []}
     assert memory.verify()["ok"]
     assert ids(memory.search("tea", user_id="u1")) == ids(response)
+
+
+LAG = "SELECT ledger.seq - cursors.seq FROM ledger, cursors"
+
+
+@SQLITE_ONLY
+def test_what_is_found_need_not_be_durable_in_the_index_until_flush_or_close(
+    tmp_path: Path, make_memory: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(projection, "FLUSH_SECONDS", 100 * TIMEOUT)
+    memory = make_memory(tmp_path)
+    uid = added(memory, "tea")
+    assert ids(memory.search("tea", user_id="u1")) == [uid]
+    assert memory.stats()["pending"] == []
+    assert sqlite_rows(tmp_path, LAG)[0][0] > 0
+    assert memory.flush() == {"pending": []}
+    assert sqlite_rows(tmp_path, LAG) == [(0,)]
+    memory.delete(uid)
+    assert sqlite_rows(tmp_path, LAG)[0][0] > 0
+    memory.close()
+    assert sqlite_rows(tmp_path, LAG) == [(0,)]
+
+
+@SQLITE_ONLY
+def test_the_index_is_made_durable_soon_without_a_further_call(tmp_path: Path, make_memory: Make) -> None:
+    memory = make_memory(tmp_path)
+    added(memory, "tea")
+    wait_until(lambda: sqlite_rows(tmp_path, LAG) == [(0,)])
+
+
+@SQLITE_ONLY
+def test_flush_names_an_index_that_cannot_be_made_durable(
+    tmp_path: Path, make_memory: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise StoreUnavailable("the disk is full")
+
+    memory = make_memory(tmp_path)
+    uid = added(memory, "tea")
+    with monkeypatch.context() as patch:
+        patch.setattr(memory._engine._backends.vector_index, "flush", fail)
+        added(memory, "coffee")
+        assert memory.flush() == {"pending": ["vectors"]}
+    assert memory.flush() == {"pending": []}
+    assert uid in ids(memory.search("tea", user_id="u1"))
 
 
 @SQLITE_ONLY

@@ -16,9 +16,11 @@ import signal
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import power
 import qdrant_edge
 from dying import make_calls
 
@@ -96,11 +98,12 @@ class KillSwitch:
 
 
 class Shard:
-    """Edge's shard with kill switches around its calls."""
+    """Edge's shard with kill switches around its calls. `flushed` is called after each flush."""
 
-    def __init__(self, real: object, switches: dict[str, KillSwitch]) -> None:
+    def __init__(self, real: object, switches: dict[str, KillSwitch], flushed: Callable[[], None]) -> None:
         self._real = real
         self._switches = switches
+        self._flushed = flushed
 
     def _around(self, name: str, act):
         for when in ("before", "after"):
@@ -114,7 +117,7 @@ class Shard:
         return self._around("update", lambda: self._real.update(operation))
 
     def flush(self):
-        return self._around("flush", self._real.flush)
+        return self._around("flush", lambda: (self._real.flush(), self._flushed()))
 
     def optimize(self):
         return self._around("optimize", self._real.optimize)
@@ -126,12 +129,18 @@ class Shard:
         return getattr(self._real, name)
 
 
-def install_switch(point: str, nth: int) -> KillSwitch:
-    """Puts a kill switch at "before|after module:attribute" or "before|after shard.method"."""
+def install_switch(point: str, nth: int, synced: Path | None = None) -> KillSwitch:
+    """Puts a kill switch at "before|after module:attribute" or "before|after shard.method".
+
+    `synced` is where each flush leaves a copy of the index.
+    """
     switch = KillSwitch(nth)
     when, where = point.split(" ", 1)
     edge = importlib.import_module(EDGE)
     switches = {point: switch} if where.startswith("shard.") else {}
+
+    def wrap(shard: object, folder: str) -> Shard:
+        return Shard(shard, switches, lambda: None if synced is None else power.copy(Path(folder), synced))
 
     class Shards:
         @staticmethod
@@ -141,11 +150,11 @@ def install_switch(point: str, nth: int) -> KillSwitch:
             shard = qdrant_edge.EdgeShard.create(*args)
             if point == "after shard.create":
                 switch.reach()
-            return Shard(shard, switches)
+            return wrap(shard, args[0])
 
     # The module takes errors raised in its own frames for Edge's, so shards are loaded by a function of its namespace.
-    edge.original_shard, edge.wrap_shard = qdrant_edge.EdgeShard, lambda shard: Shard(shard, switches)
-    exec("def load_wrapped(*args):\n    return wrap_shard(original_shard.load(*args))\n", vars(edge))  # noqa: S102
+    edge.original_shard, edge.wrap_shard = qdrant_edge.EdgeShard, wrap
+    exec("def load_wrapped(*args):\n    return wrap_shard(original_shard.load(*args), args[0])\n", vars(edge))  # noqa: S102
     Shards.load = staticmethod(edge.load_wrapped)
     edge.EdgeShard = Shards
     if not where.startswith("shard."):
@@ -193,10 +202,13 @@ def execute(order: dict) -> None:
         return import_file(order, journal)
     if act == "calls":
         return make_calls(order, open_memory, journal.note)
-    switch = install_switch(order["point"], order["nth"])
+    switch = install_switch(order["point"], order["nth"], Path(order["synced"]) if "synced" in order else None)
+    delivery = importlib.import_module("graphmem.stores.projection")
+    delivery.FLUSH_SECONDS = 600  # only calls flush, so that the points come in one order
     memory, ids = store_seeds(home, journal)
-    if act == "batches":
-        importlib.import_module("graphmem.stores.projection").BATCH = 1
+    memory.flush()
+    if act in {"batches", "flushed batches"}:
+        delivery.BATCH, delivery.FLUSH_ROWS = 1, 1 if act == "flushed batches" else 1000
     if act == "optimize":
         edge = importlib.import_module(EDGE)
         edge._OPTIMIZE_AFTER, edge._OPTIMIZE_SHARE = 1, 0
@@ -210,17 +222,21 @@ def execute(order: dict) -> None:
         "add": lambda: memory.add(message, user_id="u"),
         "optimize": lambda: memory.add(message, user_id="u"),
         "add later": lambda: (memory.add(message, user_id="u", wait=False), journal.note(done="later"), memory.flush()),
+        "several": lambda: (memory.add(message, user_id="u"), memory.update(ids[1], REVISED), memory.delete(ids[2])),
         "update": lambda: memory.update(ids[1], REVISED),
         "delete": lambda: memory.delete(ids[1]),
         "delete_all": lambda: memory.delete_all(user_id="u"),
         "rebuild": memory.rebuild,
         "batches": memory.rebuild,
+        "flushed batches": memory.rebuild,
         "remodel": memory.rebuild,
         "reset": memory.reset,
         "close": lambda: (memory.delete(ids[1]), journal.note(done="delete"), memory.close()),
     }
     acts[act]()
-    journal.note(done=act)
+    journal.note(returned=act)
+    if act != "close":
+        memory.flush()
 
 
 def import_file(order: dict, journal: Journal) -> None:

@@ -142,13 +142,20 @@ with open_memory(home) as again:
     )
 
 
-def test_closing_on_a_full_disk_closes_all_files(disk: Path) -> None:
+@pytest.mark.parametrize("is_flushed", [True, False])
+def test_closing_on_a_full_disk_closes_all_files(disk: Path, is_flushed: bool) -> None:
     run(
         disk / "home",
-        """
+        f"""
+from graphmem.stores import projection
+
+projection.FLUSH_SECONDS = 600
 memory = open_memory(home)
-memory.add("Adam likes quartz", user_id="u", wait=False)
-memory.flush()
+memory.add("Adam likes quartz", user_id="u")
+if {is_flushed}:
+    memory.flush()
+"""
+        """
 with home.with_name("filler").open("wb", buffering=0) as file:
     try:
         while file.write(bytes(2**16)):

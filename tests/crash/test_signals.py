@@ -152,7 +152,7 @@ def test_files_that_cannot_be_used_are_no_refusal_either(tmp_path: Path, monkeyp
     monkeypatch.setattr(EmbeddedIndex, "_keep_private", full)
     with pytest.raises(StoreUnavailable, match="No space left"):
         index._unflushed = True
-        index.delete(["a"])
+        index.flush()
     monkeypatch.undo()
     index.close()
 

@@ -91,13 +91,13 @@ def test_edge_keeps_its_contents_when_closed(folder: Path) -> None:
     again.close()
 
 
-def test_edge_keeps_durable_writes_when_the_process_dies(folder: Path) -> None:
+def test_edge_keeps_flushed_writes_when_the_process_dies(folder: Path) -> None:
     program = (
         "import os, sys; sys.path.insert(0, sys.argv[2]); from vector_index_conformance import *; "
         "from pathlib import Path\n"
         "from graphmem.stores.qdrant.embedded import EmbeddedIndex\n"
         "index = EmbeddedIndex(Path(sys.argv[1]), DIMS); index.upsert([point(1), point(2)]); index.delete([uid(2)])\n"
-        "os._exit(0)"
+        "index.flush(); index.upsert([point(3)]); os._exit(0)"
     )
     subprocess.run([sys.executable, "-c", program, str(folder), str(Path(__file__).parent)], check=True)
     again = EmbeddedIndex(folder, DIMS)

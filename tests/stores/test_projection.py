@@ -59,6 +59,30 @@ class Picky(NumpyIndex):
         super().wipe()
 
 
+class Buffered(Picky):
+    """A vector index that loses what was not flushed, as one in files does when the power is cut."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.durable: list[Point] = []
+        self.flushes = 0
+        self.is_full = False
+
+    def flush(self) -> None:
+        if self.is_full:
+            raise StoreUnavailable("no room")
+        self.durable = [point for partition in self._partitions.values() for point in partition.points.values()]
+        self.flushes += 1
+
+    def wipe(self) -> None:
+        super().wipe()
+        self.flush()
+
+    def cut_power(self) -> None:
+        super().wipe()
+        NumpyIndex.upsert(self, self.durable)
+
+
 class PickyGraph(NetworkxIndex):
     """A graph that refuses relations."""
 
@@ -83,6 +107,21 @@ def index() -> Picky:
 @pytest.fixture
 def shared(clerk: Any, index: Picky) -> Projection:
     return Projection("vectors", clerk.ledger, VectorSink(index, clerk.spec), shared=True)
+
+
+@pytest.fixture
+def buffered() -> Buffered:
+    return Buffered()
+
+
+@pytest.fixture
+def later(clerk: Any, buffered: Buffered) -> Projection:
+    """Of a store that is flushed after several batches."""
+    return flushing_later(clerk, buffered)
+
+
+def flushing_later(clerk: Any, index: Buffered) -> Projection:
+    return Projection("vectors", clerk.ledger, VectorSink(index, clerk.spec), shared=True, flushes_later=True)
 
 
 def list_versions(index: Any) -> dict[str, int]:
@@ -313,15 +352,15 @@ def test_a_reset_by_anyone_empties_a_projection_at_its_next_delivery(clerk: Any,
     assert (set(list_versions(index)), projection.verify()) == ({record.id}, CLEAN)
 
 
-@pytest.mark.parametrize("leased", [False, True])
+@pytest.mark.parametrize("cursor_kind", [{}, {"leased": True}, {"flushes_later": True}])
 @pytest.mark.parametrize("kind", ["vectors", "graph"])
 @pytest.mark.parametrize("method", ["upsert", "wipe"])
 def test_a_reset_during_a_batch_erases_what_the_batch_writes(
-    clerk: Any, monkeypatch: pytest.MonkeyPatch, method: str, kind: str, leased: bool
+    clerk: Any, monkeypatch: pytest.MonkeyPatch, method: str, kind: str, cursor_kind: dict[str, bool]
 ) -> None:
     store = NumpyIndex() if kind == "vectors" else NetworkxIndex()
     target = VectorSink(store, clerk.spec) if isinstance(store, NumpyIndex) else GraphSink(store)
-    projection = Projection(kind, clerk.ledger, target, shared=True, leased=leased)
+    projection = Projection(kind, clerk.ledger, target, shared=True, **cursor_kind)
     clerk.say("Anna paints")
     real = getattr(store, method)
 
@@ -406,6 +445,221 @@ def test_progress_is_reported_after_each_batch(clerk: Any, shared: Projection, m
     assert len(progress) == 3
     assert [done for _, done, _ in progress] == sorted({done for _, done, _ in progress})
     assert progress[-1] == ("vectors", last(clerk), last(clerk))
+
+
+# --- flushed later ---------------------------------------------------------------------------------------------------
+
+
+def test_what_is_delivered_is_not_pending_and_the_cursor_moves_when_it_is_durable(
+    clerk: Any, later: Projection, buffered: Buffered
+) -> None:
+    records = [clerk.say("Anna paints"), clerk.say("Bob sings", at=far(1))]
+    later.catch_up([])
+    assert (cursor(clerk), later.has_pending(), set(list_versions(buffered))) == (0, False, {one.id for one in records})
+    clerk.commit(DeleteMemory(records[0].id))
+    assert later.has_pending()
+    later.catch_up([])
+    with clerk.ledger.read() as connection:
+        assert (cursor(clerk), later.has_pending(), later.count_pending(connection)) == (0, False, 0)
+    later.flush()
+    assert (cursor(clerk), later.has_pending(), later.flush_due_in) == (last(clerk), False, None)
+    assert [point.record.id for point in buffered.durable] == [records[1].id]
+
+
+def test_a_batch_is_written_once_before_it_is_flushed(clerk: Any, later: Projection, buffered: Buffered) -> None:
+    first = clerk.say("Anna paints")
+    later.catch_up([])
+    second = clerk.say("Bob sings", at=far(1))
+    later.catch_up([])
+    assert buffered.batches == [[first.id], [second.id]]
+
+
+def test_what_was_not_flushed_is_delivered_again_after_a_power_cut(
+    clerk: Any, later: Projection, buffered: Buffered
+) -> None:
+    kept, changed, erased_record, retired = (clerk.say(f"memory {n}", at=far(n)) for n in range(4))
+    later.catch_up([])
+    later.flush()
+    clerk.commit(UpdateMemory(changed.id, text="Anna sculpts"), DeleteMemory(erased_record.id))
+    clerk.enrich()
+    later.catch_up([])
+    added = clerk.say("Bob sings", at=far(9))
+    clerk.commit(RetireMemory(retired.id, at=retired.at, reason="x"))
+    later.catch_up([])
+    expected = list_versions(buffered)
+    assert set(expected) == {kept.id, changed.id, retired.id, added.id}
+    buffered.cut_power()
+    assert list_versions(buffered) != expected
+    again = flushing_later(clerk, buffered)
+    assert again.has_pending()
+    again.catch_up([])
+    assert (list_versions(buffered), again.verify()) == (expected, CLEAN)
+
+
+@pytest.mark.parametrize("deaths", [1, 2, 3])
+def test_a_rebuild_whose_process_dies_continues_at_the_last_flush(
+    clerk: Any, buffered: Buffered, monkeypatch: pytest.MonkeyPatch, deaths: int
+) -> None:
+    monkeypatch.setattr(delivery, "BATCH", 1)
+    monkeypatch.setattr(delivery, "FLUSH_ROWS", 2)
+    records = [clerk.say(f"memory {n}", at=far(n)) for n in range(9)]
+    for death in range(deaths):
+        buffered.upserts_left = 3
+        with pytest.raises(StoreUnavailable):
+            flushing_later(clerk, buffered).catch_up([])
+        assert cursor(clerk) == records[2 * death + 1].seq
+        buffered.cut_power()
+    buffered.upserts_left = None
+    again = flushing_later(clerk, buffered)
+    again.catch_up([])
+    assert set(list_versions(buffered)) == {record.id for record in records}
+    assert again.verify() == CLEAN
+
+
+def test_a_store_is_flushed_after_so_many_rows(
+    clerk: Any, later: Projection, buffered: Buffered, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delivery, "BATCH", 2)
+    monkeypatch.setattr(delivery, "FLUSH_ROWS", 4)
+    for n in range(11):
+        clerk.say(f"memory {n}", at=far(n))
+    later.catch_up([])
+    assert buffered.flushes == 1 + 2  # the first when it was emptied
+    assert (len(buffered.durable), later.has_pending()) == (8, False)
+
+
+def test_a_failed_flush_leaves_the_cursor_and_is_made_up_for(clerk: Any, later: Projection, buffered: Buffered) -> None:
+    record = clerk.say("Anna paints")
+    later.catch_up([])
+    buffered.is_full = True
+    with pytest.raises(StoreUnavailable):
+        later.flush()
+    assert (cursor(clerk), later.has_pending(), set(list_versions(buffered))) == (0, False, {record.id})
+    buffered.is_full = False
+    later.flush()
+    assert cursor(clerk) == last(clerk)
+
+
+def test_dead_letters_are_those_of_the_last_delivery(clerk: Any, later: Projection, buffered: Buffered) -> None:
+    records = [clerk.say(f"memory {n}", at=far(n)) for n in range(3)]
+    buffered.refuses = {records[1].id, records[2].id}
+    later.catch_up([])
+    with clerk.ledger.read() as connection:
+        assert later.count_dead_letters(connection) == 2
+    buffered.refuses = {records[2].id}
+    clerk.commit(UpdateMemory(records[1].id, metadata={"a": 1}))
+    later.catch_up([])
+    assert later.verify() == {**CLEAN, "dead_letters": [records[2].id]}
+
+
+def test_a_row_refused_and_accepted_between_two_flushes_is_no_dead_letter(
+    clerk: Any, later: Projection, buffered: Buffered
+) -> None:
+    later.catch_up([])
+    record = clerk.say("Anna paints")
+    buffered.refuses, buffered.is_full = {record.id}, True
+    with pytest.raises(StoreUnavailable):
+        later.catch_up([])
+    buffered.refuses = set()
+    clerk.commit(UpdateMemory(record.id, metadata={"a": 1}))
+    later.catch_up([])
+    buffered.is_full = False
+    later.flush()
+    with clerk.ledger.read() as connection:
+        assert later.count_dead_letters(connection) == 0
+
+
+@pytest.mark.parametrize("is_flushed_between", [True, False])
+@pytest.mark.parametrize("loss", ["a reset", "a rebuild"])
+def test_what_is_not_flushed_is_forgotten_when_the_cursor_is_deleted(
+    clerk: Any, later: Projection, buffered: Buffered, loss: str, is_flushed_between: bool
+) -> None:
+    """Its sequence numbers are those of other contents."""
+    clerk.say("Anna paints")
+    later.catch_up([])
+    if loss == "a reset":
+        reset(clerk)
+    else:
+        later.invalidate()
+        buffered.wipe()
+    assert later.has_pending()
+    if is_flushed_between:
+        later.flush()
+        assert cursor(clerk) is None
+    if loss == "a reset":
+        clerk.say("Bob sings")
+    later.catch_up([])
+    assert len(list_versions(buffered)) == 1
+    assert (later.verify(), cursor(clerk)) == (CLEAN, last(clerk))
+
+
+def test_a_rebuild_that_fails_before_its_first_batch_has_forgotten_what_was_not_flushed(
+    clerk: Any, later: Projection, buffered: Buffered
+) -> None:
+    """The cursor is at the beginning again, where these batches began, too."""
+    record = clerk.say("Anna paints")
+    later.catch_up([])
+    buffered.upserts_left = 0
+    with pytest.raises(StoreUnavailable):
+        later.rebuild([])
+    assert later.has_pending()
+    buffered.upserts_left = None
+    later.catch_up([])
+    assert (set(list_versions(buffered)), later.verify()) == ({record.id}, CLEAN)
+
+
+def test_a_dead_letter_is_removed_once_its_row_is_durable(clerk: Any, later: Projection, buffered: Buffered) -> None:
+    record = clerk.say("Anna paints")
+    buffered.refuses = {record.id}
+    later.catch_up([])
+    report = later.verify()
+    buffered.refuses, buffered.is_full = set(), True
+    with pytest.raises(StoreUnavailable):
+        later.repair(report)
+    with clerk.ledger.read() as connection:
+        assert later.count_dead_letters(connection) == 1
+
+
+def test_what_a_repair_wrote_is_durable(clerk: Any, later: Projection, buffered: Buffered) -> None:
+    missing, extra = clerk.say("Anna paints"), clerk.say("Bob sings", at=far(1))
+    later.catch_up([])
+    old = buffered._partitions["user:alice"].points[extra.id]
+    clerk.commit(DeleteMemory(extra.id))
+    later.catch_up([])
+    buffered.delete([missing.id])
+    buffered.upsert([old])
+    later.repair(later.verify())
+    buffered.cut_power()
+    assert set(list_versions(buffered)) == {missing.id}
+
+
+def test_after_a_rebuild_all_is_durable(clerk: Any, later: Projection, buffered: Buffered) -> None:
+    record = clerk.say("Anna paints")
+    later.rebuild([])
+    buffered.cut_power()
+    assert (set(list_versions(buffered)), cursor(clerk)) == ({record.id}, last(clerk))
+
+
+def test_a_cursor_that_another_process_has_deleted_meanwhile_stays_deleted(
+    clerk: Any, shared: Projection, index: Picky, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a rebuild begins with that, and then waits for the batch."""
+    clerk.say("Anna paints")
+    shared.catch_up([])
+    clerk.say("Bob sings", at=far(1))
+    real = index.upsert
+
+    def invalidate_and_write(points: Sequence[Point]) -> None:
+        monkeypatch.setattr(index, "upsert", real)
+        Projection("vectors", clerk.ledger, VectorSink(index, clerk.spec), shared=True).invalidate()
+        real(points)
+
+    monkeypatch.setattr(index, "upsert", invalidate_and_write)
+    wipes: list[bool] = []
+    wipe = index.wipe
+    monkeypatch.setattr(index, "wipe", lambda: (wipes.append(True), wipe()))
+    shared.catch_up([])
+    assert (wipes, cursor(clerk), len(list_versions(index))) == ([True], last(clerk), 2)
 
 
 # --- when stores fail ------------------------------------------------------------------------------------------------

@@ -111,6 +111,16 @@ class VectorIndexContract:
         assert search_dense(index) == [uid(1), uid(2)]
         assert search_sparse(index) == [uid(1)]
 
+    def test_what_is_written_is_read_before_and_after_a_flush(self, index: VectorIndex) -> None:
+        index.upsert([point(1), point(2)])
+        index.delete([uid(2)])
+        held = [list(index.list_held())]
+        for _ in range(2):
+            index.flush()
+            held.append(list(index.list_held()))
+        assert held == [[(uid(1), 2, 1)]] * 3
+        assert search_dense(index) == [uid(1)]
+
     def test_a_memory_is_found_in_each_space_in_which_it_has_a_vector(self, index: VectorIndex) -> None:
         index.upsert([point(1), in_both_spaces(2, 0), in_multilingual_space(3, 1), in_multilingual_space(4, 0)])
         assert index.count() == 4

@@ -1,8 +1,8 @@
 """The embedded vector index: Qdrant's own engine in this process (`qdrant-edge-py`).
 
-It holds ids, scopes, dates and numbers, never texts. Its write-ahead log is off: the ledger serves as one, each batch
-is flushed before the cursor moves, and a damaged byte in Edge's log was seen to lose points silently. One process at a
-time may open it; a lock file ensures that before Edge opens any file.
+It holds ids, scopes, dates and numbers, never texts. Its write-ahead log is off: the ledger serves as one, what is
+written is flushed before the ledger's cursor moves, and a damaged byte in Edge's log was seen to lose points silently.
+One process at a time may open it; a lock file ensures that before Edge opens any file.
 """
 
 from __future__ import annotations
@@ -92,8 +92,8 @@ class EmbeddedIndex:
     folder that was made without this space serves without it until it is wiped. An empty index takes the first length
     of the first points; otherwise points of another length raise StoreLost, as the embedder has changed. Opening raises
     StoreLocked when another process has the folder open, DiskFull without the room that Edge needs, and ConfigError
-    when a new index would lie beside the collections of qdrant-client's local mode. Adding and deleting raise DiskFull,
-    too.
+    when a new index would lie beside the collections of qdrant-client's local mode. Adding, deleting and flushing raise
+    DiskFull, too.
     """
 
     def __init__(self, folder: Path, dims: int, multilingual_dims: int = 0) -> None:
@@ -247,13 +247,15 @@ class EmbeddedIndex:
             self._delete([point.record.id for point in points])
             edge_points = [edge_point for point in points for edge_point in _edge_points(point)]
             if edge_points:
+                self._unflushed = True
                 self._shard.update(UpdateOperation.upsert_points(edge_points))
-            self._flush()
+                self._keep_private()
             self._points_since_optimized += len(edge_points)
             if self._should_optimize() and not self._missing_bytes(_MIN_FREE_BYTES + self._size()):
+                self._flush()
                 self._shard.optimize()
                 self._points_since_optimized = 0
-                self._flush()
+                self._flush()  # the files of merged segments are gone: the new ones must not be lost
 
     def _adopt_dims(self, points: Sequence[Point]) -> None:
         if not points or (dims := points[0].vectors.shape[1]) == self._dims:
@@ -272,10 +274,13 @@ class EmbeddedIndex:
     def delete(self, ids: Sequence[str]) -> int:
         with self._translated_errors():
             self._check_writable()
-            removed = self._delete(ids)
+            return self._delete(ids)
+
+    def flush(self) -> None:
+        with self._translated_errors():
             if self._unflushed:
+                self._check_writable()  # flushing, too, writes into holes
                 self._flush()
-        return removed
 
     def _files(self) -> list[Path]:
         return [path for path in self._folder.rglob("*") if path.is_file()]
@@ -382,7 +387,7 @@ class EmbeddedIndex:
         with suppress(StoreError), self._translated_errors():
             self._shard.close()
         self._shard = self._create()
-        self._points_since_optimized = 0
+        self._points_since_optimized, self._unflushed = 0, False
 
     def close(self) -> None:
         if self._closed:
@@ -400,9 +405,11 @@ class EmbeddedIndex:
 
     def _close_in_place(self) -> None:
         with self._translated_errors():
-            self._shard.flush()
-            self._closed = True
-            self._shard.close()
+            try:
+                self.flush()
+            finally:
+                self._closed = True
+                self._shard.close()
             self._keep_private()
 
     @contextmanager

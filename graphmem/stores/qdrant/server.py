@@ -116,6 +116,9 @@ class ServerIndex:
                 removed += count
         return removed
 
+    def flush(self) -> None:
+        """Does nothing: a server's writes are durable when they return."""
+
     def dense(self, view: View, vector: Matrix, limit: int) -> list[tuple[str, float]]:
         return self._query(view, vector.tolist(), DENSE, limit)
 
