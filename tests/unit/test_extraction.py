@@ -224,6 +224,8 @@ def test_a_name_may_end_with_parentheses_and_has_its_first_known_type() -> None:
         ("user | works at | Acme | | 2024", None, "2024-01-01"),
         ("用户｜works at｜Acme｜null", None, None),
         (["user", "works at", "Acme", None, "2024"], None, "2024-01-01"),
+        ({"subject": "user", "predicate": "works_at", "object": "Acme", "until": "2024"}, None, "2024-01-01"),
+        ({"source": "user", "relationship": "works at", "destination": "Acme"}, None, None),
     ],
 )
 def test_a_relation_is_a_text_of_three_to_five_parts(relation: Any, since: str | None, until: str | None) -> None:
@@ -232,6 +234,11 @@ def test_a_relation_is_a_text_of_three_to_five_parts(relation: Any, since: str |
     assert (statement.subject, statement.predicate, statement.object) == ("user", "works at", "acme")
     dates = statement.valid_at, statement.invalid_at
     assert [date and f"{date:%Y-%m-%d}" for date in dates] == [since, until]
+
+
+def test_entities_of_a_fact_itself_are_taken_too() -> None:
+    (fact,) = parsed([{"text": "Works at Acme", "entities": [{"name": "Acme", "type": "Organization"}]}], []).facts
+    assert [(mention.key, mention.type) for mention in fact.mentions] == [("acme", EntityType.ORGANIZATION)]
 
 
 @pytest.mark.parametrize("relation", ["user | sings", "a | b | c | d | e | f", "", " | likes | tea", 7, None, {}, []])

@@ -72,6 +72,14 @@ _TYPED_NAME = re.compile(r"(.*)[(（]([^()（）]*)[)）]\s*", re.DOTALL)
 # Between the parts of a relation: subject, predicate, object, and since and until when, of which these may be missing.
 _BETWEEN_PARTS = re.compile(r"[|｜]")
 _LEAST_PARTS, _MOST_PARTS = 3, 5
+# The same parts as members of an object, which is how other libraries' prompts ask for a relation.
+_PART_KEYS = (
+    ("subject", "source"),
+    ("predicate", "relationship", "relation"),
+    ("object", "destination", "target"),
+    ("since", "valid_at"),
+    ("until", "invalid_at"),
+)
 
 # The first word of a predicate in the past: "attended", "did not like", "used to play". The participles that are left
 # out say how something is ("based in", "married to"), and the other words in -ed are no past.
@@ -421,6 +429,9 @@ class _AnswerParser:
         if not sources:
             return None
         fact = Fact(text, _memory_type(values.get("type")), DEFAULT_CONFIDENCE, sources, is_cited=is_cited)
+        own = values.get("entities")  # the contract has them once for all facts
+        for entity in self._limited(own if isinstance(own, list) else [], MAX_ENTITIES, "entities"):
+            self._add_name(*typed_name(entity))
         entities = _FactEntities(fact.of_speaker(self._records), self._types)
         for name in self._names.values():
             if is_single or _is_named_in(name, text):
@@ -452,8 +463,10 @@ class _AnswerParser:
         return sources, bool(named)
 
     def _statement(self, relation: Any, entities: _FactEntities, fact: str, confidence: float) -> Statement | None:
-        """Returns the relation of a text as the contract has it, or of a list of these parts."""
+        """Returns the relation of a text as the contract has it, or of a list or an object of these parts."""
         parts = _BETWEEN_PARTS.split(relation) if isinstance(relation, str) else relation
+        if isinstance(parts, Mapping):
+            parts = [next((parts[key] for key in keys if key in parts), None) for keys in _PART_KEYS]
         if not isinstance(parts, list) or not _LEAST_PARTS <= len(parts) <= _MOST_PARTS:
             self._drop("no relation")
             return None

@@ -33,6 +33,20 @@ class _Schema(GenerateJsonSchema):
         return False
 
 
+class _InputSchema(_Schema):
+    """Schemas of arguments: null counts as left out, and several clients take neither `anyOf` nor a list of types."""
+
+    def nullable_schema(self, schema: Any) -> Any:
+        return self.generate_inner(schema["schema"])
+
+    def default_schema(self, schema: Any) -> Any:
+        return (
+            self.generate_inner(schema["schema"])
+            if schema.get("default", ...) is None
+            else super().default_schema(schema)
+        )
+
+
 class Tool(BaseModel):
     """One call of a tool: its checked arguments. A subclass is a tool, and its docstring the text for the model.
 
@@ -78,7 +92,7 @@ class Tool(BaseModel):
     @classmethod
     def input_schema(cls) -> dict[str, Any]:
         """Returns the JSON Schema of the arguments."""
-        schema = cls.model_json_schema(schema_generator=_Schema)
+        schema = cls.model_json_schema(schema_generator=_InputSchema)
         return {key: part for key, part in schema.items() if key not in {"title", "description"}}
 
     @classmethod
