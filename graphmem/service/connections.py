@@ -121,11 +121,12 @@ class _Turns:
 class Connection(H11Protocol):
     """A connection that ends if its client takes too long.
 
-    The head of a request may take `limits.HEAD_SECONDS`. The client may take nothing of an answer for
-    `limits.STALL_SECONDS`; where the answers that wait for all clients have more than `limits.MAX_UNSENT_BYTES`, the
-    connection with most of them ends. Where there are too many connections, a new one takes the place of the one that
-    has waited longest for a request, the rest of its head, or its turn; where all have requests that are being
-    answered, it gets 503. Connections take turns to begin requests.
+    The head of a request may take `limits.HEAD_SECONDS`, and as long the rest of a body that nobody reads, because the
+    request is answered. The client may take nothing of an answer for `limits.STALL_SECONDS`; where the answers that
+    wait for all clients have more than `limits.MAX_UNSENT_BYTES`, the connection with most of them ends. Where there
+    are too many connections, a new one takes the place of the one that has waited longest for any of these, for a
+    request, or for its turn; where all have requests that are being answered, it gets 503. Connections take turns to
+    begin requests.
     """
 
     _all: ClassVar[set[Connection]] = set()
@@ -133,7 +134,7 @@ class Connection(H11Protocol):
     _waiting: ClassVar[dict[Connection, None]] = {}
     _turns_of_loops: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, _Turns]] = WeakKeyDictionary()
 
-    _head_timer: asyncio.TimerHandle | None = None
+    _wait_timer: asyncio.TimerHandle | None = None
     _write_timer: asyncio.TimerHandle | None = None
     _is_between_answers = False
 
@@ -143,6 +144,8 @@ class Connection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         super().connection_made(transport)
+        # All that a client does not take, however little, counts and has an end.
+        transport.set_write_buffer_limits(high=0)
         self._all.add(self)
         most = max_connections()
         if len(self._all) > most:
@@ -159,17 +162,17 @@ class Connection(H11Protocol):
             oldest = next(iter(self._waiting))
             oldest.transport.abort()
             oldest.forget()
-        self._watch_head()
+        self._watch_client()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        self._watch_head()
+        self._watch_client()
 
     def on_response_complete(self) -> None:
         self._is_between_answers = True
         super().on_response_complete()
         self._is_between_answers = False
-        self._watch_head()
+        self._watch_client()
 
     def handle_events(self) -> None:
         """Waits for a turn where the next request may begin; the rest of one that has begun is read at once."""
@@ -183,7 +186,7 @@ class Connection(H11Protocol):
         """Begins the next request, if its head is complete."""
         if not self.transport.is_closing():
             super().handle_events()
-            self._watch_head()
+            self._watch_client()
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -213,18 +216,18 @@ class Connection(H11Protocol):
         self.forget()
         super().connection_lost(exc)
 
-    def _watch_head(self) -> None:
-        if self.conn.their_state is not h11.IDLE:
+    def _watch_client(self) -> None:
+        if self.cycle is not None and not self.cycle.response_complete:
             self._stop_waiting()
-        elif self not in self._waiting and not self.transport.is_closing():
+        elif self not in self._waiting and self in self._all:
             self._waiting[self] = None
-            self._head_timer = self.loop.call_later(limits.HEAD_SECONDS, self.transport.close)
+            self._wait_timer = self.loop.call_later(limits.HEAD_SECONDS, self.transport.close)
 
     def _stop_waiting(self) -> None:
         self._waiting.pop(self, None)
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
+        if self._wait_timer is not None:
+            self._wait_timer.cancel()
+            self._wait_timer = None
 
     def forget(self) -> None:
         """Leaves this connection out of the count."""

@@ -6,7 +6,6 @@ A key is `gm_<id>_<secret>`. Its secret has 256 random bits, so a fast digest of
 from __future__ import annotations
 
 import logging
-import re
 import secrets
 from collections.abc import Sequence
 from contextlib import suppress
@@ -27,8 +26,6 @@ from graphmem.transfer.records import KeyRole
 logger = logging.getLogger("graphmem")
 
 PREFIX = "gm"
-# The beginning of a key's text, wherever it stands in another one.
-KEY_TEXT = re.compile(rf"{PREFIX}_[0-9a-f]{{8}}_")
 ROLES: tuple[str, ...] = get_args(KeyRole)
 # Bytes of an id (shown as twice as many hexadecimal digits), of a secret, and of its digest.
 ID_BYTES, SECRET_BYTES, HASH_BYTES = 4, 32, 32

@@ -31,7 +31,10 @@ MAX_FIELDS = 100
 MAX_REPORTED = 5
 # Memories that one request changes or erases.
 MAX_BATCH = 1000
-# Characters of a time in a query.
+# Characters of a filter for words: each word is a condition of the statement.
+MAX_WORDS_CHARS = 256
+# Characters of a header Idempotency-Key, and of a time in a query.
+MAX_IDEMPOTENCY_CHARS = 256
 MAX_MOMENT_CHARS = 100
 # Memories of a page of a list; of a graph; entities of a list; users, agents and runs of a list.
 MAX_PAGE = 1000
@@ -67,6 +70,8 @@ MAX_BLOCKS, BLOCK_SECONDS = 1000, 300.0
 SKIP_CHARS = 1000
 # Turns of a chat that are read: the model is shown these, so a recall need not repeat them.
 MAX_TURNS = 200
+# Values in the body of a chat that has memories: one of 32 MiB could have 16 million, which take a gigabyte.
+MAX_CHAT_VALUES = 1_000_000
 # Messages that are looked through for them, as a chat may have thousands of messages of tools; those of a saved chat.
 MAX_MESSAGES = 2000
 

@@ -17,9 +17,6 @@ from graphmem.queries.memories import memories_after
 from graphmem.service import limits
 from graphmem.types import MemoryDict
 
-# Characters of a filter for words: each word is a condition of the statement.
-MAX_WORDS_CHARS = 256
-
 
 def within_answer(argument: str, remedy: str) -> AbstractContextManager[None]:
     """Makes calls in this context raise ValidationError once an answer takes more than `limits.MAX_PAGE_BYTES`."""
@@ -77,7 +74,7 @@ def list_memories(
         mentions_type=None if mentions_type is None else validation.entity_type(mentions_type, "mentions_type"),
         since=None if since is None else validation.moment(since, "since", zone),
         until=None if until is None else validation.moment(until, "until", zone),
-        words=() if q is None else tuple(dict.fromkeys(validation.query(q, "q", MAX_WORDS_CHARS).split())),
+        words=() if q is None else tuple(dict.fromkeys(validation.query(q, "q", limits.MAX_WORDS_CHARS).split())),
         retired_only=retired_only,
     )
     found = memories_after(

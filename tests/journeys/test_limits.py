@@ -16,6 +16,8 @@ from graphmem import Memory, Settings
 from graphmem.boundary.validation import LIMITS, MAX_KEY_CHARS, MAX_NAME_CHARS, MAX_QUERY_CHARS
 from graphmem.cli.app import app
 from graphmem.errors import ConfigError, ValidationError
+from graphmem.ingest.facts.extraction import MAX_ENTITIES, MAX_FACTS, MAX_RELATIONS
+from graphmem.models.lenient_json import MAX_SIZE
 
 
 @pytest.fixture
@@ -187,6 +189,13 @@ def test_defaults_are_documented():
         row = f"| `{name}` | {getattr(LIMITS, name):,} |"
         assert row in security, row
         assert f"`{name}` | " in reference, name
+    of_an_answer = f"{MAX_SIZE:,} characters, {MAX_FACTS} facts"
+    assert f"{of_an_answer} and {MAX_ENTITIES} entities of one answer, {MAX_RELATIONS} relations of a fact" in " ".join(
+        security.split()
+    )
+    assert f"{of_an_answer}, {MAX_ENTITIES} entities, and {MAX_RELATIONS} relations of a fact" in " ".join(
+        reference.split()
+    )
 
 
 def test_limits_can_be_lowered_only():

@@ -39,6 +39,9 @@ class Wire(asyncio.Transport):
 
     resume_reading = pause_reading
 
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
 
 def requests(*paths: str) -> bytes:
     return b"".join(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode() for path in paths)

@@ -61,6 +61,15 @@ def door(memory: Memory) -> Iterator[Door]:
         assert send_raw(address, head("GET", "/healthz")).status == 200
 
 
+def connect_small(address: str) -> socket.socket:
+    """A connection whose client has room for 4 kB that it has not read."""
+    host, _, port = address.removeprefix("http://").partition(":")
+    wire = socket.socket()
+    wire.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    wire.connect((host, int(port)))
+    return wire
+
+
 def check(answer: Answer, status: int, *words: str) -> None:
     """Checks that an answer is a problem of this status, whose detail has these words, and repeats nothing."""
     assert answer.status == status, answer.text
@@ -467,6 +476,54 @@ def test_connections_over_the_limit_get_an_answer_while_the_others_are_busy(
     wait_until(lambda: send_raw(door.address, head("GET", "/healthz")).status == 200)
 
 
+@pytest.mark.parametrize("key", ["", "unknown"])
+def test_the_rest_of_a_body_that_nobody_reads_gives_way_and_has_an_end(
+    door: Door, monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    monkeypatch.setattr(limits, "MAX_CONNECTIONS", 2)
+    method, path, status = ("POST", "/memories", 401) if key else ("GET", "/healthz", 200)
+    asking = head(method, path, {"X-API-Key": key, **JSON}, LIMIT).replace(b"Connection: close\r\n", b"")
+    with ExitStack() as stack:
+        for _ in range(2):
+            wire = stack.enter_context(connect(door.address))
+            wire.sendall(asking)
+            assert read_answer(wire).status == status
+            wire.sendall(b"[")  # the connection no longer counts as one that is kept alive
+        assert send_raw(door.address, head("GET", "/healthz")).status == 200
+    monkeypatch.setattr(limits, "HEAD_SECONDS", 0.05)
+    with connect(door.address) as wire:
+        wire.sendall(asking)
+        assert read_answer(wire).status == status
+        wire.sendall(b"[")
+        wait_until(lambda: not Connection._all, "the connection is still there")
+
+
+def test_the_rest_of_an_answer_that_nobody_takes_gives_way_and_has_an_end(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "MAX_CONNECTIONS", 2)
+
+    def ask_and_take_nothing() -> socket.socket:
+        before = len(Connection._all)
+        wire = connect_small(door.address)
+        wait_until(lambda: len(Connection._all) > before)
+        for one in Connection._all:  # on loopback the system takes megabytes
+            one.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        wire.sendall(head("GET", "/ui/style.css"))
+        wait_until(lambda: all(one.transport.is_closing() for one in Connection._all))
+        return wire
+
+    with ExitStack() as stack:
+        for _ in range(2):
+            stack.enter_context(ask_and_take_nothing())
+        assert len(Connection._all) == 2  # noqa: PLR2004
+        assert send_raw(door.address, head("GET", "/healthz")).status == 200
+    wait_until(lambda: not Connection._all)
+    monkeypatch.setattr(limits, "STALL_SECONDS", 0.05)
+    with ask_and_take_nothing():
+        wait_until(lambda: not Connection._all, "the connection is still there")
+
+
 def test_answers_that_nobody_takes_do_not_fill_the_memory(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "MAX_UNSENT_BYTES", 500_000)
     monkeypatch.setattr(limits, "STALL_SECONDS", 1e6)
@@ -474,10 +531,7 @@ def test_answers_that_nobody_takes_do_not_fill_the_memory(door: Door, monkeypatc
     assert door.ask("POST", "/memories", json.dumps(note).encode()).status == 200
     with ExitStack() as stack:
         for _ in range(4):
-            wire = stack.enter_context(socket.socket())
-            wire.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            host, _, port = door.address.removeprefix("http://").partition(":")
-            wire.connect((host, int(port)))
+            wire = stack.enter_context(connect_small(door.address))
             asking = head("GET", "/memories", {"X-API-Key": door.key}).replace(b"Connection: close\r\n", b"")
             wire.sendall(asking * 40)
         wait_until(lambda: len(Connection._all) < 4, "no connection was closed")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,15 +53,31 @@ def read_chat(body: bytes) -> ChatBody | None:
     return ChatBody(text, members, spans)
 
 
+def without_members(text: str, names: Collection[str]) -> str:
+    """Returns the text of a JSON object without the values of these members; anything else as it is."""
+    try:
+        _, spans = _members(text)
+    except (ValueError, RecursionError):
+        return text
+    for start, end in sorted((spans[name] for name in names if name in spans), reverse=True):
+        text = text[:start] + text[end:]
+    return text
+
+
 def _members(text: str) -> tuple[dict[str, Any], dict[str, tuple[int, int]]]:
-    """Returns the values of a JSON object and where they stand. Raises ValueError."""
+    """Returns the values of a JSON object and where they stand.
+
+    Raises ValueError, also for one with more than `limits.MAX_FIELDS` members or `limits.MAX_CHAT_VALUES` values.
+    """
+    if sum(map(text.count, "[{,")) > limits.MAX_CHAT_VALUES:  # those in texts count as well
+        raise ValueError("too many values")
     decode, members, spans = json.JSONDecoder().raw_decode, dict[str, Any](), dict[str, tuple[int, int]]()
     place = _after(text, _after_space(text, 0), "{")
     if text[place : place + 1] != "}":
         while True:
             name, place = decode(text, place)
-            if not isinstance(name, str) or name in members:
-                raise ValueError("no name of a member, or one that is there twice")
+            if not isinstance(name, str) or name in members or len(members) == limits.MAX_FIELDS:
+                raise ValueError("no name of a member, one that is there twice, or too many")
             start = _after(text, _after_space(text, place), ":")
             members[name], end = decode(text, start)
             spans[name] = start, end

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -12,7 +11,6 @@ from http import HTTPStatus
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from time import monotonic
 from typing import NamedTuple
-from urllib.parse import unquote_plus
 
 import anyio
 import httpx2
@@ -33,9 +31,10 @@ from graphmem.models.http import (
 from graphmem.service import limits
 from graphmem.service.auth import NO_KEY as NO_SERVICE_KEY
 from graphmem.service.auth import Caller
-from graphmem.service.keys import KEY_TEXT
 from graphmem.service.problems import Problem
 from graphmem.service.proxy.answers import AnswerReader, Saving
+from graphmem.service.proxy.chat_body import without_members
+from graphmem.service.proxy.key_forms import KeyForms
 from graphmem.settings.schema import OpenaiLlm, ProxySettings
 from graphmem.tracing import trace_headers
 
@@ -95,10 +94,7 @@ class Upstream:
     def __init__(self, endpoint: Endpoint, settings: ProxySettings, admin_key: SecretStr | None = None) -> None:
         """`admin_key` is the service's key of the configuration, which does not look like those of the ledger."""
         self._endpoint, self._forwards = endpoint, settings.forward_authorization
-        # The admin's key as it may stand in a header or in JSON.
-        key = _text(admin_key)
-        quoted = json.dumps(key)[1:-1]
-        self._admin_keys = () if key is None else (key, quoted, quoted.replace("/", r"\/"))
+        self._keys = KeyForms(_text(admin_key))
         names = (*settings.user_headers, *settings.session_headers)
         self._not_sent = _NOT_SENT | {name.lower() for name in names}
         self._models: tuple[Callable[[], Response], float] | None = None
@@ -120,12 +116,12 @@ class Upstream:
         headers = {
             name: value
             for name, value in sent.items()
-            if name not in self._not_sent and not name.startswith(_IDENTITIES) and not self._has_our_key(value)
+            if name not in self._not_sent and not name.startswith(_IDENTITIES) and not self._keys.are_in(value)
         }
         authorization = sent.get("authorization")
         if self._forwards and authorization is not None:
             is_our_key = caller.key_id != NO_SERVICE_KEY and "x-api-key" not in sent
-            if is_our_key or self._has_our_key(authorization):
+            if is_our_key or self._keys.are_in(authorization):
                 raise Problem(401, "Authorization is sent on to the endpoint; send the service's key as X-API-Key.")
             headers["authorization"] = authorization
         elif not self._forwards and self._endpoint.key != NO_KEY:
@@ -135,27 +131,15 @@ class Upstream:
 
     def query_for(self, sent: str) -> str:
         """Returns the query of a request without the parameters that have a key of the service."""
-        return "&".join(parameter for parameter in sent.split("&") if not self._has_our_key(parameter))
+        return "&".join(parameter for parameter in sent.split("&") if not self._keys.are_in(parameter))
 
     def check_body(self, body: bytes) -> None:
         """Raises Problem 400 for a body that has a key of the service elsewhere than in what people say."""
-        others = body.decode("utf-8", "replace")
-        if not self._has_our_key(others) and r"\u00" not in others:  # as which any character of a key may be written
+        text = body.decode("utf-8", "replace")
+        if not self._keys.are_in(text):
             return
-        try:
-            members = json.loads(body, object_pairs_hook=list)  # also members that are there twice
-            others = json.dumps([(name, value) for name, value in members if name not in _WORDS])
-        except (ValueError, TypeError, RecursionError):
-            pass  # no JSON object: nothing in it is words
-        if self._has_our_key(others):
+        if self._keys.are_in(without_members(text, _WORDS)):
             raise Problem(400, "The body has a key of the service, which must not reach the endpoint; leave it out.")
-
-    def _has_our_key(self, text: str) -> bool:
-        """Tells whether a text, or what it is without percent-encoding, has a key of the service."""
-        return any(
-            KEY_TEXT.search(form) is not None or any(key in form for key in self._admin_keys)
-            for form in (text, unquote_plus(text))
-        )
 
     def request(self, outgoing: Outgoing) -> httpx2.Request:
         """Returns a request for `open`."""

@@ -37,7 +37,7 @@ IdempotencyKey = Annotated[
     Header(
         alias="Idempotency-Key",
         min_length=1,
-        max_length=256,
+        max_length=limits.MAX_IDEMPOTENCY_CHARS,
         description="Makes a repeated request store nothing: its messages without an id get one of this key and of "
         "their place, counted from the last. Other words at a place that is in use are refused with 422.",
     ),
