@@ -64,9 +64,9 @@ _RUSSIAN_FUNCTION_WORDS = frozenset(
 _ABBREVIATED_TITLES = re.compile(r"\b(Dr|Prof|Sra?|St)\.")
 _SENTENCE_END = re.compile(r"[.!?…:;¿¡\n]+")
 # An apostrophe ends a word, because the letter before it is an article or a pronoun: d'Italia, s'appelle.
-_WORD = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*|\d+(?:\.\d+)*\b|[,()«»\"“”/]")
-# The number of a name ("Boeing 737", 波音737), which is no year.
-NUMBER_OF_NAME = re.compile(r"(?!(?:1[5-9]|20)\d\d$)\d+(?:\.\d+)*")
+_WORD = re.compile(r"[^\W\d_][^\W_]*(?:-[^\W_]+)*|\d+(?:\.\d+)*[^\W_]*|[,()«»\"“”/]")
+# The number of a name ("Boeing 737", 波音737, "Wohnung 4B"), which is no year. Other letters are units (5 km, 3h).
+NUMBER_OF_NAME = re.compile(r"(?!(?:1[5-9]|20)\d\d$)\d+(?:\.\d+)*[A-Zabcdei]?")
 
 
 def capitalized_names(text: str) -> Iterator[NameCandidate]:

@@ -94,12 +94,21 @@ def speaker_of(message: Message, scope: Scope) -> str | None:
 
 
 def is_bare_id(speaker: str | None, role: str | None, scope: Scope) -> bool:
-    """Whether a speaker is known by an id in lower case only, which may be "ana" as well as "production"."""
-    return speaker is not None and speaker == _name_from_id(role, scope) and speaker not in scope.parts.values()
+    """Whether a speaker is known by an id without capitals only, which may be "ana" as well as "production" or 客户."""
+    id_of_role = _id_of_role(role, scope)
+    return speaker is not None and speaker == _name_from_id(role, scope) and not _has_capitals(id_of_role)
 
 
 def _name_from_id(role: str | None, scope: Scope) -> str | None:
-    id_of_role = {"user": scope.user_id, "assistant": scope.agent_id}.get(role or "")
-    if id_of_role and _NAME_LIKE.fullmatch(id_of_role) and id_of_role.casefold() not in _PLACEHOLDER_IDS:
-        return id_of_role if any(letter.isupper() for letter in id_of_role) else id_of_role.title()
+    id_of_role = _id_of_role(role, scope)
+    if _NAME_LIKE.fullmatch(id_of_role) and id_of_role.casefold() not in _PLACEHOLDER_IDS:
+        return id_of_role if _has_capitals(id_of_role) else id_of_role.title()
     return None
+
+
+def _id_of_role(role: str | None, scope: Scope) -> str:
+    return {"user": scope.user_id, "assistant": scope.agent_id}.get(role or "") or ""
+
+
+def _has_capitals(text: str) -> bool:
+    return any(letter.isupper() for letter in text)

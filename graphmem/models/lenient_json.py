@@ -46,7 +46,10 @@ def _fit_schema(value: Any, schema: Mapping[str, Any]) -> Any:
     """
     if not isinstance(value, dict) or value.keys() >= set(schema.get("required", ())):
         return value
-    arguments = value.get("arguments")
+    function = value.get("function")
+    call = function if isinstance(function, dict) else value
+    # Llama's models name them parameters.
+    arguments = call.get("arguments", call.get("parameters"))
     if isinstance(arguments, str):
         arguments = _loads(arguments)
     names = {name.casefold(): name for name in schema.get("properties", ())}

@@ -199,7 +199,9 @@ def test_an_id_becomes_a_person_once_a_text_has_it_as_a_name(memory: Memory) -> 
     assert ("Grace", "brother", "Otto") in {(r["source"], r["relationship"], r["target"]) for r in relations}
 
 
-@pytest.mark.parametrize("speaker", [{"user_id": "production"}, {"user_id": "None"}, {"user_id": "telegram"}])
+@pytest.mark.parametrize(
+    "speaker", [{"user_id": "production"}, {"user_id": "None"}, {"user_id": "telegram"}, {"user_id": "客户"}]
+)
 def test_an_id_that_is_no_name_is_no_person(memory: Memory, speaker: dict[str, str]) -> None:
     add_message(memory, "My sister Clara lives in Riga.", **speaker)
     assert sorted(list_names(memory, speaker["user_id"])) == ["clara", "riga"]

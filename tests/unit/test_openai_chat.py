@@ -258,9 +258,20 @@ def test_answers_that_are_parsed_from_one_request(serve: Any, behaviour: Behavio
         {"content": None, "tool_calls": [{"type": "function", "function": {"name": "facts", "arguments": CONTENT}}]},
         {"content": json.dumps({"name": "facts", "arguments": FACTS})},
         {"content": json.dumps({"name": "facts", "arguments": CONTENT})},
+        {"content": json.dumps({"name": "facts", "parameters": FACTS})},
+        {"content": json.dumps({"type": "function", "function": {"name": "facts", "arguments": FACTS}})},
         {"content": json.dumps({"FACTS": FACTS["facts"]})},
     ],
-    ids=["parts", "parts that are texts", "tool call", "tool call as text", "arguments as text", "case of names"],
+    ids=[
+        "parts",
+        "parts that are texts",
+        "tool call",
+        "tool call as text",
+        "arguments as text",
+        "parameters",
+        "tool call as text with its type",
+        "case of names",
+    ],  # fmt: skip
 )
 def test_answers_in_other_forms_are_parsed_from_one_request(message: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     body = json.dumps({"choices": [{"message": message, "finish_reason": "stop"}]}).encode()

@@ -379,6 +379,9 @@ def names_in(text: str) -> set[str]:
         ("iOS 17.4 drains my battery.", ("ios 17.4", "drain", "battery")),
         ("I bought an iPhone 15 Pro.", ("mel", "buy", "iphone 15 pro")),
         ("I took Bus 42 to Oslo.", ("mel", "take", "bus 42")),
+        ("Tom lives in Flat 12A.", ("tom", "live in", "flat 12a")),
+        ("I moved to Apartment 4B.", ("mel", "move to", "apartment 4b")),
+        ("Anna flew on a Boeing 737-800.", ("anna", "fly on", "boeing 737")),
         # These numbers count, date or measure something else.
         ("I visited Berlin 3 times.", ("mel", "visit", "berlin")),
         ("We beat Spain 3-1.", ("mel", "beat", "spain")),
@@ -400,6 +403,12 @@ def test_a_number_is_part_of_the_name_before_it(text: str, expected: tuple[str, 
         ("Ich war in Berlin 3 Tage lang.", {"berlin"}),
         ("Mina compró un iPhone 14 ayer.", {"iphone 14"}),
         ("Estuve en Madrid 3 días con Ana.", {"madrid", "ana"}),
+        ("Ich wohne in Wohnung 4B.", {"wohnung 4b"}),
+        ("Wir sind mit dem Airbus A320 nach Rom geflogen.", {"airbus a320", "rom"}),
+        ("Tengo un Galaxy S24.", {"galaxy s24"}),
+        ("J'ai un Samsung S23.", {"samsung s23"}),
+        ("Я купил Galaxy S23.", {"galaxy s23"}),
+        ("我有一部Galaxy S23。", {"galaxy s23"}),
         ("我买了iPhone 14。", {"iphone 14"}),
         ("我住在北京3年了", {"北京"}),
     ],
@@ -513,7 +522,8 @@ def test_prose_of_long_texts_of_signs_is_found(part: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "id_", ["customer", "production", "telegram", "staging", "support-team", "用户", "客户", "测试"]
+    "id_",
+    ["customer", "production", "telegram", "staging", "support-team", "用户", "客户", "测试", "管理员", "默认用户"],
 )
 def test_an_id_that_is_no_name_is_nobody(id_: str) -> None:
     utterance = Utterance("My sister Clara lives in Riga.", id_.title(), speaker_is_id=True)
@@ -523,7 +533,9 @@ def test_an_id_that_is_no_name_is_nobody(id_: str) -> None:
     assert ("user", "sister", "clara") in list_triples(extraction_of_fact)
 
 
-@pytest.mark.parametrize("id_", ["ana", "anna.berg", "tom", "mark", "ida", "josé", "lars", "ingvild", "小明", "ольга"])
+@pytest.mark.parametrize(
+    "id_", ["ana", "anna.berg", "tom", "mark", "ida", "josé", "lars", "ingvild", "小明", "ольга", "美玲", "佐藤"]
+)
 def test_an_id_that_reads_like_a_name_is_a_person(id_: str) -> None:
     (extraction,) = EXTRACTOR.extract([Utterance("My sister Clara slept.", id_.title(), speaker_is_id=True)])
     assert (id_, "sister", "clara") in list_triples(extraction)

@@ -82,7 +82,8 @@ def _measures(number: Token) -> bool:
     if number.ent_type_ in _MEASURES or _YEAR.fullmatch(number.text):
         return True
     is_part_of_date = number.ent_type_ == "DATE" and any(each.ent_iob_ == "I" for each in following)
-    is_joined = not number.whitespace_ and following.text[:1] in tuple("-–/:%+")
+    is_model = number.ent_type_ == "PRODUCT"  # "Boeing 737-800" is no score
+    is_joined = not (number.whitespace_ or is_model) and following.text[:1] in tuple("-–/:%+")
     return is_part_of_date or is_joined or following.text[:1].isdigit()
 
 

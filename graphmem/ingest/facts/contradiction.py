@@ -84,14 +84,16 @@ _OVER = re.compile(
 )
 _COMPLETED = re.compile(
     r"\b(?:finish(?:ed|es)|complete[ds]|concluded|graduated|(?:is|are|was|were|all|been|got) done|done with"
-    r"|abgeschlossen|beendet|fertig|terminée?s?|terminad[oa]s?)(?!\w)"
+    r"|(?:been|was|were) (?:published|submitted|handed in)|abgeschlossen|beendet|fertig|terminée?s?|fini(?:es?|s)?"
+    r"|terminad[oa]s?|termin[óé]|(?:закончил|завершил|дочитал|дописал)[аи]?)(?!\w)"
     r"|完成|结束|結束|完结|毕业|畢業|搞定|[做写寫读讀看学學办辦考用吃修画畫搬]完|終わ|完了|卒業",
     re.IGNORECASE,
 )
 # A plan, or something under way; and what has happened: by its first verb, unless that is of another plan.
 _OPEN = re.compile(
     r"\b(?:plan(?:s|ning|ned)?|wants?|hopes?|intends?|will|going to|needs?|ha(?:s|ve) to|must|should|wishes|aims?"
-    r"|expects?|looking|searching|waiting|waits?|tr(?:ies|ying)|working on|currently|in progress|about to)\b"
+    r"|expects?|looking|searching|waiting|waits?|tr(?:ies|ying)|work(?:s|ing) on|trains? for"
+    r"|prepares?|currently|in progress|about to)\b"
     r"|\b(?:is|are|am|keeps?|started|began)(?: \w+ly| still)? \w+ing\b|^\w+ing\b"
     r"|计划|打算|想[要去学]|准备|正在|将[要会]|[要会]去|需要|在[学读写做看找等备]|予定|つもり|ている",
     re.IGNORECASE,

@@ -51,15 +51,18 @@ SPEAKERS = {"user": "user", "the user": "user", "speaker": "user", "i": "user", 
             "assistant": "assistant", "the assistant": "assistant", "助手": "assistant"}  # fmt: skip
 # Words that models write where there is nothing to write, in lower case.
 _PLACEHOLDERS = frozenset({
-    "none", "null", "n/a", "unknown", "unspecified", "undefined", "not specified", "not available", "not applicable",
-    "not mentioned", "nothing", "-", "?", "无", "未知", "没有",
+    "none", "null", "n/a", "n.a", "tbd", "unknown", "unspecified", "undefined", "not specified", "not available",
+    "not applicable", "not mentioned", "not stated", "not known", "nothing", "-", "?", "无", "未知", "没有", "不详",
+    "未提及", "unbekannt", "inconnu", "desconocido", "неизвестно",
 })  # fmt: skip
 _PRONOUNS = frozenset({
     "he", "him", "his", "himself", "she", "her", "hers", "herself", "it", "its", "itself", "they", "them", "their",
     "theirs", "themselves", "we", "us", "our", "ours", "you", "your", "yours", "this", "that", "these", "those",
     "there", "here", "who", "what", "which", "something", "someone", "somebody", "anything", "anyone", "everything",
     "everyone", "nobody", "他", "她", "它", "他们", "她们", "它们", "我们", "你", "您", "你们", "这", "那", "这个",
-    "那个", "这里", "那里",
+    "那个", "这里", "那里", "er", "ihn", "ihm", "sie", "es", "wir", "jemand", "etwas", "il", "elle", "ils", "elles",
+    "lui", "cela", "ça", "él", "ella", "ellos", "ellas", "eso", "esto", "alguien", "algo", "он", "она", "оно", "они",
+    "мы", "это", "кто-то", "что-то",
 })  # fmt: skip
 _NO_FACTS = re.compile(r"no (?:\w+ ){0,2}facts\b")
 
@@ -81,11 +84,12 @@ _PART_KEYS = (
     ("until", "invalid_at"),
 )
 
-# The first word of a predicate in the past: "attended", "did not like", "used to play". The participles that are left
-# out say how something is ("based in", "married to"), and the other words in -ed are no past.
+# The first words of a predicate in the past: "attended", "did not like", "used to play", "has visited". The participles
+# that are left out say how something is ("based in", "married to"), and the other words in -ed are no past.
 _PAST = re.compile(
-    r"(?:not |never )?(?:used to|(?:was|were|had|did|went|got|met|saw|ate|drank|bought|sold|made|gave|took|came|left"
-    r"|found|lost|won|wrote|ran|sang|swam|flew|drove|rode|began|built|brought|caught|chose|fell|felt|fought|forgot|grew"
+    r"(?:not |never )?(?:ha(?:s|ve) )?(?:used to|(?:was|were|been|had|did|went|gone|got|met|saw|seen|ate"
+    r"|drank|bought|sold|made|gave|took|came|left|found|lost|won|wrote|ran|sang|swam"
+    r"|flew|drove|rode|began|built|brought|caught|chose|fell|felt|fought|forgot|grew"
     r"|heard|held|kept|knew|led|paid|said|sent|slept|spent|spoke|stood|taught|thought|told|wore"
     r"|(?!(?:need|feed|breed|speed|succeed|proceed|exceed|based|located|married|engaged|interested|employed|named|called"
     r"|aged|related|connected|associated|dedicated|scheduled|planned|involved|enrolled|allowed|supposed|used)\b)"
