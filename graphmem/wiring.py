@@ -10,6 +10,7 @@ import os
 import re
 from contextlib import ExitStack
 from dataclasses import dataclass
+from datetime import tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -340,17 +341,17 @@ def _open_graph(settings: Settings, ledger: Ledger, *, in_memory: bool) -> tuple
         return index, ProjectionWorker(Projection("graph", ledger, GraphSink(index), shared=False))
     if isinstance(section, Neo4jSettings):
         _refuse_in_memory("graph_store", in_memory=in_memory)
-        server = _neo4j(section.config, ledger)
+        server = _neo4j(section.config, ledger, settings.zone)
         place = f"neo4j/{section.config.database}"
         projection = Projection("graph", ledger, GraphSink(server), shared=True, leased=True, place=place)
         return server, ProjectionWorker(projection, server.check)
     return EmbeddedGraph(ledger), None
 
 
-def _neo4j(config: Neo4jConfig, ledger: Ledger) -> Neo4jIndex:
+def _neo4j(config: Neo4jConfig, ledger: Ledger, zone: tzinfo | None) -> Neo4jIndex:
     try:
         from graphmem.stores.neo4j.index import Neo4jIndex  # noqa: PLC0415  (an extra)
     except ImportError as error:
         raise ConfigError(f"graph_store: neo4j needs its driver; {install_extra('neo4j')}") from error
     url, password = config.url.get_secret_value(), config.password.get_secret_value()
-    return Neo4jIndex(url, config.username, password, config.database, ledger.uuid)
+    return Neo4jIndex(url, config.username, password, config.database, ledger.uuid, zone)

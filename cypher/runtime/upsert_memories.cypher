@@ -6,6 +6,6 @@ MERGE (m:Memory {ledger: $ledger, id: row.id})
 WITH m, row, m.seq AS before
 WHERE coalesce(before <= row.seq, true)
 SET m += row,
-    m.date = datetime({epochMillis: row.at / 1000}),
-    m.until = CASE WHEN row.valid_to IS NOT NULL THEN datetime({epochMillis: row.valid_to / 1000}) END
+    m.date = datetime(row.date),
+    m.until = datetime(row.until)
 RETURN collect(row.id) AS written, collect(CASE WHEN before IS NOT NULL THEN row.id END) AS updated

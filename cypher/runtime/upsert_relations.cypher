@@ -12,10 +12,8 @@ MATCH (source:Entity {ledger: $ledger, id: row.source})
 MATCH (target:Entity {ledger: $ledger, id: row.target})
 CREATE (source)-[r:RELATES_TO {ledger: $ledger}]->(target)
 SET r += row.properties,
-    r.since = CASE WHEN row.properties.valid_at IS NOT NULL
-                   THEN datetime({epochMillis: row.properties.valid_at / 1000}) END,
-    r.until = CASE WHEN row.properties.invalid_at IS NOT NULL
-                   THEN datetime({epochMillis: row.properties.invalid_at / 1000}) END
+    r.since = datetime(row.properties.since),
+    r.until = datetime(row.properties.until)
 WITH ends WHERE ends[0] IS NOT NULL
 UNWIND ends AS end
 RETURN collect(DISTINCT end) AS entities

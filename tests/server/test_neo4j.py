@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event, Thread
 from threading import enumerate as enumerate_threads
 from time import monotonic
 from typing import Any
 from uuid import uuid4
+from zoneinfo import ZoneInfo
 
 import pytest
 from neo4j import Driver
@@ -99,6 +101,28 @@ def test_every_file_says_what_it_does_and_in_which_cypher(path: Path) -> None:
     assert lines[0].startswith("// ")
     assert next(line for line in lines if not line.startswith("//")).startswith("CYPHER 5")
     assert not [line for line in lines if ";" in line and not line.startswith("//")]
+
+
+def test_dates_are_by_the_clock_of_the_zone(at: Server, driver: Driver) -> None:
+    ledger = str(uuid4())
+    evening = replace(memory("m", "anna").record, at=datetime(2026, 5, 1, 23, 30, tzinfo=UTC))
+    related = relation("r", "anna", "acme", "m")
+    related = replace(related, relation=replace(related.relation, valid_at=evening.at, invalid_at=NOON))
+    graph = Neo4jIndex(at.uri, at.username, at.password, "neo4j", ledger, ZoneInfo("Asia/Shanghai"))
+    try:
+        graph.wipe()
+        graph.upsert([replace(memory("m", "anna"), record=evening)], [related])
+        (shown,) = ask(
+            driver,
+            """MATCH (m:Memory {ledger: $ledger})
+            MATCH (:Entity {ledger: $ledger})-[r:RELATES_TO]->()
+            RETURN toString(date(m.date)) AS day, m.until AS until, toString(r.since) AS since""",
+            ledger=ledger,
+        )
+        assert shown == {"day": "2026-05-02", "until": None, "since": "2026-05-02T07:30:00+08:00"}
+    finally:
+        graph.close()
+        at.remove(ledger)
 
 
 def test_a_hub_costs_no_more_than_its_best_mentions(graph: Neo4jIndex, driver: Driver) -> None:

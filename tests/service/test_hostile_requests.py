@@ -525,7 +525,7 @@ def test_the_rest_of_an_answer_that_nobody_takes_gives_way_and_has_an_end(
 
 
 def test_answers_that_nobody_takes_do_not_fill_the_memory(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "MAX_UNSENT_BYTES", 500_000)
+    monkeypatch.setattr(limits, "MAX_UNSENT_BYTES", 50_000)
     monkeypatch.setattr(limits, "STALL_SECONDS", 1e6)
     note = {"messages": "A note.", "user_id": "ana", "metadata": {"a": "x" * 250_000}}
     assert door.ask("POST", "/memories", json.dumps(note).encode()).status == 200

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from datetime import tzinfo
 
 from neo4j import ManagedTransaction, Record
 
@@ -45,10 +46,16 @@ _EMPTY_VIEW, _EMPTY_SEEDS = View(Scope("nobody"), EPOCH, partition=""), Seeds(("
 
 
 class Neo4jIndex:
-    """The graph of one ledger in a Neo4j database, which other applications may share. Connects at its first use."""
+    """The graph of one ledger in a Neo4j database, which other applications may share. Connects at its first use.
 
-    def __init__(self, url: str, username: str, password: str, database: str, ledger_uuid: str) -> None:
+    Dates of nodes and relations are by the clock of `zone` (None: UTC).
+    """
+
+    def __init__(
+        self, url: str, username: str, password: str, database: str, ledger_uuid: str, zone: tzinfo | None = None
+    ) -> None:
         self._ledger = ledger_uuid
+        self._zone = zone
         self._server = Neo4jClient(url, username, password, database, user_agent=f"graphmem/{__version__}")
 
     def check(self) -> None:
@@ -92,7 +99,7 @@ class Neo4jIndex:
         entities: Sequence[EntityState] = (),
     ) -> None:
         def write(transaction: ManagedTransaction) -> None:
-            writer = WriteTransaction(transaction, self._ledger)
+            writer = WriteTransaction(transaction, self._ledger, self._zone)
             writer.upsert_memories(memories)
             writer.upsert_relations(relations)
             writer.upsert_entities(entities)

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from datetime import datetime, tzinfo
 from typing import Any
 
 from graphmem.model import GraphBounds, MentionEdge, MentionKind, Seeds, Subgraph, View, micros, optional_micros
 from graphmem.stores.protocols import EntityState, MemoryState, RelationState
 from graphmem.text import entity_id
+from graphmem.times import shown
 
 # Added to microseconds: all moments between the years 1 and 9999 then have at most 18 digits and no sign.
 _MICROS_OFFSET = 10**17
@@ -23,8 +25,8 @@ _KINDS = 4
 Row = dict[str, Any]
 
 
-def memory_row(ledger: str, state: MemoryState) -> Row:
-    """Returns the properties of a memory's node; None removes a property."""
+def memory_row(ledger: str, state: MemoryState, zone: tzinfo | None) -> Row:
+    """Returns the properties of a memory's node, its dates by the clock of a zone; None removes a property."""
     record = state.record
     return {
         "id": record.id,
@@ -40,9 +42,15 @@ def memory_row(ledger: str, state: MemoryState) -> Row:
         "valid_from": micros(record.valid_from),
         "valid_to": optional_micros(record.valid_to),
         "expires_at": optional_micros(record.expires_at),
+        "date": shown(record.at, zone).isoformat(),
+        "until": _optional_date(record.valid_to, zone),
         "row": record.row,
         "seq": record.seq,
     }
+
+
+def _optional_date(moment: datetime | None, zone: tzinfo | None) -> str | None:
+    return None if moment is None else shown(moment, zone).isoformat()
 
 
 def mention_rows(state: MemoryState) -> list[Any]:
@@ -83,7 +91,7 @@ def _entity_row(ledger: str, partition: str, key: str, name: str) -> Row:
     return {"id": entity_id(partition, key), "partition": f"{ledger}/{partition}", "key": key, "name": name}
 
 
-def relation_row(ledger: str, state: RelationState) -> Row:
+def relation_row(ledger: str, state: RelationState, zone: tzinfo | None) -> Row:
     """Returns a relation's endpoints, seq and properties."""
     relation = state.relation
     source, target = entity_id(state.partition, relation.source), entity_id(state.partition, relation.target)
@@ -104,6 +112,8 @@ def relation_row(ledger: str, state: RelationState) -> Row:
             "at": max((one.valid_at for one in state.supports if one.valid_at is not None), default=None),
             "valid_at": optional_micros(relation.valid_at),
             "invalid_at": optional_micros(relation.invalid_at),
+            "since": _optional_date(relation.valid_at, zone),
+            "until": _optional_date(relation.invalid_at, zone),
             "confidence": relation.confidence,
             "seq": state.seq,
         },

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import tzinfo
 from typing import Any
 
 from neo4j import ManagedTransaction
@@ -35,9 +36,10 @@ class WriteTransaction:
     `removed` counts the nodes and relationships that it deleted.
     """
 
-    def __init__(self, transaction: ManagedTransaction, ledger: str) -> None:
+    def __init__(self, transaction: ManagedTransaction, ledger: str, zone: tzinfo | None = None) -> None:
         self._transaction = transaction
         self._ledger = ledger
+        self._zone = zone
         self.removed = 0
         check_marker(self._run("lock").get("schema"))
 
@@ -55,7 +57,9 @@ class WriteTransaction:
     def upsert_memories(self, states: Iterable[MemoryState]) -> None:
         """Writes memories with their mentions and links; skips states older than the stored ones."""
         newest = {state.record.id: state for state in sorted(states, key=lambda state: state.record.seq)}
-        result = self._run_rows("upsert_memories", [rows.memory_row(self._ledger, state) for state in newest.values()])
+        result = self._run_rows(
+            "upsert_memories", [rows.memory_row(self._ledger, state, self._zone) for state in newest.values()]
+        )
         written = [newest[uid] for uid in result.get("written", ())]
         formerly_linked = self._run("delete_memory_links", ids=result["updated"]) if result.get("updated") else {}
         self._run_rows("upsert_entities", rows.mentioned_entity_rows(self._ledger, written))
@@ -70,7 +74,9 @@ class WriteTransaction:
         newest = {state.relation.id: state for state in sorted(states, key=lambda state: state.seq)}
         self._run_rows("upsert_endpoints", rows.endpoint_rows(self._ledger, newest.values()))
         self._prune(
-            **self._run_rows("upsert_relations", [rows.relation_row(self._ledger, state) for state in newest.values()])
+            **self._run_rows(
+                "upsert_relations", [rows.relation_row(self._ledger, state, self._zone) for state in newest.values()]
+            )
         )
 
     def upsert_entities(self, states: Iterable[EntityState]) -> None:
