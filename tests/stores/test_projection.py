@@ -320,13 +320,19 @@ def test_after_a_write_a_shared_projection_gets_all_partitions(clerk: Any, share
     assert set(list_versions(index)) == {record.id for record in records}
 
 
+def kept_and_erased(clerk: Any, projection: Projection, index: Picky) -> tuple[Any, Point]:
+    """Returns a delivered memory, and the point of another one that was delivered and then erased."""
+    erased, kept = clerk.say("Anna paints"), clerk.say("Bob sings", at=far(1))
+    projection.catch_up([])
+    point = index._partitions["user:alice"].points[erased.id]
+    clerk.commit(DeleteMemory(erased.id))
+    projection.catch_up([])
+    return kept, point
+
+
 def test_without_a_cursor_a_projection_is_wiped_first(clerk: Any, shared: Projection, index: Picky) -> None:
     """Its contents are unknown: they may be another ledger's, or left from a killed rebuild."""
-    erased_record, other_record = clerk.say("Anna paints"), clerk.say("Bob sings", at=far(1))
-    shared.catch_up([])
-    stale = index._partitions["user:alice"].points[erased_record.id]
-    clerk.commit(DeleteMemory(erased_record.id))
-    shared.catch_up([])
+    other_record, stale = kept_and_erased(clerk, shared, index)
     index.upsert([stale])
     with clerk.ledger.write() as connection:
         outbox.delete_cursor(connection, "vectors")
@@ -621,13 +627,9 @@ def test_a_dead_letter_is_removed_once_its_row_is_durable(clerk: Any, later: Pro
 
 
 def test_what_a_repair_wrote_is_durable(clerk: Any, later: Projection, buffered: Buffered) -> None:
-    missing, extra = clerk.say("Anna paints"), clerk.say("Bob sings", at=far(1))
-    later.catch_up([])
-    old = buffered._partitions["user:alice"].points[extra.id]
-    clerk.commit(DeleteMemory(extra.id))
-    later.catch_up([])
+    missing, extra = kept_and_erased(clerk, later, buffered)
     buffered.delete([missing.id])
-    buffered.upsert([old])
+    buffered.upsert([extra])
     later.repair(later.verify())
     buffered.cut_power()
     assert set(list_versions(buffered)) == {missing.id}

@@ -112,15 +112,19 @@ class _Packer:
             if repeated is not line:
                 repeated.repeated.add(line.day)
             return False
-        for text in (one_line(sentence.text), _dated(sentence, line.day)):  # dates make it longer
-            cost = self._size(f"{GAP}{text}" if line.chosen else f"{line.head}{text}\n")
-            if cost > self._room:
-                return False
+        if self._cost(line, one_line(sentence.text)) > self._room:  # with dates it would be longer
+            return False
+        cost = self._cost(line, _dated(sentence, line.day))
+        if cost > self._room:
+            return False
         self._room -= cost
         line.chosen[sentence.number] = sentence
         line.question = sentence.question
         self._said.append((words, sentence.text, line))
         return True
+
+    def _cost(self, line: _Line, text: str) -> int:
+        return self._size(f"{GAP}{text}" if line.chosen else f"{line.head}{text}\n")
 
     def _cut(self, sentence: Sentence) -> None:
         """Takes the beginning of a sentence that does not fit."""
