@@ -11,17 +11,16 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from threading import Lock
 from time import monotonic
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakSet, finalize
 
 from graphmem.commands.types import ChangeSet, Command, DeleteExpiredItems, Outcome, ReindexMemory
 from graphmem.commands.unit_of_work import commit
-from graphmem.concurrency import Pool, WorkStopped
-from graphmem.errors import CLOSED, FORKED, ConfigError, GraphmemError, ModelError, StoreError, StoreUnavailable
+from graphmem.concurrency import Pool
+from graphmem.errors import CLOSED, FORKED, ConfigError, ModelError, StoreError, StoreUnavailable
 from graphmem.ingest.enrichment import Enricher
 from graphmem.ingest.facts.job_result import JobResult
-from graphmem.jobs.background import BackgroundTask
-from graphmem.jobs.worker import JobFailure, JobWorker
+from graphmem.jobs.worker import NO_MODEL, JobFailure, JobWorker
 from graphmem.logs import log_text
 from graphmem.model import LISTED_KINDS, EmbeddingSpec, ListFilter, MemoryRecord, Scope, View
 from graphmem.models.observed import ObservedModel
@@ -31,7 +30,7 @@ from graphmem.observers import Observers
 from graphmem.queries import gauges
 from graphmem.retrieval.types import SearchDeps
 from graphmem.settings import Settings
-from graphmem.stores.ledger import embeddings, integrity, items, jobs, memories, model_usage, outbox
+from graphmem.stores.ledger import embeddings, integrity, items, jobs, memories, model_usage
 from graphmem.stores.ledger.embedder import (
     check_embedder,
     record_embedder,
@@ -42,6 +41,9 @@ from graphmem.stores.ledger.jobs import JobKind
 from graphmem.stores.projection import Progress, Projection
 from graphmem.stores.projection_worker import ProjectionWorker
 from graphmem.wiring import Backends, open_backends, storage_paths
+
+if TYPE_CHECKING:
+    from graphmem.ingest.facts.pipeline import FactPipeline
 
 logger = logging.getLogger("graphmem")
 # Threads are started as they are needed. Each call that enriches takes two or three; the models let them take turns.
@@ -88,9 +90,6 @@ class Engine:
         # which no task takes long: enrichment and deliveries can take all threads of theirs for minutes.
         self._search_pool = Pool(POOL_SIZE, thread_name_prefix="graphmem-search")
         self._pool = Pool(WORK_POOL_SIZE, thread_name_prefix="graphmem")
-        # Long texts have a thread of their own, so that short ones need not wait for them.
-        self._background = BackgroundTask(self._run_background_work, "graphmem-background")
-        self._long_texts = BackgroundTask(self._enrich_long_texts, "graphmem-long-texts")
         self._scripts = ScriptSupport(self._backends.embedder)
         self._enricher = Enricher(
             self.ledger, self._backends.embedder, self._backends.extractor, self._pool, self.observers
@@ -148,9 +147,14 @@ class Engine:
         """Whether the language model, if there is one, summarises sessions."""
         return self.settings.summary_messages > 0
 
-    def _make_job_worker(self) -> JobWorker | None:
-        if self.llm is None or self.settings.llm is None:
-            return None
+    def _make_job_worker(self) -> JobWorker:
+        pipeline, claim_seconds = None, 0.0
+        if self.llm is not None and self.settings.llm is not None:
+            pipeline = self._make_pipeline(self.llm)
+            claim_seconds = CLAIM_TIMEOUTS * self.settings.llm.config.timeout + CLAIM_MARGIN
+        return JobWorker(self.ledger, self._enricher, self._pool, pipeline, claim_seconds, self._finish_background_work)
+
+    def _make_pipeline(self, model: LanguageModel) -> FactPipeline:
         from graphmem.ingest.facts.pipeline import FactPipeline, PipelineConfig  # noqa: PLC0415  (only a model needs it)
 
         settings, backends = self.settings, self._backends
@@ -160,19 +164,14 @@ class Engine:
             settings.summary_messages,
             self._session_gap,
         )
-        pipeline = FactPipeline(
-            self.ledger, self.llm, self._enricher, backends.vector_index, backends.vector_worker, config, self.observers
+        return FactPipeline(
+            self.ledger, model, self._enricher, backends.vector_index, backends.vector_worker, config, self.observers
         )
-        claim_seconds = CLAIM_TIMEOUTS * self.settings.llm.config.timeout + CLAIM_MARGIN
-        return JobWorker(self.ledger, pipeline, claim_seconds, self.schedule_background_work)
 
     def job_worker(self) -> JobWorker:
         """Returns the worker that runs the language model's jobs. Raises ConfigError without a model."""
-        if self._job_worker is None:
-            raise ConfigError(
-                "this needs a language model, and none is configured; set llm (docs/reference/configuration.md, "
-                "'Configuration' in the documentation)"
-            )
+        if self._llm is None:
+            raise ConfigError(NO_MODEL)
         return self._job_worker
 
     @property
@@ -204,12 +203,7 @@ class Engine:
         """Connects to the servers, all at the same time, and schedules the work that an ended process left behind."""
         for opening in [self._pool.submit(worker.open) for worker in self.projection_workers]:
             opening.result()
-        with self.ledger.read() as connection:
-            pending = outbox.count_enrichment_tasks(connection)
-        if pending:
-            self.schedule_background_work()
-        if self._job_worker is not None:
-            self._job_worker.schedule()
+        self._job_worker.schedule()
 
     def load_models(self) -> None:
         """Loads the models that run in this process, side by side, so that the first search need not wait for them.
@@ -306,23 +300,11 @@ class Engine:
         The words are durable already, so no failure of a model or store, and no `close` meanwhile, raises an error
         here: the work stays pending.
         """
+        is_enriched = False
         with _log_and_leave_pending():
-            if wait:
-                return self._enrich_and_deliver_now(records)
-            self.schedule_background_work()
-        return list(PROJECTION_NAMES)
-
-    def _enrich_and_deliver_now(self, records: Sequence[MemoryRecord]) -> list[str]:
-        with _log_and_leave_pending():
-            self._enricher.process_pending([record.row for record in records])
-        unenriched = self.count_unenriched(records)
-        lagging = self.deliver(list({record.partition for record in records}))
-        return list(PROJECTION_NAMES) if unenriched else lagging
-
-    def count_unenriched(self, records: Sequence[MemoryRecord]) -> int:
-        """Returns how many of these memories are not enriched yet."""
-        with self.ledger.read() as connection:
-            return len(outbox.ids_awaiting_enrichment(connection, [record.id for record in records]))
+            is_enriched = self._job_worker.enrich(records, wait=wait)
+        lagging = self.deliver(list({record.partition for record in records})) if wait else []
+        return lagging if is_enriched else list(PROJECTION_NAMES)
 
     def deliver(self, partitions: Sequence[str]) -> list[str]:
         """Delivers to all projections in parallel.
@@ -343,45 +325,24 @@ class Engine:
             if not worker.wait_for(delivery, max(0.0, deadline - monotonic()))
         ]
 
-    def schedule_background_work(self) -> None:
-        """Schedules enrichment, delivery and the deletion of expired items in the background.
-
-        Has no effect while a scheduled run has not begun.
-        """
-        self._background.schedule()
-
     def wait_for_background_work(self, timeout: float) -> bool:
-        """Waits up to `timeout` seconds for the work that this process has scheduled, except long texts.
+        """Waits up to `timeout` seconds for the enrichment that this process has begun, except of long texts.
 
         Returns whether it has ended; at once if there is none, as after `flush`.
         """
-        return self._background.wait(timeout)
+        return self._job_worker.wait_for_texts(timeout, also_long=False)
 
-    def _run_background_work(self) -> None:
-        with self._delivering_afterwards():
+    def schedule_background_work(self) -> None:
+        """Delivers pending changes and deletes expired items, in the background."""
+        with _log_and_leave_pending():
+            self._pool.submit(self._finish_background_work)
+
+    def _finish_background_work(self) -> None:
+        """Delivers what a background job has changed, without waiting, and deletes expired items. Logs errors."""
+        with _log_and_leave_pending():
+            for worker in self.projection_workers:
+                worker.schedule([])
             self._delete_expired_items()
-            if self._enricher.has_long_texts():
-                self._long_texts.schedule()
-            self._enricher.enrich_short()
-
-    def _enrich_long_texts(self) -> None:
-        with self._delivering_afterwards():
-            self._enricher.enrich_long()
-
-    @contextmanager
-    def _delivering_afterwards(self) -> Iterator[None]:
-        """Logs a failure of background work, which stays recorded, and delivers to all projections."""
-        try:
-            yield
-        except WorkStopped:
-            logger.info("closed before all texts were enriched; they stay recorded")
-            return
-        except GraphmemError as error:
-            logger.warning("background work failed (%s) and stays recorded", log_text(error))
-        for draining in [
-            self._pool.submit(worker.drain, self.settings.delivery_wait) for worker in self.projection_workers
-        ]:
-            draining.result()
 
     def _delete_expired_items(self) -> None:
         while True:
@@ -395,17 +356,18 @@ class Engine:
 
         Returns the kinds of jobs and the projections that are still pending.
         """
-        if self._job_worker is not None:
+        if self._llm is not None:
             self._job_worker.drain()
         return self._flush_background()
 
     def _flush_background(self) -> list[str]:
-        self.schedule_background_work()
-        self._background.wait()
-        self._long_texts.wait()
+        with _log_and_leave_pending():
+            self._delete_expired_items()
+        with _log_and_leave_pending():
+            self._enrich_all()
         with self.ledger.read() as connection:
-            pending_jobs = [] if self._job_worker is None else jobs.pending_kinds(connection)
-            is_unenriched = outbox.count_enrichment_tasks(connection) > 0
+            pending_jobs = [] if self._llm is None else jobs.pending_kinds(connection)
+            is_unenriched = jobs.count_enrichments(connection) > 0
         lagging = [worker for worker in self.projection_workers if worker.projection.has_pending()]
         for draining in [self._pool.submit(worker.drain, FLUSH_TIMEOUT) for worker in lagging if not is_unenriched]:
             draining.result()
@@ -417,6 +379,13 @@ class Engine:
             for projection in self.projections
             if not is_durable[projection.name] or projection.has_pending()
         ]
+
+    def _enrich_all(self) -> None:
+        """Enriches all texts that wait for it. Raises the error of one that fails; its job stays recorded."""
+        futures = self._job_worker.enrich_recorded(by_force=True)
+        self._job_worker.wait_for_texts()
+        for future in futures:
+            future.result()
 
     def rebuild(self, projection: str | None, progress: Progress | None) -> None:
         """Drops projections (`projection`, or None for all) and fills them again.
@@ -439,7 +408,7 @@ class Engine:
         if outdated:
             self.commit([ReindexMemory(record.id) for record in outdated])
         record_embedder(self.ledger, self._enricher.spec)
-        self._enricher.process_pending()
+        self._enrich_all()
         with self.ledger.write() as connection:
             deleted = embeddings.delete_other_embeddings(connection, self._enricher.spec)
         if deleted:
@@ -461,7 +430,7 @@ class Engine:
             counts, inconsistent, failed = (
                 integrity.counts(connection),
                 integrity.inconsistent_columns(connection),
-                integrity.count_failed(connection),
+                jobs.count_enrichments(connection, failed=True),
             )
             damaged += integrity.altered_memories(connection)
         projections = {worker.name: worker.verify() for worker in self.projection_workers}
@@ -489,7 +458,7 @@ class Engine:
             hidden = memories.count_hidden(connection, everybodys.now)
             unguarded = integrity.count_unprotected_tombstones(connection)
             stores = gauges.store_states(connection, self.ledger, self.projection_workers)
-            job_counts = gauges.job_counts(connection)
+            job_counts = [count._asdict() for count in jobs.count_jobs(connection)]
             configured = self.embedding_spec.embedder
             recorded, multilingual = recorded_spaces(connection)
             recorded = recorded or configured
@@ -547,11 +516,7 @@ class Engine:
             if self._closed:
                 return
             self._closed = True
-        if self._job_worker is not None:
-            self._job_worker.close()
-        self._enricher.stop(short_texts=not wait)
-        self._background.close()
-        self._long_texts.close()
+        self._job_worker.close(finish=wait)
         for worker in self.projection_workers:
             worker.close(self.settings.delivery_wait)
         self._search_pool.shutdown(wait=True)

@@ -10,6 +10,7 @@ GraphmemError
 ├── PartialWrite               strict=True only: durable, but not in every projection; `.result` is the call's result
 └── ModelError                 a model failed
     ├── EmbeddingError
+    │   └── EmbedderUnavailable  unreachable, too slow or overloaded, or its files cannot be loaded
     └── LLMError               the subclass names the cause; `.usage` has the cost of the failed attempt
         ├── LLMUnavailable     unreachable, too slow, overloaded, or it failed
         ├── LLMRejected        the endpoint does not accept the request (key, model, size)
@@ -106,6 +107,10 @@ class ModelError(GraphmemError):
 
 class EmbeddingError(ModelError):
     """The embedding model failed."""
+
+
+class EmbedderUnavailable(EmbeddingError):
+    """The embedding model cannot be reached or loaded, is too slow or overloaded: whatever the text is."""
 
 
 class LLMError(ModelError):

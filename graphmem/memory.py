@@ -909,8 +909,8 @@ class Memory:
         that it lacks, `oldest_pending_at` the time of the first event among them, `dead_letters` the number of rows
         that it refused. `job_counts` has a line for each kind and state of pending work: `{"kind", "state", "number",
         "oldest_seconds"}`, with the kinds "enrichment", "facts", "procedure" and "summary", the states "waiting",
-        "running" and "failed" (waiting for another attempt), and the seconds since the oldest was recorded (None for
-        enrichment). `usage` has a line for each operation and model: `{"operation", "model", "calls", "prompt_tokens",
+        "running" (claimed) and "failed" (waiting for another attempt), and the seconds since the oldest was recorded.
+        `usage` has a line for each operation and model: `{"operation", "model", "calls", "prompt_tokens",
         "completion_tokens", "cached_tokens", "seconds", "cost"}`; with a scope, only the calls made for it. All else is
         about the whole ledger.
         """

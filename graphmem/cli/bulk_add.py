@@ -76,15 +76,18 @@ def _sum_nested(one: Any, other: Any) -> Any:
     return {**one, **other, **{key: _sum_nested(one[key], other[key]) for key in one if key in other}}
 
 
+def _count_unenriched(memory: Memory) -> int:
+    return sum(count["number"] for count in memory.stats()["job_counts"] if count["kind"] == "enrichment")
+
+
 def _flush_with_progress(memory: Memory) -> list[str]:
     """Waits for background work; returns the names of projections that are still pending."""
-    total = memory.stats()["tasks"]
+    total = _count_unenriched(memory)
     pool = ThreadPoolExecutor(1)
     with ProgressBar() as bar:
         job = pool.submit(memory.flush)
         pool.shutdown(wait=False)  # an interruption must not wait for the flush
         while not job.done():
-            remaining = memory.stats()["tasks"]
-            bar.update("vectors and graph", max(0, total - remaining), total)
+            bar.update("vectors and graph", max(0, total - _count_unenriched(memory)), total)
             wait_for([job], timeout=POLL_SECONDS)
         return job.result()["pending"]

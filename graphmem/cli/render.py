@@ -237,8 +237,8 @@ class Renderer:
     def report(self, report: Json) -> None:
         """Prints the report of `verify`, `repair` or `rebuild`."""
         self.line(("everything agrees", "bold green") if report["ok"] else ("not everything agrees", "bold red"))
-        if tasks := report["ledger"]["tasks"]:
-            self.line((f"{tasks} memories still wait for their vectors and entities; repair does it now", "yellow"))
+        if jobs := report["ledger"]["jobs"]:
+            self.line((f"{jobs} jobs are pending, such as vectors of new memories; repair does them now", "yellow"))
         self.line("ledger", indent=2)
         for name, count in report["ledger"].items():
             self.pair(name, count, indent=4)

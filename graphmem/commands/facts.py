@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphmem.commands.types import AddFact, CompleteJob, EnqueueExtraction, Outcome, OutcomeType, ReaffirmFact
 from graphmem.model import Kind, MemoryRecord, Scope
-from graphmem.stores.ledger import embeddings, jobs, memories, outbox, sessions
+from graphmem.stores.ledger import embeddings, jobs, memories, sessions
 from graphmem.stores.ledger.jobs import Job, JobKind
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def add_fact(command: AddFact, uow: UnitOfWork) -> Outcome:
     record = replace(record, row=memories.insert(uow.connection, record, uow.partition_row(record)))
     add_source_links(record, sources, uow)
     uow.add_event("ADD", record, new=record.text)
-    outbox.enqueue_enrichment(uow.connection, record.row, record.version)
+    uow.enqueue_enrichment(record)
     return Outcome(OutcomeType.ADD, record.id, kind=record.kind, record=record)
 
 

@@ -27,7 +27,6 @@ from graphmem.stores.ledger import (
     events,
     graph_writes,
     memories,
-    outbox,
     tombstones,
 )
 
@@ -110,7 +109,7 @@ def _add_link(link: ImportLink, record: MemoryRecord, uow: UnitOfWork) -> bool:
 
 
 def _store_derived(command: ImportMemory, record: MemoryRecord, uow: UnitOfWork) -> None:
-    """Stores an imported memory's extraction and vectors, or records the task to compute the missing ones.
+    """Stores an imported memory's extraction and vectors, or the job to compute the missing ones.
 
     No aliases are added by rule here, because the export contains those of its ledger as records of their own.
     """
@@ -128,7 +127,7 @@ def _store_derived(command: ImportMemory, record: MemoryRecord, uow: UnitOfWork)
                 extraction.answer_types,
             )
             return
-    outbox.enqueue_enrichment(connection, record.row, record.version)
+    uow.enqueue_enrichment(record)
 
 
 def import_tombstone(command: ImportTombstone, uow: UnitOfWork) -> Outcome:

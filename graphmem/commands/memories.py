@@ -14,6 +14,7 @@ from sqlalchemy import or_
 
 from graphmem.commands import entities, facts, source_visibility, undo
 from graphmem.commands.types import (
+    VECTORS_ERASED,
     AddMessage,
     DeleteMemory,
     ErasureReport,
@@ -36,12 +37,13 @@ from graphmem.stores.ledger import (
     events,
     graph_writes,
     items,
+    jobs,
     memories,
-    outbox,
     term_stats,
     tombstones,
 )
-from graphmem.stores.ledger.schema import dead_letters, links, tasks
+from graphmem.stores.ledger.schema import dead_letters, links
+from graphmem.stores.ledger.schema import jobs as jobs_table
 from graphmem.stores.ledger.schema import memories as memories_table
 from graphmem.text import is_passage
 
@@ -68,7 +70,7 @@ def add_message(command: AddMessage, uow: UnitOfWork) -> Outcome:
     uow.add_event("ADD", record, new=record.text)
     if command.key is not None:
         tombstones.add_message_key(connection, command.key, record.id, command.content_digest)
-    outbox.enqueue_enrichment(connection, record.row, record.version)
+    uow.enqueue_enrichment(record)
     if record.source_only:
         uow.new_source_messages.append(record)
     return Outcome(OutcomeType.ADD, record.id, record=record)
@@ -134,15 +136,15 @@ def store_enrichment(command: StoreEnrichment, uow: UnitOfWork) -> Outcome:
     record = memories.find(connection, command.id)
     if record is None or record.version != command.version:
         return Outcome(OutcomeType.NONE, command.id, reason="changed since")
-    if not outbox.complete_enrichment(connection, record.row, command.version):
+    if not jobs.complete_enrichment(connection, record.row):
         return Outcome(OutcomeType.NONE, command.id, record=record, reason="done already")
     partition, answer_types = uow.partition_row(record), command.extraction.answer_types
     if not embeddings.store_embeddings_and_terms(
         connection, record, partition, command.spec, command.text_hash, command.embedded, answer_types
     ):
         # The last other memory with these vectors was erased during the computation: they must be computed again.
-        outbox.enqueue_enrichment(connection, record.row, record.version)
-        return Outcome(OutcomeType.NONE, command.id, record=record, reason="vectors erased since")
+        uow.enqueue_enrichment(record)
+        return Outcome(OutcomeType.NONE, command.id, record=record, reason=VECTORS_ERASED)
     record = replace(record, seq=uow.next_seq())
     memories.set_seq(connection, record.row, record.seq)
     if not graph_writes.has_mentions(connection, record.row):
@@ -174,17 +176,17 @@ def _remove_from_graph(record: MemoryRecord, partition: int, uow: UnitOfWork) ->
 
 
 def reindex_memory(command: ReindexMemory, uow: UnitOfWork) -> Outcome:
-    """Removes a memory's enrichment, except the graph of a fact, and records the task to enrich it again."""
+    """Removes a memory's enrichment, except the graph of a fact, and stores the job to enrich it again."""
     record = uow.find(command.id)
     # A fact's mentions and relations come from a language model: no extractor would find them again.
     _remove_derived(record, uow, with_graph=record.kind is not Kind.FACT)
     memories.set_seq(uow.connection, record.row, uow.next_seq())
-    outbox.enqueue_enrichment(uow.connection, record.row, record.version)
+    uow.enqueue_enrichment(record)
     return Outcome(OutcomeType.NONE, record.id, kind=record.kind, record=record, reason="to be derived anew")
 
 
 def update_memory(command: UpdateMemory, uow: UnitOfWork) -> Outcome:
-    """Changes text, metadata, expiration, scope and sources of a memory; records the task to enrich a new text."""
+    """Changes text, metadata, expiration, scope and sources of a memory; stores the job to enrich a new text."""
     record = uow.find(command.id)
     if _updated(record, command) == record:
         return Outcome(OutcomeType.NONE, record.id, kind=record.kind, record=record, reason="nothing to change")
@@ -199,7 +201,7 @@ def update_memory(command: UpdateMemory, uow: UnitOfWork) -> Outcome:
         before |= undo.derived_from(record, uow)
         _remove_derived(record, uow)
         updated = replace(updated, version=record.version + 1)
-        outbox.enqueue_enrichment(uow.connection, record.row, updated.version)
+        uow.enqueue_enrichment(record)
         if command.extraction is not None:
             graph_writes.add(uow.connection, updated, uow.partition_row(updated), command.extraction)
     updated = _save(updated, uow)
@@ -321,7 +323,7 @@ def _erase(record: MemoryRecord, uow: UnitOfWork) -> ErasureReport:
     derived = _remove_derived(record, uow)
     uow.partitions_with_stale_names.add(uow.partition_row(record))
     connection.execute(links.delete().where(or_(links.c.memory == row, links.c.other == row)))
-    connection.execute(tasks.delete().where(tasks.c.memory == row))
+    connection.execute(jobs_table.delete().where(jobs_table.c.memory == row))
     connection.execute(dead_letters.delete().where(dead_letters.c.memory == record.id))
     erased_items = items.delete_of_memory(connection, row)
     memories.set_further_runs(connection, row, ())

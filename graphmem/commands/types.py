@@ -42,6 +42,9 @@ class Unset:
 
 UNSET = Unset()
 
+# The reason of an outcome: the text must be embedded again, because the memory whose vectors it shares was erased.
+VECTORS_ERASED = "vectors erased since"
+
 
 class MessageIdReused(ValidationError):
     """A message was stored in this scope under the same id (`message_id`) with other words."""

@@ -1,7 +1,7 @@
 """Carries out a change set in one transaction. All writes of memories go through `commit`.
 
 A handler for each command type (`memories`, `facts`, `imports`, `entities`, `items`, `settings`) writes rows, events,
-sequence numbers and enrichment tasks on the connection of a `UnitOfWork`.
+sequence numbers and jobs on the connection of a `UnitOfWork`.
 """
 
 from __future__ import annotations
@@ -76,10 +76,9 @@ from graphmem.commands.types import (
     UndoEvent,
     UpdateMemory,
 )
-from graphmem.digests import Digests
 from graphmem.errors import NotFoundError
 from graphmem.model import MemoryRecord, Scope
-from graphmem.stores.ledger import Ledger, compaction, events, memories, outbox
+from graphmem.stores.ledger import Ledger, compaction, events, jobs, memories, outbox
 from graphmem.text import is_passage
 
 NOT_FOUND = "no memory {id!r:.80} in this scope; a search or a list of it gives the ids that exist"
@@ -93,7 +92,7 @@ def commit(ledger: Ledger, change_set: ChangeSet, session_gap: timedelta) -> lis
     message id that is stored with other content, DecisionConflict and JobAlreadyDone for a job, StoreUnavailable.
     """
     with ledger.write() as connection:
-        uow = UnitOfWork(connection, ledger.digests, change_set, session_gap)
+        uow = UnitOfWork(connection, ledger, change_set, session_gap)
         outcomes = [execute(command, uow) for command in change_set.commands]
         for partition in uow.partitions_with_stale_names:
             entities.delete_unmentioned_names(connection, partition)
@@ -105,9 +104,10 @@ def commit(ledger: Ledger, change_set: ChangeSet, session_gap: timedelta) -> lis
 class UnitOfWork:
     """The transaction that carries a change set out: its connection, its time, and reads that several handlers need."""
 
-    def __init__(self, connection: Connection, digests: Digests, change_set: ChangeSet, session_gap: timedelta) -> None:
+    def __init__(self, connection: Connection, ledger: Ledger, change_set: ChangeSet, session_gap: timedelta) -> None:
         self.connection = connection
-        self.digests = digests
+        self.digests = ledger.digests
+        self._job_holder = ledger.job_holder
         self.now = change_set.now
         self.visible_scope = change_set.visible_scope
         self.session_gap = session_gap
@@ -129,6 +129,10 @@ class UnitOfWork:
     def next_seq(self) -> int:
         """Takes the next sequence number."""
         return outbox.next_seq(self.connection)
+
+    def enqueue_enrichment(self, record: MemoryRecord) -> None:
+        """Stores the job to enrich the text of a memory; replaces an earlier one."""
+        jobs.enqueue_enrichment(self.connection, record.row, self.partition_row(record), self._job_holder)
 
     def partition_row(self, owner: MemoryRecord | Scope) -> int:
         """Returns the row of a partition and inserts it if needed.

@@ -1,75 +1,32 @@
-"""Enrichment: computes vectors, tokens and extractions of stored texts, in parallel, and commits them together."""
+"""Enrichment: computes vectors, tokens and extractions of texts, in parallel."""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Collection, Iterable, Sequence
-from concurrent.futures import Future, wait
 from contextvars import copy_context
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
-from threading import Event
 
-from graphmem.commands.types import ChangeSet, Outcome, StoreEnrichment
-from graphmem.commands.unit_of_work import commit
-from graphmem.concurrency import Pool, raise_if_stopped, stoppable
-from graphmem.errors import ModelError
+from graphmem.commands.types import StoreEnrichment
+from graphmem.concurrency import Pool
+from graphmem.errors import EmbedderUnavailable, ModelError
 from graphmem.extraction.protocols import Extractor
 from graphmem.ingest.messages import is_bare_id
 from graphmem.model import VECTOR, EmbeddingSpec, EntityType, Extraction, Kind, MemoryRecord, SpaceVector, Utterance
 from graphmem.models.protocols import Embedded, Embedder, TokenEmbedder, embedding_spec_of
 from graphmem.observers import Observers
 from graphmem.recent import Recent
-from graphmem.stores.ledger import Ledger, embeddings, entity_names, memories, outbox
+from graphmem.stores.ledger import Ledger, embeddings, entity_names, memories
 from graphmem.stores.ledger.embedder import check_embedder
-from graphmem.stores.ledger.outbox import AwaitingRow
 from graphmem.text import content_hash, normalise_key
 
-# Texts per commit, and their characters but for a single text. Models batch texts of similar length, so 256 is a fifth
-# faster than 64; a crash repeats one batch, and whoever's turn is next waits for one.
-BATCH, BATCH_CHARS = 256, 32_000
-# Texts per commit while several partitions wait for their turn.
-SHARED_BATCH = 32
 # A sentence in which the extractor reads a name that a language model gives: alone, "schools" is no entity.
 NAME_FRAME = "There was the matter of {}."
 # Names of which is kept what their keys are.
 MAX_KNOWN_NAMES = 2_000
-# Characters of the longest text that is no long text: a few seconds of work, which closing waits for.
-MAX_SHORT_CHARS = 50_000
-
-
-class _Queue:
-    """Memories that wait for enrichment, by partition: the one whose turn it is comes first."""
-
-    def __init__(self, waiting: Iterable[AwaitingRow]) -> None:
-        self._waiting: dict[int, deque[AwaitingRow]] = {}
-        # The highest row that was ever in the queue.
-        self.last = 0
-        self.add(waiting)
-
-    def add(self, waiting: Iterable[AwaitingRow]) -> None:
-        for each in waiting:
-            self._waiting.setdefault(each.partition, deque()).append(each)
-            self.last = max(self.last, each.row)
-
-    def take_batch(self) -> list[int]:
-        """Returns the next rows of the partition whose turn it is, in order.
-
-        Its further ones wait for the turns of all others.
-        """
-        most = BATCH if len(self._waiting) == 1 else SHARED_BATCH
-        partition = next(iter(self._waiting))
-        rows, batch, chars = self._waiting.pop(partition), list[int](), 0
-        while rows and len(batch) < most and (not batch or chars + rows[0].chars <= BATCH_CHARS):
-            chars += rows[0].chars
-            batch.append(rows.popleft().row)
-        if rows:
-            self._waiting[partition] = rows
-        return batch
 
 
 class Enricher:
-    """Carries out the enrichment tasks of the ledger. If two processes do the same task, the first commit counts."""
+    """Computes the enrichment of texts with an embedder and an extractor, for the commit of whoever asks for it."""
 
     def __init__(
         self, ledger: Ledger, embedder: Embedder, extractor: Extractor | None, pool: Pool, observers: Observers
@@ -80,93 +37,39 @@ class Enricher:
         self._extractor = extractor
         self._pool = pool
         self._observers = observers
-        self._stopped, self._stopped_short = Event(), Event()
         self._name_keys = Recent[str, str](MAX_KNOWN_NAMES)
 
-    def stop(self, *, short_texts: bool) -> None:
-        """Lets the enrichment of long texts, under way or called later, end early with WorkStopped.
+    def compute_each(self, records: Sequence[MemoryRecord]) -> tuple[dict[int, StoreEnrichment], dict[int, ModelError]]:
+        """Computes the enrichment of stored memories; returns it by row, and the error of each that failed, by row.
 
-        Their tasks stay recorded. `short_texts`: theirs, too; otherwise it goes on.
+        If the models fail, the texts at which they do are looked for by halving, unless the endpoint is unavailable or
+        both halves fail: then all have failed. Raises EmbedderChanged, as `compute` does, and WorkStopped.
         """
-        self._stopped.set()
-        if short_texts:
-            self._stopped_short.set()
-
-    def process_pending(self, rows: Sequence[int] | None = None) -> None:
-        """Enriches the memories of these rows that have a task, or all that have one; those with long texts last.
-
-        Raises ModelError if a model fails; the failed tasks stay, with the error's name, and are tried again later.
-        Raises EmbedderChanged, as `compute` does, and WorkStopped: after `stop` if a text is long, and when the program
-        ends.
-        """
-        waiting = None if rows is None else self._awaiting(rows)
-        self.enrich_short(waiting)
-        self.enrich_long(waiting)
-
-    def enrich_short(self, waiting: Sequence[AwaitingRow] | None = None) -> None:
-        """Enriches those with short texts of these memories, or of all that have a task; partitions take turns.
-
-        Of all, texts that are added before the end take their turns as well, so that none waits for all texts of
-        another user. Those left over when the first ones are done are for the next call. Raises as `process_pending`
-        does.
-        """
-        # Without a pool the results could not be committed.
-        with stoppable(lambda: self._stopped_short.is_set() or not self._pool.takes_tasks):
-            self._enrich(waiting, are_long=False)
-
-    def enrich_long(self, waiting: Sequence[AwaitingRow] | None = None) -> None:
-        """Enriches memories with long texts, one at a time, as `enrich_short` does those with short ones."""
-        with stoppable(lambda: self._stopped.is_set() or not self._pool.takes_tasks):
-            self._enrich(waiting, are_long=True)
-
-    def has_long_texts(self) -> bool:
-        """Returns whether a memory with a long text waits for enrichment."""
-        return any(each.chars > MAX_SHORT_CHARS for each in self._awaiting())
-
-    def _enrich(self, waiting: Sequence[AwaitingRow] | None, *, are_long: bool) -> None:
-        def chosen(among: Iterable[AwaitingRow]) -> list[AwaitingRow]:
-            return [each for each in among if (each.chars > MAX_SHORT_CHARS) is are_long]
-
-        first = chosen(self._awaiting() if waiting is None else waiting)
-        queue, last, unfinished = _Queue(first), max((each.row for each in first), default=0), len(first)
-        commits: list[Future[list[Outcome]]] = []
+        if not records:
+            return {}, {}
         try:
-            while unfinished:
-                raise_if_stopped()
-                batch = queue.take_batch()
-                unfinished -= sum(row <= last for row in batch)
-                change_set = ChangeSet(self._compute_tasks(batch), datetime.now(UTC))
-                wait(commits)
-                # Committed while the models compute the next batch.
-                commits.append(self._pool.submit(commit, self._ledger, change_set, timedelta(0)))
-                if waiting is None and unfinished:
-                    queue.add(chosen(self._awaiting(after=queue.last)))
-        finally:
-            for future in commits:
-                future.result()
-
-    def _awaiting(self, rows: Sequence[int] | None = None, after: int = 0) -> list[AwaitingRow]:
-        """Returns the memories, among `rows` or all above `after`, that have a task."""
-        with self._ledger.read() as connection:
-            if rows is None:
-                return outbox.rows_awaiting_enrichment(connection, 1_000_000, after=after)
-            return [
-                each
-                for start in range(0, len(rows), memories.BATCH)
-                for each in outbox.rows_awaiting_enrichment(
-                    connection, memories.BATCH, rows[start : start + memories.BATCH]
-                )
-            ]
-
-    def _compute_tasks(self, rows: Sequence[int]) -> tuple[StoreEnrichment, ...]:
-        with self._ledger.read() as connection:
-            records = list(memories.records_by_row(connection, rows).values())
-        try:
-            return self.compute(records)
+            return _by_row(records, self.compute(records)), {}
         except ModelError as error:
-            with self._ledger.write() as connection:
-                outbox.record_enrichment_failure(connection, rows, type(error).__name__)
-            raise
+            return self._compute_halves(records, error)
+
+    def _compute_halves(
+        self, records: Sequence[MemoryRecord], error: ModelError
+    ) -> tuple[dict[int, StoreEnrichment], dict[int, ModelError]]:
+        all_failed = {record.row: error for record in records}
+        if len(records) == 1 or isinstance(error, EmbedderUnavailable):
+            return {}, all_failed
+        middle = len(records) // 2
+        computed: dict[int, StoreEnrichment] = {}
+        failing: Sequence[MemoryRecord] = ()
+        for half in (records[:middle], records[middle:]):
+            try:
+                computed |= _by_row(half, self.compute(half))
+            except ModelError as half_error:
+                failing, error = half, half_error
+        if not computed:
+            return {}, all_failed
+        others, failed = self._compute_halves(failing, error) if failing else ({}, {})
+        return computed | others, failed
 
     def compute(self, records: Sequence[MemoryRecord]) -> tuple[StoreEnrichment, ...]:
         """Computes the enrichment of memories, stored or not, as one command for each, in order.
@@ -242,6 +145,10 @@ class Enricher:
                 if entity is not None and entity.type is EntityType.PERSON:
                     persons.add((partition, key))
         return persons
+
+
+def _by_row(records: Sequence[MemoryRecord], enrichments: Sequence[StoreEnrichment]) -> dict[int, StoreEnrichment]:
+    return {record.row: enrichment for record, enrichment in zip(records, enrichments, strict=True)}
 
 
 def _utterance(record: MemoryRecord, named_persons: Collection[tuple[str, str]]) -> Utterance:

@@ -111,6 +111,8 @@ class ItemStore:
         new_records = [outcome.record for outcome in outcomes if outcome.record is not None]
         if outcomes and outcomes[-1].event is OutcomeType.ENQUEUE_JOB:
             engine.run_job(int(outcomes[-1].id), new_records, JobKind.FACTS, wait=False)
+        elif new_records:
+            engine.enrich_and_deliver(new_records, wait=False)
         else:
             engine.schedule_background_work()
         return list(outcomes[: len(commands)])

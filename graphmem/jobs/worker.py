@@ -1,4 +1,4 @@
-"""Runs recorded jobs (facts, summaries, procedures) with a language model in background threads, and retries them.
+"""Runs the recorded jobs in threads of its own and retries them: enrichment, and those for a language model.
 
 A job is claimed, so that only one worker has it at a time; it stays recorded until it is done.
 """
@@ -6,32 +6,37 @@ A job is claimed, so that only one worker has it at a time; it stays recorded un
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextvars import copy_context
 from dataclasses import dataclass, replace
+from functools import partial
 from threading import RLock, Timer
 from typing import TYPE_CHECKING
-from uuid import uuid4
 
 from graphmem.concurrency import Pool, start_thread
-from graphmem.errors import GraphmemError
+from graphmem.errors import ConfigError, GraphmemError
+from graphmem.ingest.enrichment import Enricher
 from graphmem.ingest.facts.job_result import JobResult
+from graphmem.jobs.enrichment_lane import SHARED_BATCH, EnrichmentLane
 from graphmem.logs import cause_of, log_text
+from graphmem.model import MemoryRecord
 from graphmem.models.protocols import Usage
 from graphmem.stores.ledger import Ledger, jobs
-from graphmem.stores.ledger.jobs import SUMMARY_JOB, Job, JobKind
+from graphmem.stores.ledger.jobs import FIRST_CLAIM_SECONDS, SUMMARY_JOB, Job, JobKind, UnenrichedText
 
 if TYPE_CHECKING:
     from graphmem.ingest.facts.pipeline import FactPipeline
 
 logger = logging.getLogger("graphmem")
+NO_MODEL = (
+    "this needs a language model, and none is configured; set llm (docs/reference/configuration.md, 'Configuration' in "
+    "the documentation)"
+)
 # Parallel jobs; their threads mostly wait for the endpoint.
 WORKER_THREADS = 8
-# Seconds until a failed job is tried again: doubled with each attempt, up to an hour.
-RETRY_BASE, RETRY_MAX = 30.0, 3600.0
-# At most so many doublings: after thousands of failures 2 ** attempts would be too large for a float.
-MAX_DOUBLINGS = 10
+# Characters of the longest text that is no long text: a few seconds of work, which closing waits for.
+MAX_SHORT_CHARS = 50_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,19 +55,30 @@ class JobFailure:
 class JobWorker:
     """Runs the recorded jobs of a ledger in its own threads. Safe to use from several threads and processes.
 
-    A job claimed for more than `claim_seconds` may be claimed by another process, as if its worker had died; if it
-    had not, the ledger accepts only the first result. `on_background_done` is called after each job that no caller
-    waits for.
+    A model's job claimed for more than `claim_seconds` may be claimed by another process, as if its worker had died;
+    if it had not, the ledger accepts only the first result. `on_background_done` is called after work that no caller
+    waits for. Without a `pipeline` only enrichment is done.
     """
 
     def __init__(
-        self, ledger: Ledger, pipeline: FactPipeline, claim_seconds: float, on_background_done: Callable[[], None]
+        self,
+        ledger: Ledger,
+        enricher: Enricher,
+        commit_pool: Pool,
+        pipeline: FactPipeline | None,
+        claim_seconds: float,
+        on_background_done: Callable[[], None],
     ) -> None:
         self._ledger = ledger
         self._pipeline = pipeline
         self._claim_seconds = claim_seconds
         self._on_background_done = on_background_done
-        self._holder = str(uuid4())
+        # A few texts that callers wait for, many short texts, and long texts hold each other up in no queue.
+        lane = partial(EnrichmentLane, ledger, enricher, commit_pool, on_unfinished=self._retry_later)
+        self._awaited = lane("graphmem-awaited-texts")
+        self._short = lane("graphmem-short-texts", on_committed=on_background_done)
+        self._long = lane("graphmem-long-texts", on_committed=on_background_done)
+        self._lanes = (self._awaited, self._short, self._long)
         self._pool = Pool(WORKER_THREADS, thread_name_prefix="graphmem-model")
         self._lock = RLock()  # reentrant: the callback of a future that is done already runs at once, in this thread
         self._running: dict[int, Future[JobResult | JobFailure]] = {}
@@ -89,16 +105,58 @@ class JobWorker:
             if self._running.get(row) is future:
                 del self._running[row]
 
+    def enrich(self, records: Sequence[MemoryRecord], *, wait: bool) -> bool:
+        """Enriches memories that this process has just stored. Returns whether all are: False at once without `wait`.
+
+        Raises the error of one that failed; all that failed are tried again later.
+        """
+        texts = [UnenrichedText(record.row, len(record.text), record.partition) for record in records]
+        is_small = wait and len(texts) <= SHARED_BATCH
+        futures = self._enrich(texts, self._awaited if is_small else self._short, held_seconds=FIRST_CLAIM_SECONDS)
+        if not wait:
+            return False
+        results = [future.result() for future in futures]  # all are waited for
+        return all(results)
+
+    def _enrich(
+        self, texts: Sequence[UnenrichedText], lane: EnrichmentLane, *, held_seconds: float = 0, by_force: bool = False
+    ) -> list[Future[bool]]:
+        short = [text for text in texts if text.chars <= MAX_SHORT_CHARS]
+        long = [text for text in texts if text.chars > MAX_SHORT_CHARS]
+        return [
+            each.add(chosen, held_seconds=held_seconds, by_force=by_force)
+            for each, chosen in ((lane, short), (self._long, long))
+            if chosen
+        ]
+
+    def enrich_recorded(self, *, by_force: bool = False) -> list[Future[bool]]:
+        """Starts the enrichment of all texts that this worker may claim and that it has not in work already.
+
+        `by_force`: also of those that another process has claimed, or that wait after a failure. The futures tell
+        whether all are enriched, and have the error of one that failed.
+        """
+        with self._ledger.read() as connection:
+            texts = jobs.claimable_enrichments(connection, self._ledger.job_holder, by_force=by_force)
+        new = [text for text in texts if not any(lane.holds(text.row) for lane in self._lanes)]
+        return self._enrich(new, self._short, by_force=by_force)
+
+    def wait_for_texts(self, timeout: float | None = None, *, also_long: bool = True) -> bool:
+        """Waits up to `timeout` seconds for the enrichment that has begun here; returns whether it has ended."""
+        return self._short.wait(timeout) and (
+            not also_long or (self._awaited.wait(timeout) and self._long.wait(timeout))
+        )
+
     def schedule(self) -> None:
         """Starts all jobs that are due, and sets a timer for the next one."""
+        self.enrich_recorded()
         with self._ledger.read() as connection:
-            due_rows = jobs.claimable(connection)
+            due_rows = jobs.claimable(connection) if self._pipeline is not None else []
         for row in due_rows:
             self.run(row)
         self._set_timer_for_next_job()
 
     def drain(self, *, by_force: bool = False) -> list[JobResult | JobFailure]:
-        """Runs all jobs once, also those that wait after a failure, waits for them, and returns their results.
+        """Runs all jobs for a model once, also those that wait after a failure, and returns their results.
 
         `by_force`: also jobs claimed by another process, which may have died.
         """
@@ -117,19 +175,27 @@ class JobWorker:
             failed |= {row for row, result in done.items() if isinstance(result, JobFailure)}
             results += done.values()
 
-    def close(self) -> None:
-        """Waits for the running jobs; all others stay recorded."""
+    def close(self, *, finish: bool) -> None:
+        """Waits for the running jobs, with `finish` also for queued short texts; all others stay recorded."""
         with self._lock:
             self._closed = True
             if self._timer is not None:
                 self._timer.cancel()
         self._pool.shutdown(wait=True)
+        for lane in self._lanes:
+            lane.close(finish=finish and lane is not self._long)
 
     def _set_timer_for_next_job(self) -> None:
         with self._ledger.read() as connection:
             seconds = jobs.next_due(connection)
         if seconds is not None:
             self._set_timer(seconds + 0.1)
+
+    def _retry_later(self) -> None:
+        """Sets a timer for texts that stay pending; some were never tried, because others failed before them."""
+        with self._ledger.read() as connection:
+            seconds = jobs.next_due(connection)
+        self._set_timer(jobs.RETRY_BASE if seconds is None else min(seconds + 0.1, jobs.RETRY_BASE))
 
     def _set_timer(self, seconds: float) -> None:
         with self._lock:
@@ -145,12 +211,12 @@ class JobWorker:
         try:
             self.schedule()
         except GraphmemError as error:
-            logger.warning("a language model's work could not be taken up (%s)", type(error).__name__)
-            self._set_timer(RETRY_BASE)
+            logger.warning("recorded work could not be taken up (%s)", type(error).__name__)
+            self._set_timer(jobs.RETRY_BASE)
 
     def _run_claimed(self, row: int, *, in_background: bool, by_force: bool) -> JobResult | JobFailure:
         with self._ledger.write() as connection:
-            is_claimed = jobs.claim(connection, row, self._holder, self._claim_seconds, by_force=by_force)
+            is_claimed = jobs.claim(connection, row, self._ledger.job_holder, self._claim_seconds, by_force=by_force)
             job = jobs.get(connection, row) if is_claimed else None
         if job is None:
             return JobResult()
@@ -159,27 +225,29 @@ class JobWorker:
             if in_background:
                 self._on_background_done()
         except Exception as error:  # noqa: BLE001  (an answer is untrusted text: whatever it causes, the job stays)
-            return self._record_failure(row, job.attempts, error)
-        if in_background and job.kind is JobKind.FACTS:
-            self._schedule_summary()
+            return self._record_failure(row, error)
+        if in_background:
+            self._schedule_next()
         return result
 
-    def _schedule_summary(self) -> None:
-        """Starts the due jobs after new facts, which may have made a session's summary due. Errors are only logged."""
+    def _schedule_next(self) -> None:
+        """Starts the jobs that a background job made due, such as a session's summary. Errors are only logged."""
         try:
             self.schedule()
         except GraphmemError as error:  # closed meanwhile: the job stays recorded
-            logger.debug("a summary is left for later (%s)", type(error).__name__)
+            logger.debug("a job is left for later (%s)", type(error).__name__)
 
     def _run(self, job: Job) -> JobResult:
         from graphmem.ingest.facts import summaries  # noqa: PLC0415  (only a model's jobs need it)
 
+        if (pipeline := self._pipeline) is None:
+            raise ConfigError(NO_MODEL)
         if job.kind is JobKind.PROCEDURE:
-            return summaries.record_procedure(job, self._pipeline, self._ledger)
+            return summaries.record_procedure(job, pipeline, self._ledger)
         if job.kind is JobKind.SUMMARY:
-            return summaries.summarise(job, self._pipeline, self._ledger)
+            return summaries.summarise(job, pipeline, self._ledger)
         usage = self._run_summary(job.request[SUMMARY_JOB]) if SUMMARY_JOB in job.request else {}
-        result = self._pipeline.run(job)
+        result = pipeline.run(job)
         return replace(result, usage={**usage, **result.usage})
 
     def _run_summary(self, row: int) -> Mapping[str, Usage]:
@@ -195,11 +263,10 @@ class JobWorker:
             other.result()
         return result.usage if isinstance(result, JobResult) else {}
 
-    def _record_failure(self, row: int, attempts: int, error: Exception) -> JobFailure:
+    def _record_failure(self, row: int, error: Exception) -> JobFailure:
         failure = JobFailure.of(error)
         logger.warning("a language model's work failed (%s); it stays recorded and is tried again", log_text(error))
-        delay = min(RETRY_MAX, RETRY_BASE * 2 ** min(attempts, MAX_DOUBLINGS))
         with self._ledger.write() as connection:
-            jobs.record_failure(connection, row, failure.error, delay)
+            jobs.record_failure(connection, row, failure.error)
         self._set_timer_for_next_job()  # no other call may start the worker for a long time
         return failure

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from graphmem.concurrency import raise_if_stopped
-from graphmem.errors import EmbeddingError
+from graphmem.errors import EmbedderUnavailable, EmbeddingError
 from graphmem.models.http import Connection, EndpointError, resolve_endpoint, send, strip_surrogates
 from graphmem.models.protocols import Matrix
 from graphmem.models.vectors import unit_rows
@@ -123,7 +123,8 @@ class OpenaiEmbedder:
         with span(f"embeddings {self._name}", client=True, **attributes) as traced:
             response = self._send_request(texts)
             if isinstance(response, EndpointError):
-                raise self._error(self._describe(response, len(texts)))
+                error_class = EmbedderUnavailable if response.is_transient else EmbeddingError
+                raise error_class(f"{_SOURCE} {self._describe(response, len(texts))}")
             body = response.body if isinstance(response.body, dict) else {}
             usage = body.get("usage")
             traced.set_attributes(

@@ -73,15 +73,3 @@ def _projection_state(connection: Connection, worker: ProjectionWorker, last: in
         "oldest_pending_at": None if oldest is None else oldest.isoformat(),
         "dead_letters": projection.count_dead_letters(connection),
     }
-
-
-def job_counts(connection: Connection) -> list[dict[str, Any]]:
-    """Returns the numbers of enrichment tasks and of recorded jobs, as `Memory.stats` documents."""
-    failed = integrity.count_failed(connection)
-    waiting = outbox.count_enrichment_tasks(connection) - failed
-    enrichment = [
-        {"kind": "enrichment", "state": state, "number": number, "oldest_seconds": None}
-        for state, number in (("failed", failed), ("waiting", waiting))
-        if number
-    ]
-    return enrichment + [count._asdict() for count in jobs.count_jobs(connection)]

@@ -15,8 +15,8 @@ from threading import Lock
 from typing import NamedTuple, get_args
 
 from graphmem.boundary import validation
+from graphmem.concurrency import Pool
 from graphmem.errors import NotFoundError, StoreError, StoreUnavailable
-from graphmem.jobs.background import BackgroundTask
 from graphmem.logs import log_text
 from graphmem.memory import Memory
 from graphmem.stores.ledger import api_keys
@@ -141,16 +141,16 @@ class KeyUses:
         self._keys = keys
         self._lock = Lock()
         self._used: set[str] = set()
-        self._writing = BackgroundTask(self._record, "graphmem-key-uses")
+        self._pool = Pool(1, thread_name_prefix="graphmem-key-uses")
 
     def note(self, key: ApiKey) -> None:
         """Takes a use of a key, as the ledger has it; returns at once."""
         if key.last_used_at is not None and datetime.now(UTC) - key.last_used_at < USE_INTERVAL:
             return
-        with self._lock:
+        with self._lock, suppress(StoreUnavailable):  # closed
+            if not self._used:  # else a run that has not begun takes this use too
+                self._pool.submit(self._record)
             self._used.add(key.id)
-        with suppress(StoreUnavailable):  # closed
-            self._writing.schedule()
 
     def _record(self) -> None:
         with self._lock:
@@ -162,4 +162,4 @@ class KeyUses:
 
     def close(self) -> None:
         """Records what was taken, and ends the thread."""
-        self._writing.close()
+        self._pool.shutdown(wait=True)

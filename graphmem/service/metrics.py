@@ -207,7 +207,7 @@ class LedgerGauges(Collector):
         refused = (([name], number) for name, number in latest.dead_letters.items())
         yield _gauge("dead_letters", "Rows that a store refuses.", ("projection",), refused)
         jobs = (([job.kind, job.state], job.number) for job in latest.jobs)
-        yield _gauge("jobs", "Recorded jobs for the language model.", ("kind", "state"), jobs)
+        yield _gauge("jobs", "Recorded jobs.", ("kind", "state"), jobs)
         kinds = sorted({job.kind for job in latest.jobs})
         oldest = (([kind], max(job.oldest_seconds for job in latest.jobs if job.kind == kind)) for kind in kinds)
         yield _gauge("jobs_oldest_seconds", "Time since the oldest job was recorded.", ("kind",), oldest)

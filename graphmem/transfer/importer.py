@@ -13,6 +13,7 @@ from graphmem.commands.types import ImportCommand, ImportMemory, OutcomeType
 from graphmem.engine import PROJECTION_NAMES, Engine
 from graphmem.errors import ConfigError, ValidationError
 from graphmem.ingest.hooks import BeforeStore, log_refused
+from graphmem.stores.ledger import jobs
 from graphmem.stores.projection import Progress
 from graphmem.transfer.format import ImportTarget, RecordReader
 from graphmem.transfer.import_hook import apply_hook
@@ -146,7 +147,8 @@ class _ImportProgress:
         self._partitions |= {record.partition for record in added_records}
         if added_records:
             self._engine.enrich_and_deliver(added_records, wait=True)
-            self._unenriched += self._engine.count_unenriched(added_records)
+            with self._engine.ledger.read() as connection:
+                self._unenriched += len(jobs.unenriched(connection, [record.row for record in added_records]))
 
     def progress_text(self) -> str:
         """Returns the number of memories added so far, for an error message."""

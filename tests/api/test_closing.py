@@ -24,7 +24,7 @@ from graphmem.errors import (
     StoreUnavailable,
 )
 from graphmem.extraction.spacy import extractor
-from graphmem.ingest import enrichment
+from graphmem.jobs import enrichment_lane, worker
 
 
 def test_after_closing_every_call_raises_store_unavailable(make_memory: Make) -> None:
@@ -99,17 +99,17 @@ def test_closing_leaves_a_long_text_between_two_batches_and_the_next_memory_fini
 
     def wait_for_close(nlp: Any, segments: Any) -> Any:
         batches.append(len(segments))
-        wait_until(lambda: memory._engine._closed and memory._engine._enricher._stopped.is_set())
+        wait_until(lambda: memory._engine._closed and memory._engine._job_worker._long._stopped.is_set())
         return with_subjects(nlp, segments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(enrichment, "MAX_SHORT_CHARS", 100)
+        patch.setattr(worker, "MAX_SHORT_CHARS", 100)
         patch.setattr(extractor, "_with_subjects", wait_for_close)
         memory.add(LONG_TEXT, user_id="u1", wait=False)
         wait_until(lambda: batches)
         memory.close()
     assert len(batches) == 1
-    assert sqlite_rows(tmp_path, "SELECT count(*) FROM tasks") == [(1,)]
+    assert sqlite_rows(tmp_path, "SELECT count(*) FROM jobs") == [(1,)]
     reopened = make_memory(tmp_path, **SPACY)
     assert reopened.flush() == {"pending": []}
     assert "Clara" in {entity["name"] for entity in reopened.entities(user_id="u1")}
@@ -121,7 +121,7 @@ from support.fakes import fake_models
 from support.waiting import wait_until
 from graphmem import Memory, Settings
 from graphmem.extraction.spacy import extractor
-from graphmem.ingest import enrichment
+from graphmem.jobs import enrichment_lane, worker
 
 batches = []
 with_subjects = extractor._with_subjects
@@ -133,7 +133,7 @@ def wait_for_the_end(nlp, segments):
     return with_subjects(nlp, segments)
 
 extractor._with_subjects = wait_for_the_end
-enrichment.MAX_SHORT_CHARS = int(sys.argv[2])
+worker.MAX_SHORT_CHARS = int(sys.argv[2])
 memory = Memory(sys.argv[1], settings=Settings.from_dict(fake_models(extractor={"provider": "spacy"})))
 memory.add("Anna met Clara in Lisbon on Monday. " * 500, user_id="u1", wait=False)
 wait_until(lambda: batches)
@@ -146,7 +146,7 @@ def test_a_program_that_ends_without_closing_does_not_wait_for_a_text(tmp_path: 
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     ended = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, env=environment, check=False)
     assert (ended.returncode, ended.stdout) == (0, "batch\n"), ended.stderr
-    assert sqlite_rows(tmp_path, "SELECT count(*) FROM tasks") == [(1,)]
+    assert sqlite_rows(tmp_path, "SELECT count(*) FROM jobs") == [(1,)]
 
 
 @SQLITE_ONLY
@@ -212,13 +212,13 @@ def test_closing_without_waiting_leaves_texts_to_the_next_memory(tmp_path: Path)
         assert go_on.wait(TIMEOUT)
         return hash_texts(texts)
 
-    texts = [f"tea number {number}" for number in range(2 * enrichment.BATCH)]
+    texts = [f"tea number {number}" for number in range(2 * enrichment_lane.BATCH)]
     memory = Memory(tmp_path, settings=Settings.from_dict(with_embedder(slow)))
     memory.add([{"role": "user", "content": text} for text in texts], user_id="u1", wait=False)
     assert begun.wait(TIMEOUT)
     closing = threading.Thread(target=lambda: memory.close(wait=False))
     closing.start()
-    wait_until(lambda: memory._engine._enricher._stopped_short.is_set())
+    wait_until(lambda: memory._engine._job_worker._short._stopped.is_set())
     go_on.set()
     closing.join(TIMEOUT)
     assert sum(map(len, calls)) < len(texts)

@@ -18,8 +18,9 @@ METHODS = {
     ChatLink: "close flush inject recall saved",
 }
 ERRORS = """
-    ConfigError EmbeddingError GraphmemError LLMError LLMRefused LLMRejected LLMTruncated LLMUnavailable LLMUnusable
-    ModelError NotFoundError PartialWrite StoreError StoreLocked StoreUnavailable ValidationError
+    ConfigError EmbedderUnavailable EmbeddingError GraphmemError LLMError LLMRefused LLMRejected LLMTruncated
+    LLMUnavailable LLMUnusable ModelError NotFoundError PartialWrite StoreError StoreLocked StoreUnavailable
+    ValidationError
 """
 
 

@@ -14,7 +14,7 @@ from child import open_memory
 from victims import assert_verified, in_memory
 
 import graphmem.engine
-import graphmem.ingest.enrichment
+import graphmem.jobs.enrichment_lane
 import graphmem.memory
 from graphmem import Memory
 
@@ -33,7 +33,7 @@ class Clock(datetime):
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> type[Clock]:
-    for module in (graphmem.memory, graphmem.engine, graphmem.ingest.enrichment):
+    for module in (graphmem.memory, graphmem.engine, graphmem.jobs.enrichment_lane):
         monkeypatch.setattr(module, "datetime", Clock)
     monkeypatch.setattr(Clock, "behind", timedelta(0))
     return Clock

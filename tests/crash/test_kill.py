@@ -26,6 +26,7 @@ from graphmem import Memory
 ENGINE, EDGE = "graphmem.engine", "graphmem.stores.qdrant.embedded"
 EVENTS, TOMBSTONES = "graphmem.stores.ledger.events", "graphmem.stores.ledger.tombstones"
 OUTBOX = "graphmem.stores.ledger.outbox"
+JOBS = "graphmem.stores.ledger.jobs"
 DELIVER, COMMIT = "graphmem.stores.projection:Projection", "graphmem.commands.unit_of_work"
 
 
@@ -43,15 +44,15 @@ class Kill:
 KILLS = [
     # add: words → enrich → projections
     Kill("inside the words' transaction", "add", f"after {COMMIT}:execute", False),
-    Kill("inside it, with the message noted, before its task", "add", f"before {OUTBOX}:enqueue_enrichment", False),
-    Kill("inside it, with the task, before COMMIT", "add", f"after {OUTBOX}:enqueue_enrichment", False),
+    Kill("inside it, with the message noted, before its task", "add", f"before {JOBS}:enqueue_enrichment", False),
+    Kill("inside it, with the task, before COMMIT", "add", f"after {JOBS}:enqueue_enrichment", False),
     Kill("after the words commit", "add", f"after {ENGINE}:commit", True),
     Kill("before the embedder is called", "add", "before graphmem.models.callable:CallableEmbedder.embed", True),
-    Kill("before the enrich commit", "add", "before graphmem.ingest.enrichment:commit", True),
-    Kill("inside the enrich transaction, task completed", "add", f"after {OUTBOX}:complete_enrichment", True),
+    Kill("before the enrich commit", "add", "before graphmem.jobs.enrichment_lane:commit", True),
+    Kill("inside the enrich transaction, task completed", "add", f"after {JOBS}:complete_enrichment", True),
     Kill("inside it, between vectors and graph", "add", "before graphmem.stores.ledger.graph_writes:add", True),
     Kill("inside it, before COMMIT", "add", f"after {COMMIT}:execute", True, nth=2),
-    Kill("after the enrich commit", "add", "after graphmem.ingest.enrichment:commit", True),
+    Kill("after the enrich commit", "add", "after graphmem.jobs.enrichment_lane:commit", True),
     Kill("before Edge upsert", "add", f"before {EDGE}:EmbeddedIndex.upsert", True),
     Kill("between Edge's delete and its upsert", "add", f"after {EDGE}:EmbeddedIndex._delete", True),
     Kill("after Edge's update", "add", "after shard.update", True),
@@ -69,7 +70,7 @@ KILLS = [
     Kill(
         "wait=False: in the background, before enrichment",
         "add later",
-        "before graphmem.ingest.enrichment:commit",
+        "before graphmem.jobs.enrichment_lane:commit",
         True,
     ),
     Kill("wait=False: in the background, before delivery", "add later", f"before {EDGE}:EmbeddedIndex.upsert", True),

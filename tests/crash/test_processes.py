@@ -346,7 +346,7 @@ def test_closing_in_the_middle_of_a_call_raises_only_our_errors(call: str, home:
     memory = open_memory(home)
     uid = memory.add("something", user_id="u")["results"][0]["id"]
     engine_class = type(memory._engine)
-    name = {"search": "check_embedder", "flush": "schedule_background_work"}.get(call, "commit")
+    name = {"search": "check_embedder", "flush": "_enrich_all"}.get(call, "commit")
     real = getattr(engine_class, name)
 
     def close_during_call(self, *args):

@@ -233,7 +233,7 @@ def test_verify_names_the_remedy_for_damaged_memories(plain_home):
 
 
 def test_report_names_the_remedy_for_a_broken_ledger_file(capsys):
-    report = {"ok": False, "ledger": {"tasks": 0}, "damaged": ["row 3 missing from index x"], "derived": []}
+    report = {"ok": False, "ledger": {"jobs": 0}, "damaged": ["row 3 missing from index x"], "derived": []}
     Renderer(lambda: None).report({**report, "projections": {}})
     output = capsys.readouterr().out
     assert "the ledger's file is broken: restore a backup" in output
@@ -379,7 +379,7 @@ def test_add_of_many_messages_waits_for_enrichment(plain_home, tmp_path, monkeyp
     result = run_json("add", "--file", str(file), "--user", "ann")
     assert len(result["results"]) == 20
     assert "pending" not in result
-    assert run_json("stats")["tasks"] == 0
+    assert run_json("stats")["jobs"] == 0
     monkeypatch.setenv("GRAPHMEM_LIMITS__MAX_MESSAGES", "8")
     assert "20 added" in run("add", "--file", str(file), "--user", "bob").stdout
 

@@ -16,8 +16,7 @@ from support.waiting import TIMEOUT, wait_until
 
 from graphmem import Memory, Settings
 from graphmem.ingest.facts.pipeline import FactPipeline
-from graphmem.jobs import worker
-from graphmem.stores.ledger import schema
+from graphmem.stores.ledger import jobs, schema
 from graphmem.testing import ModelEndpoint
 
 ANN = {"user_id": "ann7"}
@@ -37,7 +36,7 @@ def list_facts(memory: Memory) -> list[str]:
 
 @pytest.mark.parametrize("waits", [True, False])
 def test_a_failed_job_is_tried_again_without_another_call(monkeypatch: pytest.MonkeyPatch, *, waits: bool) -> None:
-    monkeypatch.setattr(worker, "RETRY_BASE", 0.05)
+    monkeypatch.setattr(jobs, "RETRY_BASE", 0.05)
     with ModelEndpoint([NONSENSE] * 6, default=SINGS) as endpoint, open_memory(endpoint) as memory:
         assert "facts" in memory.add("I sing.", **ANN, wait=waits)["pending"]
         wait_until(lambda: list_facts(memory) == ["Sings"])
@@ -79,7 +78,7 @@ def test_a_worker_leaves_a_job_to_the_call_that_waits_for_it(monkeypatch: pytest
 
         def run_worker(_: int) -> None:
             other._engine.job_worker().schedule()
-            other._engine.job_worker().close()
+            other._engine.job_worker().close(finish=True)
 
         CommitHook(mine, monkeypatch, run_worker)
         assert [one["memory"] for one in mine.add("I sing.", **ANN)["results"]] == ["Sings"]

@@ -511,6 +511,6 @@ def test_default_models_read_any_text(tmp_path):
             response = memory.search(text, user_id="u", explain=True)
             assert "degraded" not in response
         assert memory.verify()["ok"]
-        assert memory.stats()["tasks"] == 0
+        assert memory.stats()["jobs"] == 0
     assert logs.lines == []
     assert math.isfinite(sum(hit["score"] for hit in response["results"]))

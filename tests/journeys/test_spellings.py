@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from pathlib import Path
 
 import pytest
-from support.databases import SQLITE_ONLY
 from support.fakes import DIMS, fake_models
 from support.spellings import SAME, WITHOUT_MARKS
 
@@ -72,58 +69,6 @@ def test_a_chosen_name_and_an_alias_are_found_in_another_spelling(memory: Memory
     renamed = memory.entity("петя черный", **user)
     assert renamed is not None
     assert (renamed["key"], renamed["name"]) == ("петр", "Петя Чёрный")
-
-
-@SQLITE_ONLY
-def test_keys_of_an_older_ledger_are_folded_once_with_their_aliases_and_names(make: Make, tmp_path: Path) -> None:
-    home, user = tmp_path / "home", {"user_id": "ana"}
-    with closing(make(home)) as memory:
-        for name in ("Пётр", "Петр", "Łucja"):
-            memory.add({"role": "user", "name": name, "content": "I met Clara."}, **user)
-        memory.flush()
-    with closing(sqlite3.connect(home / "ledger.sqlite")) as old, old:
-        old.executescript(_AS_OF_SCHEMA_0005)
-    with closing(make(home)) as memory:
-        entity = memory.entity("Пётр", **user)
-        assert entity is not None
-        assert (entity["key"], entity["name"]) == ("петр", "Петя")
-        assert [one["actor_id"] for one in entity["memories"]] == ["Łucja", "Петр", "Пётр"]
-        assert [(one["key"], one["origin"]) for one in entity["aliases"]] == [("clara", "user")]
-        assert sorted(relation["source"] for relation in entity["relations"]) == ["Łucja", "Петя"]
-        found = memory.entity("lucja", **user)
-        assert found is not None
-        assert found["name"] == "Łucja"
-        assert memory.search("Петр", top_k=1, **user)["results"]
-        memory.flush()
-        assert memory.verify()["ok"], memory.verify()
-    with closing(sqlite3.connect(home / "ledger.sqlite")) as ledger:
-        supports = ledger.execute("SELECT count(*) FROM supports GROUP BY relation ORDER BY 1").fetchall()
-    assert supports == [(1,), (2,)]  # of Łucja and of both spellings
-
-
-# "Пётр" and "Петр" were two entities, whose relations to Clara were two; one had an alias, each a chosen name.
-_AS_OF_SCHEMA_0005 = """
-INSERT INTO entities (partition, key, name, type, mentions)
-    SELECT partition, 'пётр', 'Пётр', type, 1 FROM entities WHERE key = 'петр';
-UPDATE mentions SET entity = (SELECT id FROM entities WHERE key = 'пётр')
-    WHERE entity = (SELECT id FROM entities WHERE key = 'петр') AND memory = (SELECT min(id) FROM memories);
-UPDATE entities SET mentions = 1 WHERE key = 'петр';
-INSERT INTO relations (uid, partition, subject, predicate, object, at, seq)
-    SELECT '00000000-0000-4000-8000-000000000001', partition, (SELECT id FROM entities WHERE key = 'пётр'), predicate,
-        object, at, -1
-    FROM relations WHERE subject = (SELECT id FROM entities WHERE key = 'петр');
-UPDATE supports SET relation = (SELECT max(id) FROM relations) WHERE memory = (SELECT min(id) FROM memories);
-INSERT INTO aliases SELECT partition, 'пётр', 'clara', 'user', 0, 5 FROM entities WHERE key = 'петр';
-INSERT INTO aliases SELECT partition, 'clara', 'пётр', 'user', 0, 5 FROM entities WHERE key = 'петр';
-INSERT INTO aliases SELECT partition, 'петр', 'clara', 'first name', 0, 7 FROM entities WHERE key = 'петр';
-INSERT INTO aliases SELECT partition, 'clara', 'петр', 'first name', 0, 7 FROM entities WHERE key = 'петр';
-INSERT INTO names SELECT partition, 'петр', 'Петруша', 5 FROM entities WHERE key = 'петр';
-INSERT INTO names SELECT partition, 'пётр', 'Петя', 6 FROM entities WHERE key = 'петр';
-DELETE FROM terms;
-DROP INDEX entities_bare_key;
-ALTER TABLE entities DROP COLUMN bare_key;
-UPDATE alembic_version SET version_num = '0005';
-"""
 
 
 def test_an_export_of_an_older_release_is_imported_under_todays_keys(memory: Memory) -> None:

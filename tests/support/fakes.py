@@ -19,7 +19,7 @@ from graphmem.model import MemoryRecord, Message, Scope, View
 from graphmem.models.protocols import Embedder, Matrix
 from graphmem.models.two_spaces import TwoSpaceEmbedder
 from graphmem.observers import Observers
-from graphmem.stores.ledger import Ledger, integrity, memories
+from graphmem.stores.ledger import Ledger, integrity, jobs, memories
 from graphmem.testing import HashEmbedder, WordExtractor
 from graphmem.text import tokens
 
@@ -104,7 +104,11 @@ class Clerk:
         return self.record(record.id)
 
     def enrich(self) -> None:
-        self._enricher.process_pending()
+        with self.ledger.read() as connection:
+            texts = jobs.claimable_enrichments(connection, "", by_force=True)
+            records = memories.records_by_row(connection, [text.row for text in texts])
+        if records:
+            self.commit(*self._enricher.compute(list(records.values())))
 
     def record(self, uid: str) -> MemoryRecord:
         with self.ledger.read() as connection:

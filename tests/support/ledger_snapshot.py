@@ -59,7 +59,7 @@ def contents(memory: Memory) -> dict[str, list[Any]]:
             "terms": rows(s.terms, partition=partitions),
             "partitions": sorted((row.key, row.size) for row in c.execute(select(s.partitions)) if row.size),
             "settings": rows(s.settings),
-            "tasks": rows(s.tasks, "attempts error", memory=uids),
+            "jobs": rows(s.jobs, "id attempts error holder claimable_at created_at", memory=uids, partition=partitions),
         }
 
 

@@ -13,10 +13,7 @@ from support.newer_schema import REVISION, use_newer_schema
 
 from graphmem.errors import StoreError
 from graphmem.model import Scope
-from graphmem.stores.ledger import Ledger, api_keys, integrity, jobs, schema
-
-# A ledger with a key and a job that failed, as the code with this schema wrote it.
-FIRST_SCHEMA = Path(__file__).parents[1] / "data" / "ledger-0001.sql"
+from graphmem.stores.ledger import Ledger, integrity, jobs, schema
 
 
 @pytest.fixture
@@ -30,12 +27,6 @@ def run_sql(path: Path, *statements: str) -> list[Any]:
         rows = [row for statement in statements for row in connection.execute(statement)]
     connection.close()
     return rows
-
-
-def write_first_schema(path: Path) -> None:
-    connection = sqlite3.connect(path)
-    connection.executescript(FIRST_SCHEMA.read_text("utf-8"))
-    connection.close()
 
 
 def write_mem0_history(path: Path) -> None:
@@ -100,25 +91,7 @@ def test_an_older_schema_is_migrated_with_its_rows(path: Path, monkeypatch: pyte
     assert run_sql(path, "SELECT * FROM lengths") == []
 
 
-def test_a_ledger_of_the_first_schema_gets_the_columns_of_a_new_one(path: Path, tmp_path: Path) -> None:
-    write_first_schema(path)
-    ledger, new = Ledger(path), tmp_path / "new.sqlite"
-    with ledger.read() as read:
-        (key,), (job,) = api_keys.list_keys(read), jobs.count_jobs(read)
-    ledger.close()
-    assert (key.label, key.rate, key.last_used_at) == ("phone", None, None)
-    assert (job.kind, job.state, job.number) == ("facts", "failed", 1)
-    assert job.oldest_seconds < 3600  # it counts as recorded when the ledger was migrated
-    Ledger(new).close()
-    columns = (
-        'SELECT m.name, c.name, c.type, c."notnull", c.dflt_value FROM sqlite_master m, pragma_table_info(m.name) c'
-    )
-    assert set(run_sql(path, columns)) == set(run_sql(new, columns))
-
-
-@pytest.mark.parametrize("make", [write_first_schema, lambda path: None], ids=["migrated", "new"])
-def test_the_id_of_a_completed_job_is_not_given_again(path: Path, make: Callable[[Path], None]) -> None:
-    make(path)
+def test_the_id_of_a_completed_job_is_not_given_again(path: Path) -> None:
     ledger = Ledger(path)
     job = jobs.Job(jobs.JobKind.FACTS, Scope("ana"), "s")
     with ledger.write() as connection:

@@ -47,10 +47,10 @@ from graphmem.stores.ledger.schema import (
     partitions,
     relations,
     supports,
-    tasks,
     terms,
 )
 from graphmem.stores.ledger.schema import events as events_table
+from graphmem.stores.ledger.schema import jobs as jobs_table
 from graphmem.stores.ledger.schema import memories as rows
 from graphmem.stores.ledger.schema import tombstones as tombstones_table
 from graphmem.text import content_hash
@@ -98,7 +98,7 @@ def make_kind(clerk: Any, record: Any, kind: Kind, *, drawn_from: Any = (), sour
 
 def test_adding_a_message_stores_its_words_event_and_task_at_once(clerk: Any) -> None:
     record = clerk.say("Anna paints", enrich=False)
-    assert clerk.counts() | {"memories": 1, "events": 1, "tasks": 1, "embeddings": 0} == clerk.counts()
+    assert clerk.counts() | {"memories": 1, "events": 1, "jobs": 1, "embeddings": 0} == clerk.counts()
     (event,) = history(clerk, record.id)
     assert (event.event, event.old_text, event.new_text) == ("ADD", None, "Anna paints")
 
@@ -107,7 +107,7 @@ def test_a_change_set_is_committed_whole_or_not_at_all(clerk: Any) -> None:
     messages = [Message("user", "one", clerk.view().now), Message("user", "two", clerk.view().now)]
     with pytest.raises(NotFoundError):
         clerk.commit(*message_commands(messages, ALICE, clerk.ledger.digests), DeleteMemory("no such"))
-    assert clerk.counts()["memories"] == clerk.counts()["events"] == clerk.counts()["tasks"] == 0
+    assert clerk.counts()["memories"] == clerk.counts()["events"] == clerk.counts()["jobs"] == 0
     assert seq(clerk) == 0
 
 
@@ -139,7 +139,7 @@ def test_enriching_adds_vectors_terms_and_graph_and_completes_the_task(clerk: An
     clerk.say("Anna meets Bob")
     assert count_mentions(clerk) == {"anna": 1, "bob": 1}
     assert list_relations(clerk) == {("anna", "meets", "bob")}
-    assert (list_uses(clerk), clerk.counts()["tasks"]) == ([1], 0)
+    assert (list_uses(clerk), clerk.counts()["jobs"]) == ([1], 0)
     assert clerk.rows(select(partitions.c.size)) == [(1,)]
     assert clerk.find_damage() == []
 
@@ -164,7 +164,7 @@ def test_an_enrichment_of_changed_words_is_dropped(clerk: Any) -> None:
     late = enrichment(clerk, record)
     clerk.commit(UpdateMemory(record.id, text="Carl sleeps"))
     assert clerk.commit(late)[0].event == "NONE"
-    assert clerk.counts()["tasks"] == 1
+    assert clerk.counts()["jobs"] == 1
     clerk.enrich()
     assert count_mentions(clerk) == {"carl": 1}
 
@@ -183,7 +183,7 @@ def test_vectors_erased_in_the_meantime_are_computed_again(clerk: Any) -> None:
     without_vectors = enrichment(clerk, second, embedded=None)
     clerk.commit(DeleteMemory(first.id))
     assert clerk.commit(without_vectors)[0].event == "NONE"
-    assert clerk.counts()["tasks"] == 1
+    assert clerk.counts()["jobs"] == 1
     clerk.enrich()
     assert (list_uses(clerk), clerk.find_damage()) == ([1], [])
 
@@ -287,7 +287,7 @@ def test_an_update_keeps_the_old_words_in_history_and_nowhere_else(clerk: Any) -
 def test_updating_metadata_embeds_nothing_again(clerk: Any) -> None:
     record = clerk.say("Anna paints")
     clerk.commit(UpdateMemory(record.id, metadata={"a": 1}))
-    assert (clerk.counts()["tasks"], list_uses(clerk)) == (0, [1])
+    assert (clerk.counts()["jobs"], list_uses(clerk)) == (0, [1])
     assert clerk.record(record.id).metadata == {"a": 1}
     assert clerk.record(record.id).version == record.version
 
@@ -374,7 +374,7 @@ def test_erasing_leaves_a_tombstone_and_a_history_without_words(clerk: Any) -> N
     wordless = [(e.old_text, e.new_text, e.previous_state, e.reason) for e in history(clerk, record.id)]
     assert wordless == [(None, None, None, None)] * 3
     left = clerk.counts()
-    assert {left[name] for name in ("memories", "entities", "mentions", "relations", "embeddings", "tasks")} == {0}
+    assert {left[name] for name in ("memories", "entities", "mentions", "relations", "embeddings", "jobs")} == {0}
     assert clerk.rows(select(func.count()).select_from(terms)) == [(0,)]
     assert clerk.find_damage() == []
 
@@ -617,6 +617,6 @@ def test_vectors_are_read_as_they_were_stored(clerk: Any) -> None:
 def test_after_an_erasure_only_the_history_names_the_memory(clerk: Any) -> None:
     record = clerk.say("Anna meets Bob")
     clerk.commit(DeleteMemory(record.id))
-    for table in (mentions, supports, links, tasks):
+    for table in (mentions, supports, links, jobs_table):
         assert clerk.rows(select(func.count()).select_from(table)) == [(0,)]
     assert clerk.rows(select(events_table.c.memory).distinct()) == [(record.id,)]

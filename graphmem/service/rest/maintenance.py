@@ -49,12 +49,12 @@ class StoreState(BaseModel):
 
 
 class JobCountItem(BaseModel):
-    """Pending work of one kind and state ("waiting", "running", "failed"); `oldest_seconds` null: not recorded."""
+    """Pending work of one kind and state ("waiting", "running", "failed")."""
 
     kind: str
     state: str
     number: int
-    oldest_seconds: float | None
+    oldest_seconds: float
 
 
 class StatsAnswer(BaseModel):
@@ -80,7 +80,6 @@ class StatsAnswer(BaseModel):
     embeddings: int = 0
     partitions: int = 0
     items: int = 0
-    tasks: int = 0
     jobs: int = 0
     embedder: str = ""
     embedder_dims: int = 0

@@ -31,7 +31,7 @@ function Jobs({ stats, app }) {
   const [failure, setFailure] = useState(null);
   const count = (kind, state) => stats.job_counts.find((one) => one.kind === kind && one.state === state)?.number ?? 0;
   const oldest = (kind) => {
-    const ages = stats.job_counts.filter((one) => one.kind === kind && one.oldest_seconds !== null).map((one) => one.oldest_seconds);
+    const ages = stats.job_counts.filter((one) => one.kind === kind).map((one) => one.oldest_seconds);
     return ages.length ? span(Math.max(...ages)) : "–";
   };
   const failed = JOBS.filter((kind) => count(kind, "failed") > 0);

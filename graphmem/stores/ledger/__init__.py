@@ -9,6 +9,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from uuid import uuid4
 
 from sqlalchemy import URL, Connection
 
@@ -34,11 +35,13 @@ class Ledger:
     Raises StoreError for a file that is no ledger or from a newer release, StoreUnavailable for a database that cannot
     be reached, and ConfigError for credentials that the server refuses or a secret key of another ledger.
 
-    `digests` makes the keyed digests under which the ledger recognises erased messages.
+    `digests` makes the keyed digests under which the ledger recognises erased messages, `job_holder` is the name under
+    which whoever opened it claims jobs.
     """
 
     def __init__(self, location: Path | URL | None, key_source: SecretKeySource | None = None) -> None:
         self.on_server = isinstance(location, URL)
+        self.job_holder = str(uuid4())
         self._database: Database = PostgresDatabase(location) if isinstance(location, URL) else SqliteDatabase(location)
         with ExitStack() as on_failure:
             on_failure.callback(self._database.release)

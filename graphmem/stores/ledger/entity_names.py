@@ -32,7 +32,7 @@ from graphmem.stores.ledger.array_parameters import in_array
 from graphmem.stores.ledger.decoding import decoding
 from graphmem.stores.ledger.dialects import upsert
 from graphmem.stores.ledger.memories import BATCH
-from graphmem.stores.ledger.schema import aliases, entities, memories, mentions, names, relations, tasks
+from graphmem.stores.ledger.schema import aliases, entities, jobs, memories, mentions, names, relations
 from graphmem.text import normalise_key
 
 RULE_ORIGINS = tuple(origin for origin in Origin if origin is not Origin.USER)
@@ -365,7 +365,8 @@ def unmentioned_keys(connection: Connection, partition: int) -> list[str]:
 
 def pending_texts(connection: Connection, partition: int) -> list[str]:
     """Returns "speaker text" of each memory that is not enriched yet, so that its mentions are not in the graph."""
-    statement = select(memories.c.speaker, memories.c.text).join(tasks).where(memories.c.partition == partition)
+    statement = select(memories.c.speaker, memories.c.text).join(jobs, jobs.c.memory == memories.c.id)
+    statement = statement.where(memories.c.partition == partition)
     return [f"{speaker or ''} {text}" for speaker, text in connection.execute(statement)]
 
 

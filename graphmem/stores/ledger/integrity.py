@@ -33,7 +33,6 @@ from graphmem.stores.ledger.schema import (
     relations,
     settings,
     supports,
-    tasks,
     terms,
     tombstones,
     usage,
@@ -43,7 +42,7 @@ from graphmem.text import content_hash, term_counts
 
 def counts(connection: Connection) -> dict[str, int]:
     """Returns the number of rows by table, for the tables that `stats` and `verify` show."""
-    tables = (memories, events, entities, mentions, relations, supports, embeddings, partitions, items, tasks, jobs)
+    tables = (memories, events, entities, mentions, relations, supports, embeddings, partitions, items, jobs)
     return {table.name: connection.scalar(select(func.count()).select_from(table)) or 0 for table in tables}
 
 
@@ -51,11 +50,6 @@ def embedding_bytes(connection: Connection) -> dict[str, int]:
     """Returns the bytes of all embeddings, by embedding form ("vector", "tokens-128")."""
     total = func.sum(func.length(embeddings.c.data))
     return dict(connection.execute(select(embeddings.c.form, total).group_by(embeddings.c.form)).all())
-
-
-def count_failed(connection: Connection) -> int:
-    """Returns the number of memories whose enrichment failed and is still pending."""
-    return connection.scalar(select(func.count()).select_from(tasks).where(tasks.c.attempts > 0)) or 0
 
 
 def altered_memories(connection: Connection) -> list[str]:
@@ -116,7 +110,7 @@ def wipe(connection: Connection) -> None:
     being delivered under them hold erased rows: a projection is emptied after its batch has been written.
     """
     for table in (
-        tasks, jobs, usage, dead_letters, cursors, links, further_runs, items, aliases, names, supports,
+        jobs, usage, dead_letters, cursors, links, further_runs, items, aliases, names, supports,
         relations, mentions, entities, terms, embeddings, messages, events, tombstones, memories, partitions,
         settings,
     ):  # fmt: skip

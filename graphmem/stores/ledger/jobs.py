@@ -1,43 +1,56 @@
-"""The queue of jobs for a language model.
+"""The queue of jobs: the work that a stored change leaves to models, and everything that is done later.
 
-A job is stored in the transaction of its messages and deleted in that of its result.
+A job is stored in the transaction of the change that it is about and deleted in that of its result.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
+from json import dumps
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, case, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Row, and_, bindparam, case, func, or_, select
 
 from graphmem.model import EMPTY_MAPPING, SCOPE_NAMES, Scope
 from graphmem.stores.ledger.decoding import decoding
-from graphmem.stores.ledger.dialects import now_micros
-from graphmem.stores.ledger.memories import ensure_partition, exact_scope, inserted_row
-from graphmem.stores.ledger.schema import jobs, partitions
+from graphmem.stores.ledger.dialects import now_micros, upsert
+from graphmem.stores.ledger.memories import ensure_partition
+from graphmem.stores.ledger.schema import jobs, memories, partitions
 
 MICROS_PER_SECOND = 1_000_000
 # Seconds in which only the call that enqueued a job may claim it: a worker that looks for claimable jobs would take it
 # from a call that waits for its result.
 FIRST_CLAIM_SECONDS = 10
+# Seconds until a failed job is tried again: doubled with each attempt, up to an hour.
+RETRY_BASE, RETRY_MAX = 30.0, 3600.0
+# After so many doublings the pause is an hour.
+MAX_DOUBLINGS = 7
 # Keys in the request of a job: of facts, the row of the summary job to be done before; of a summary, the row before
 # which its messages were stored; of facts and procedures, the caller's instructions.
 SUMMARY_JOB, BEFORE, INSTRUCTIONS = "summary_job", "before", "prompt"
 
 
 class JobKind(StrEnum):
-    """The result of a job: facts from messages, a summary of the procedure in them, or a session's running summary."""
+    """What a job is to do.
 
+    Enrichment of a memory, and for a language model: facts from messages, a summary of the procedure in them, a
+    session's running summary.
+    """
+
+    ENRICHMENT = "enrichment"
     FACTS = "facts"
     PROCEDURE = "procedure"
     SUMMARY = "summary"
 
 
+_IS_ENRICHMENT = jobs.c.kind == JobKind.ENRICHMENT.value
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job. `memories` are the ids of its episodes, in order; `request` holds the rest of the request.
+    """A job for a language model. `memories` are the ids of its episodes, in order; `request` holds the rest.
 
     `row` is 0 until the job is enqueued.
     """
@@ -55,34 +68,36 @@ class Job:
         """The key of the partition that the job belongs to."""
         return self.scope.partition
 
+    @property
+    def subject(self) -> str | None:
+        """What there is at most one job of this kind about: a session in a scope, for a summary; else None."""
+        if self.kind is not JobKind.SUMMARY:
+            return None
+        return dumps([*(getattr(self.scope, name) for name in SCOPE_NAMES), self.session])
+
 
 def enqueue(connection: Connection, job: Job) -> Job:
-    """Stores a job and returns it with its row.
-
-    There is at most one summary job per session and scope: a further one replaces the request of the first.
-    """
-    partition = ensure_partition(connection, job.partition)
+    """Stores a job and returns it with its row. A job with the same subject is replaced by it, but for its attempts."""
     request = {"memories": list(job.memories), **job.request}
-    if job.kind is JobKind.SUMMARY:
-        same_session = (jobs.c.kind == job.kind.value, jobs.c.partition == partition, jobs.c.session == job.session)
-        existing = connection.execute(_JOBS.where(*same_session, *exact_scope(jobs, job.scope))).first()
-        if existing is not None:
-            connection.execute(jobs.update().where(jobs.c.id == existing.id).values(request=request))
-            return replace(_decode_job(existing), request=job.request)
     # A summary that a request for facts shows belongs to the call that waits for these facts.
     is_awaited = job.kind is not JobKind.SUMMARY or BEFORE in job.request
     values = {
         "kind": job.kind.value,
-        "partition": partition,
+        "partition": ensure_partition(connection, job.partition),
         **{name: getattr(job.scope, name) for name in SCOPE_NAMES},
         "session": job.session,
+        "subject": job.subject,
         "request": request,
         "attempts": 0,
         "created_at": now_micros(),
         "claimable_at": now_micros() + FIRST_CLAIM_SECONDS * MICROS_PER_SECOND if is_awaited else 0,
     }
-    row = inserted_row(connection.execute(jobs.insert().values(values)))
-    return Job(job.kind, job.scope, job.session, job.memories, job.request, 0, row)
+    statement = upsert(connection, jobs).values(values)
+    statement = statement.on_conflict_do_update(
+        index_elements=[jobs.c.kind, jobs.c.partition, jobs.c.subject], set_={"request": request}
+    )
+    row, attempts = connection.execute(statement.returning(jobs.c.id, jobs.c.attempts)).one()
+    return Job(job.kind, job.scope, job.session, job.memories, job.request, attempts, row)
 
 
 _JOBS = select(jobs, partitions.c.key.label("partition_key")).join(partitions)
@@ -103,30 +118,30 @@ def _decode_job(row: Row[Any]) -> Job:
 
 
 def get(connection: Connection, row: int) -> Job | None:
-    """Returns the job with this row, or None once it is completed."""
+    """Returns the model's job with this row, or None once it is completed."""
     record = connection.execute(_JOBS.where(jobs.c.id == row)).first()
     return None if record is None else _decode_job(record)
 
 
 def claimable(connection: Connection, *, also_waiting: bool = False) -> list[int]:
-    """Returns the rows of claimable jobs, oldest first.
+    """Returns the rows of a model's claimable jobs, oldest first.
 
     Failed jobs that wait for their next attempt are among them only with `also_waiting`.
     """
     is_free: ColumnElement[bool] = jobs.c.claimable_at <= now_micros()
     if also_waiting:
         is_free = or_(jobs.c.holder.is_(None), is_free)
-    return list(connection.scalars(select(jobs.c.id).where(is_free).order_by(jobs.c.id)))
+    return list(connection.scalars(select(jobs.c.id).where(~_IS_ENRICHMENT, is_free).order_by(jobs.c.id)))
 
 
 def all_jobs(connection: Connection) -> list[int]:
-    """Returns the rows of all jobs, claimed ones too, oldest first."""
-    return list(connection.scalars(select(jobs.c.id).order_by(jobs.c.id)))
+    """Returns the rows of all jobs for a model, claimed ones too, oldest first."""
+    return list(connection.scalars(select(jobs.c.id).where(~_IS_ENRICHMENT).order_by(jobs.c.id)))
 
 
 def pending_kinds(connection: Connection) -> list[str]:
-    """Returns the kinds of the stored jobs, sorted."""
-    return sorted(connection.scalars(select(jobs.c.kind).distinct()))
+    """Returns the kinds of the stored jobs for a model, sorted."""
+    return sorted(connection.scalars(select(jobs.c.kind).where(~_IS_ENRICHMENT).distinct()))
 
 
 class JobCount(NamedTuple):
@@ -152,8 +167,10 @@ def count_jobs(connection: Connection) -> list[JobCount]:
 
 
 def next_due(connection: Connection) -> float | None:
-    """Returns the seconds until the next job becomes claimable (0: now); None without jobs."""
-    soonest = connection.scalar(select(func.min(jobs.c.claimable_at) - now_micros()))
+    """Returns the seconds until a job becomes claimable that is not yet; None if there is none."""
+    soonest = connection.scalar(
+        select(func.min(jobs.c.claimable_at) - now_micros()).where(jobs.c.claimable_at > now_micros())
+    )
     return None if soonest is None else max(0.0, soonest / MICROS_PER_SECOND)
 
 
@@ -164,18 +181,105 @@ def claim(connection: Connection, row: int, holder: str, seconds: float, *, by_f
     failure.
     """
     is_free = or_(jobs.c.claimable_at <= now_micros(), jobs.c.holder.is_(None))
-    claimable_at = now_micros() + int(seconds * MICROS_PER_SECOND)
-    statement = jobs.update().where(jobs.c.id == row).values(holder=holder, claimable_at=claimable_at)
+    statement = jobs.update().where(jobs.c.id == row).values(holder=holder, claimable_at=_in(seconds))
     return bool(connection.execute(statement if by_force else statement.where(is_free)).rowcount)
 
 
-def record_failure(connection: Connection, row: int, error: str, seconds: float) -> None:
-    """Counts a failed attempt, keeps the error's name, and releases the job to be tried again after some seconds."""
-    claimable_at = now_micros() + int(seconds * MICROS_PER_SECOND)
-    values = {"attempts": jobs.c.attempts + 1, "error": error, "holder": None, "claimable_at": claimable_at}
-    connection.execute(jobs.update().where(jobs.c.id == row).values(values))
+def record_failure(connection: Connection, row: int, error: str) -> None:
+    """Counts a failed attempt, keeps the error's name, and releases the job to be tried again after a pause."""
+    connection.execute(jobs.update().where(jobs.c.id == row).values(_failed(error)))
 
 
 def complete(connection: Connection, row: int) -> bool:
     """Deletes a completed job. Returns False if it is gone already."""
     return bool(connection.execute(jobs.delete().where(jobs.c.id == row)).rowcount)
+
+
+def _in(seconds: float) -> ColumnElement[int]:
+    return now_micros() + int(seconds * MICROS_PER_SECOND)
+
+
+def _failed(error: str) -> dict[str, Any]:
+    pauses = [
+        (jobs.c.attempts == n, int(min(RETRY_MAX, RETRY_BASE * 2**n) * MICROS_PER_SECOND)) for n in range(MAX_DOUBLINGS)
+    ]
+    pause = case(*pauses, else_=int(RETRY_MAX * MICROS_PER_SECOND))
+    return {"attempts": jobs.c.attempts + 1, "error": error, "holder": None, "claimable_at": now_micros() + pause}
+
+
+# --- enrichment -----------------------------------------------------------------------------------------------------
+
+
+class UnenrichedText(NamedTuple):
+    """A stored text that waits for enrichment: its memory's row, its characters, its partition, its failed attempts."""
+
+    row: int
+    chars: int
+    partition: str
+    attempts: int = 0
+
+
+_IS_OF_ROWS = jobs.c.memory.in_(bindparam("rows", expanding=True))
+_UNENRICHED = (
+    select(jobs.c.memory, func.length(memories.c.text), partitions.c.key, jobs.c.attempts)
+    .join_from(jobs, memories, jobs.c.memory == memories.c.id)
+    .join(partitions, partitions.c.id == jobs.c.partition)
+    .where(_IS_ENRICHMENT)
+    .order_by(jobs.c.attempts, jobs.c.memory)
+)
+_COMPLETE_ENRICHMENT = jobs.delete().where(_IS_ENRICHMENT, jobs.c.memory == bindparam("row"))
+
+
+def enqueue_enrichment(connection: Connection, row: int, partition: int, holder: str) -> None:
+    """Stores the job to enrich a memory's text; replaces an earlier one. For some seconds it is `holder`'s alone."""
+    fresh: dict[str, Any] = {
+        "attempts": 0,
+        "error": None,
+        "holder": holder,
+        "claimable_at": _in(FIRST_CLAIM_SECONDS),
+        "created_at": now_micros(),
+    }
+    values = {"kind": JobKind.ENRICHMENT.value, "memory": row, "partition": partition, "request": {}, **fresh}
+    statement = upsert(connection, jobs).values(values)
+    connection.execute(statement.on_conflict_do_update(index_elements=[jobs.c.kind, jobs.c.memory], set_=fresh))
+
+
+def claimable_enrichments(connection: Connection, holder: str, *, by_force: bool = False) -> list[UnenrichedText]:
+    """Returns the texts whose enrichment `holder` may claim, fewest attempts first; `by_force`: all."""
+    is_free = or_(jobs.c.claimable_at <= now_micros(), jobs.c.holder == holder)
+    statement = _UNENRICHED if by_force else _UNENRICHED.where(is_free)
+    return [UnenrichedText(*row) for row in connection.execute(statement)]
+
+
+def unenriched(connection: Connection, rows: Sequence[int]) -> set[int]:
+    """Returns those of some memories' rows that wait for enrichment."""
+    return set(connection.scalars(select(jobs.c.memory).where(_IS_ENRICHMENT, _IS_OF_ROWS), {"rows": list(rows)}))
+
+
+def claim_enrichments(
+    connection: Connection, rows: Sequence[int], holder: str, seconds: float, *, by_force: bool = False
+) -> set[int]:
+    """Claims the enrichment of some memories for some seconds; returns the rows of those that were free or own.
+
+    `by_force` takes those of others too, such as a process that died.
+    """
+    is_free = or_(jobs.c.claimable_at <= now_micros(), jobs.c.holder.is_(None), jobs.c.holder == holder)
+    statement = jobs.update().where(_IS_ENRICHMENT, jobs.c.memory.in_(list(rows)))
+    statement = statement.values(holder=holder, claimable_at=_in(seconds))
+    return set(connection.scalars((statement if by_force else statement.where(is_free)).returning(jobs.c.memory)))
+
+
+def complete_enrichment(connection: Connection, row: int) -> bool:
+    """Deletes the job to enrich a memory. Returns False if it is gone already."""
+    return bool(connection.execute(_COMPLETE_ENRICHMENT, {"row": row}).rowcount)
+
+
+def record_enrichment_failures(connection: Connection, rows: Sequence[int], error: str) -> None:
+    """Counts a failed attempt at enriching each of some memories, as `record_failure` does."""
+    connection.execute(jobs.update().where(_IS_ENRICHMENT, jobs.c.memory.in_(list(rows))).values(_failed(error)))
+
+
+def count_enrichments(connection: Connection, *, failed: bool = False) -> int:
+    """Returns the number of memories that wait for enrichment; `failed`: of those whose last attempt failed."""
+    statement = select(func.count()).select_from(jobs).where(_IS_ENRICHMENT)
+    return connection.scalar(statement.where(jobs.c.attempts > 0) if failed else statement) or 0

@@ -1,22 +1,21 @@
-"""The outbox: sequence numbers, enrichment tasks, and the cursors, leases and dead letters of projections.
+"""The outbox: sequence numbers, and the cursors, leases and dead letters of projections.
 
 Every change takes a sequence number in its transaction; projections read the rows above their cursor.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from sqlalchemy import Connection, bindparam, func, or_, select
 
 from graphmem.stores.ledger.dialects import now_micros, upsert
-from graphmem.stores.ledger.schema import cursors, leases, ledger, memories, tasks
+from graphmem.stores.ledger.schema import cursors, leases, ledger
 from graphmem.stores.ledger.schema import dead_letters as dead_letters_table
 
 # Built once: every write runs these.
 _NEXT_SEQ = ledger.update().values(seq=ledger.c.seq + 1).returning(ledger.c.seq)
-_COMPLETE_TASK = tasks.delete().where(tasks.c.memory == bindparam("row"), tasks.c.version == bindparam("task_version"))
 
 
 class CursorState(NamedTuple):
@@ -51,65 +50,6 @@ def last_seq(connection: Connection) -> int:
 def epoch(connection: Connection) -> int:
     """Returns how often this ledger was reset."""
     return connection.scalar(select(ledger.c.epoch)) or 0
-
-
-def enqueue_enrichment(connection: Connection, row: int, version: int) -> None:
-    """Records an enrichment task for a version of a memory's text; replaces the memory's earlier task."""
-    statement = upsert(connection, tasks).values(memory=row, kind="enrich", version=version, attempts=0)
-    connection.execute(
-        statement.on_conflict_do_update(
-            index_elements=[tasks.c.memory, tasks.c.kind], set_={"version": version, "attempts": 0, "error": None}
-        )
-    )
-
-
-class AwaitingRow(NamedTuple):
-    """The row of a memory that waits for enrichment, the characters of its text, and its partition's row."""
-
-    row: int
-    chars: int
-    partition: int
-
-
-def rows_awaiting_enrichment(
-    connection: Connection, limit: int, rows: Sequence[int] | None = None, after: int = 0
-) -> list[AwaitingRow]:
-    """Returns up to `limit` memories that wait for enrichment, fewest attempts first.
-
-    With `rows` only those among them; only rows above `after`.
-    """
-    statement = (
-        select(tasks.c.memory, func.length(memories.c.text), memories.c.partition)
-        .join(memories)
-        .where(tasks.c.memory > after)
-        .order_by(tasks.c.attempts, tasks.c.memory)
-        .limit(limit)
-    )
-    if rows is not None:
-        statement = statement.where(tasks.c.memory.in_(rows))
-    return [AwaitingRow(*row) for row in connection.execute(statement)]
-
-
-def ids_awaiting_enrichment(connection: Connection, uids: Iterable[str]) -> list[str]:
-    """Returns the ids among `uids` whose memories wait for enrichment."""
-    statement = select(memories.c.uid).join(tasks).where(memories.c.uid.in_(list(uids)))
-    return list(connection.scalars(statement))
-
-
-def count_enrichment_tasks(connection: Connection) -> int:
-    """Returns the number of enrichment tasks."""
-    return connection.scalar(select(func.count()).select_from(tasks)) or 0
-
-
-def complete_enrichment(connection: Connection, row: int, version: int) -> bool:
-    """Deletes a memory's task. Returns False if it is gone already or is for another version of the text."""
-    return bool(connection.execute(_COMPLETE_TASK, {"row": row, "task_version": version}).rowcount)
-
-
-def record_enrichment_failure(connection: Connection, rows: Sequence[int], error: str) -> None:
-    """Counts a failed attempt at enriching these memories, and keeps the error's name."""
-    statement = tasks.update().where(tasks.c.memory.in_(rows)).values(attempts=tasks.c.attempts + 1, error=error)
-    connection.execute(statement)
 
 
 def cursor_state(connection: Connection, projection: str) -> CursorState:

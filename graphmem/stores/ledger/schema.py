@@ -25,7 +25,7 @@ from sqlalchemy import (
 from graphmem.stores.ledger.dialects import Text
 
 # The alembic revision that this code reads and writes. An older ledger is migrated to it, a newer one refused.
-REVISION = "0006"
+REVISION = "0007"
 
 # The PostgreSQL schema of all tables, apart from other applications' in the same database.
 POSTGRES_SCHEMA = "graphmem"
@@ -306,18 +306,7 @@ terms = Table(
     sqlite_with_rowid=False,
 )
 
-# Enrichment tasks. Stored with the memory in one transaction, so that a task outlives a process that dies.
-tasks = Table(
-    "tasks",
-    metadata,
-    Column("memory", ForeignKey("memories.id"), primary_key=True),
-    Column("kind", Text, primary_key=True),
-    Column("version", Integer, nullable=False),
-    Column("attempts", Integer, nullable=False),
-    Column("error", Text),
-)
-
-# Jobs for a language model, stored with the messages that they are about.
+# Jobs: work that a change leaves for later, stored in the transaction of the change, so that it outlives a process.
 jobs = Table(
     "jobs",
     metadata,
@@ -327,14 +316,18 @@ jobs = Table(
     Column("user_id", Text),
     Column("agent_id", Text),
     Column("run_id", Text),
-    Column("session", Text, nullable=False),
+    Column("session", Text),
+    Column("memory", ForeignKey("memories.id")),  # the one to be enriched
+    Column("subject", Text),  # what else the job is the only one of its kind about
     Column("request", JSON, nullable=False),  # memory ids and instructions, never a memory's text
     Column("attempts", Integer, nullable=False),
     Column("error", Text),  # the name of the last failure
     Column("holder", Text),  # who has claimed it
     Column("claimable_at", BigInteger, nullable=False),  # end of the claim, or of the pause after a failure
-    Column("created_at", BigInteger, nullable=False, server_default="0"),
-    Index("jobs_session", "partition", "session"),
+    Column("created_at", BigInteger, nullable=False),
+    UniqueConstraint("kind", "memory"),
+    UniqueConstraint("kind", "partition", "subject"),
+    Index("jobs_memory", "memory"),
     sqlite_autoincrement=True,  # no id is given twice: two processes may work on a job, and one completes it first
 )
 
