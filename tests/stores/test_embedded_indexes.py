@@ -293,6 +293,8 @@ def test_edge_files_are_their_owners_only_once_closed(folder: Path) -> None:
 def test_edge_files_are_their_owners_only_while_open(folder: Path) -> None:
     index = EmbeddedIndex(folder, DIMS)
     index.upsert([point(1)])
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700  # keeps new files from others until they are flushed
+    index.flush()
     public_files = list_public_files(folder)
     index.close()
     assert public_files == []

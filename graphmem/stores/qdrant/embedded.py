@@ -249,7 +249,6 @@ class EmbeddedIndex:
             if edge_points:
                 self._unflushed = True
                 self._shard.update(UpdateOperation.upsert_points(edge_points))
-                self._keep_private()
             self._points_since_optimized += len(edge_points)
             if self._should_optimize() and not self._missing_bytes(_MIN_FREE_BYTES + self._size()):
                 self._flush()
