@@ -203,7 +203,8 @@ class Engine:
         """Connects to the servers, all at the same time, and schedules the work that an ended process left behind."""
         for opening in [self._pool.submit(worker.open) for worker in self.projection_workers]:
             opening.result()
-        self._job_worker.schedule()
+        # The processes of a file are mostly one after the other, and the one before may have died.
+        self._job_worker.schedule(texts_by_force=not self.ledger.on_server)
 
     def load_models(self) -> None:
         """Loads the models that run in this process, side by side, so that the first search need not wait for them.

@@ -27,8 +27,10 @@ from graphmem.commands.types import (
     EnqueueExtraction,
     EntityCommand,
     ErasureReport,
+    ForgetMemory,
     Outcome,
     OutcomeType,
+    PinMemory,
     RemoveAlias,
     RenameEntity,
     UndoEvent,
@@ -424,13 +426,14 @@ class Memory:
         )
 
     def undo(self, event_id: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None) -> types.MemoryDict:
-        """Reverts one update or retirement: the fields that the event changed return to their former values.
+        """Reverts one update, retirement, forgetting or promotion: the fields that the event changed return to their
+        former values.
 
         `event_id` comes from `history` or `explain`. Changes by other events stay (metadata, for example, after an
         update of the text), and the history keeps both events. Returns the memory after the change, with "message".
 
         Raises NotFoundError for an unknown event; ValidationError for an event of another kind, or one whose fields
-        (text, metadata, expiration_date, retirement) have neither the values it set nor those before it.
+        (text, metadata, expiration_date, retirement, layer) have neither the values it set nor those before it.
         """
         self._engine.check_open()
         checked_id, scope = validation.memory_id(event_id, "event_id"), _optional_scope(user_id, agent_id, run_id)
@@ -439,6 +442,51 @@ class Memory:
         result = responses.memory(outcome.required_record)
         result["message"] = "Taken back."
         if pending:
+            result["pending"] = pending
+        return result
+
+    def forget(
+        self,
+        memory_id: str,
+        *,
+        reason: str | None = None,
+        user_id: Any = None,
+        agent_id: Any = None,
+        run_id: Any = None,
+    ) -> types.MemoryDict:
+        """Hides a memory from searches, lists and blocks; nothing of it is erased, and `undo` shows it again.
+
+        A fact's source messages are hidden with it, unless another fact shows them. `search` and `get_all` find it
+        with `show_forgotten`, and with an `as_of` before. If it is said again, it comes back. `delete` is the call for
+        words that have to be gone. `reason` is kept in the history. Returns the memory, with "message", "event_id"
+        for `undo` and, if a projection lags, "pending". Raises NotFoundError.
+        """
+        why = "asked" if reason is None else validation.stored_name(reason, "reason")
+        command = ForgetMemory(validation.memory_id(memory_id), why)
+        return self._change_state(command, _optional_scope(user_id, agent_id, run_id), "Memory forgotten.")
+
+    def pin(self, memory_id: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None) -> types.MemoryDict:
+        """Pins a memory: no cycle of the lifecycle forgets or merges it. Returns it, as `forget` does."""
+        command = PinMemory(validation.memory_id(memory_id), pinned=True)
+        return self._change_state(command, _optional_scope(user_id, agent_id, run_id), "Memory pinned.")
+
+    def unpin(
+        self, memory_id: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None
+    ) -> types.MemoryDict:
+        """Takes back `pin`. Returns the memory, as `forget` does."""
+        command = PinMemory(validation.memory_id(memory_id), pinned=False)
+        return self._change_state(command, _optional_scope(user_id, agent_id, run_id), "Memory unpinned.")
+
+    def _change_state(self, command: Command, scope: Scope | None, message: str) -> types.MemoryDict:
+        self._engine.check_open()
+        (outcome,) = self._engine.commit([command], scope)
+        record = outcome.required_record
+        result = responses.memory(record)
+        is_changed = outcome.event is not OutcomeType.NONE
+        result["message"] = message if is_changed else f"Nothing to change: it is {outcome.reason}."
+        if outcome.event_id is not None:
+            result["event_id"] = outcome.event_id
+        if is_changed and (pending := self._engine.deliver([record.partition])):
             result["pending"] = pending
         return result
 
@@ -505,6 +553,7 @@ class Memory:
         reference_date: datetime | str | float | None = None,
         show_expired: bool = False,
         show_retired: bool = False,
+        show_forgotten: bool = False,
         explain: bool = False,
         rerank: bool = False,
     ) -> types.SearchResult:
@@ -519,7 +568,7 @@ class Memory:
         `reference_date`: the moment from which "last week" and the like are counted (default: `as_of`, else now), in
         its own time zone, else in the configured `timezone`, else in UTC. `show_expired` finds expired memories as
         well, `show_retired` those that are no longer true (a hit's "valid_to" says since when) and the source messages
-        hidden with them.
+        hidden with them, `show_forgotten` those that were forgotten.
 
         Returns `{"results": [{"id", "memory", "score", "similarity", "relevance", "sources"?, …}], "relations": […],
         "degraded"?: […]}`. `score` orders the hits of one search; `relevance` is the probability that a hit helps to
@@ -538,7 +587,14 @@ class Memory:
         if requested is not None:
             most = validation.top_k(requested, "limit" if top_k is None else "top_k", self.limits.max_top_k)
         least = validation.min_relevance(min_relevance)
-        view = self._view(scope, kinds, as_of, show_expired=show_expired, show_retired=show_retired)
+        view = self._view(
+            scope,
+            kinds,
+            as_of,
+            show_expired=show_expired,
+            show_retired=show_retired,
+            show_forgotten=show_forgotten,
+        )
         search_query = SearchQuery(
             text=validation.query(query),
             view=view,
@@ -616,7 +672,7 @@ class Memory:
     def get(
         self, memory_id: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None
     ) -> types.MemoryDict | None:
-        """Returns a memory by its id, also a retired or expired one; None if the scope has none with this id."""
+        """Returns a memory by its id, also a retired, expired or forgotten one; None if it is not in the scope."""
         self._engine.check_open()
         uid, scope = validation.memory_id(memory_id), _optional_scope(user_id, agent_id, run_id)
         record = find_memory(self._engine.ledger, uid, scope)
@@ -637,13 +693,14 @@ class Memory:
         show_expired: bool = False,
         show_retired: bool = False,
         retired_only: bool = False,
+        show_forgotten: bool = False,
     ) -> types.ListResult:
         """Lists a scope's memories, newest observation first.
 
         Without `kinds` these are facts and episodes; source messages and summaries are listed only when `kinds` names
         them. `limit` (`top_k` is the same) is 1 to 100,000, default 100; `offset` skips so many. `filters`, `as_of`,
-        `show_expired` and `show_retired` work as in `search`; with the last, source messages that are hidden with their
-        facts are listed as well; `retired_only` lists only these.
+        `show_expired`, `show_retired` and `show_forgotten` work as in `search`; with `show_retired`, source messages
+        that are hidden with their facts are listed as well; `retired_only` lists only these.
 
         Returns `{"results", "relations", "total", "retired"?}`: `total` counts all matching memories, `relations` are
         the newest 100 that the listed memories state. `retired` is there if matching memories are no longer true, and
@@ -661,6 +718,7 @@ class Memory:
             as_of,
             show_expired=show_expired,
             show_retired=only_retired or validation.flag(show_retired, "show_retired"),
+            show_forgotten=show_forgotten,
             default=LISTED_KINDS,
         )
         metadata_filter = filtering.parse(conditions, limits=self.limits)
@@ -897,8 +955,8 @@ class Memory:
         models' usage.
 
         `memories` counts all that are stored, `listed` those that `get_all` lists, of all users together. `retired` are
-        no longer true, and `source_messages` are source messages of facts that still are: lists show neither unless
-        they are asked to.
+        no longer true, `source_messages` are source messages of facts that still are, and `forgotten` ones are hidden:
+        lists show none of these unless they are asked to.
         `embedder` is the model of the ledger's vectors, `embedder_dims` their length; `configured_embedder` and
         `configured_embedder_dims` are there if another one is configured: `rebuild` changes to it.
         `multilingual_embedder` is the model of the second vector that all texts have (None: not all have one).
@@ -1061,6 +1119,7 @@ class Memory:
         *,
         show_expired: bool = False,
         show_retired: bool = False,
+        show_forgotten: bool = False,
         default: Iterable[Kind] = ALL_KINDS,
     ) -> View:
         return View(
@@ -1071,6 +1130,7 @@ class Memory:
             as_of=None if as_of is None else validation.moment(as_of, "as_of", self.limits.timezone),
             show_expired=validation.flag(show_expired, "show_expired"),
             show_retired=validation.flag(show_retired, "show_retired"),
+            show_forgotten=validation.flag(show_forgotten, "show_forgotten"),
         )
 
     def _shaped(self, result: R) -> R:

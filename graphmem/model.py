@@ -151,6 +151,17 @@ LISTED_KINDS = frozenset({Kind.FACT, Kind.EPISODE})
 """The kinds of a list that names none."""
 
 
+class Layer(StrEnum):
+    """How long a memory is kept by the lifecycle: until it is forgotten, or as long as there is room."""
+
+    SHORT_TERM = "short_term"
+    LONG_TERM = "long_term"
+
+
+# The importance of a memory that nothing is known of.
+NEUTRAL_IMPORTANCE = 0.5
+
+
 @dataclass(frozen=True, slots=True)
 class View:
     """The memories that a read may see. Every store applies the view before its limits.
@@ -158,7 +169,7 @@ class View:
     `partition` None spans partitions (a search by agent or run alone). `now` is the time of the call. Without `as_of`,
     memories retired by `now` are hidden; with it, the read sees the memories valid at that time: valid_from <= as_of <
     valid_to. With `show_retired` it also sees those that ended before (facts, and the source messages hidden with
-    them). Expired memories are hidden unless `show_expired`.
+    them). Expired memories are hidden unless `show_expired`, forgotten ones unless `show_forgotten`.
     """
 
     scope: Scope
@@ -168,6 +179,7 @@ class View:
     as_of: datetime | None = None
     show_expired: bool = False
     show_retired: bool = False
+    show_forgotten: bool = False
 
     @property
     def moment(self) -> datetime:
@@ -180,19 +192,17 @@ class View:
             return False
         if not record.is_in(self.scope) or record.kind not in self.kinds:
             return False
-        return self.is_current(record.valid_from, record.valid_to, record.expires_at)
-
-    def is_current(self, valid_from: datetime, valid_to: datetime | None, expires_at: datetime | None) -> bool:
-        """Tells whether something with these dates is visible at the view's moment."""
-        if self.is_past(valid_to) and not self.show_retired:
+        if self.is_past(record.valid_to) and not self.show_retired:
             return False
-        if self.as_of is not None and valid_from > self.as_of:
+        if self.as_of is not None and record.valid_from > self.as_of:
             return False
-        return self.show_expired or expires_at is None or expires_at > self.moment
+        if self.is_past(record.forgotten_at) and not self.show_forgotten:
+            return False
+        return self.show_expired or not self.is_past(record.expires_at)
 
-    def is_past(self, valid_to: datetime | None) -> bool:
-        """Tells whether something that ended at `valid_to` (None: not yet) is no longer true at the view's moment."""
-        return valid_to is not None and valid_to <= self.moment
+    def is_past(self, end: datetime | None) -> bool:
+        """Tells whether an end (None: not yet) is at the view's moment or before it."""
+        return end is not None and end <= self.moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,8 +326,8 @@ class MemoryRecord:
 
     `further_runs` are the runs, beside its scope's, in which the memory was said again. `at` is the observation time,
     of a fact that of its last source message, `utc_offset` the minutes by which the clock of whoever spoke is ahead of
-    UTC (None: unknown). `seq` is the number of its last change, `row` its row number in the ledger. `confidence` is 0
-    to 1.
+    UTC (None: unknown). `seq` is the number of its last change, `row` its row number in the ledger. `confidence` and
+    `importance` are 0 to 1. A memory of `level` 1 to 3 was abstracted from others. From `forgotten_at` on it is hidden.
     """
 
     id: str
@@ -345,6 +355,11 @@ class MemoryRecord:
     row: int = 0
     further_runs: tuple[str, ...] = ()
     utc_offset: int | None = None
+    layer: Layer = Layer.SHORT_TERM
+    importance: float = NEUTRAL_IMPORTANCE
+    level: int = 0
+    pinned: bool = False
+    forgotten_at: datetime | None = None
 
     @property
     def said_at(self) -> datetime:
@@ -521,9 +536,16 @@ class Relation:
     confidence: float = 1.0
 
 
+# The events that `undo` takes back.
+REVERSIBLE_EVENTS = ("UPDATE", "RETIRE", "FORGET", "PROMOTE")
+
+
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event of a memory's history. The texts are None once the memory is erased."""
+    """One event of a memory's history. The texts are None once the memory is erased.
+
+    `batch` is the id of the lifecycle's cycle that the event is part of, None for all others.
+    """
 
     id: str
     memory_id: str
@@ -537,6 +559,7 @@ class Event:
     role: str | None
     reason: str | None
     previous_state: Mapping[str, Any] | None = None
+    batch: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Any
 from graphmem.boundary.filters import text_hash
 from graphmem.commands.types import AddMessage, ErasureReport, Outcome, OutcomeType
 from graphmem.ingest.facts.job_result import JobResult
-from graphmem.model import Entity, Event, MemoryRecord, Relation, iso, optional_iso
+from graphmem.model import NEUTRAL_IMPORTANCE, Entity, Event, Layer, MemoryRecord, Relation, iso, optional_iso
 from graphmem.models.protocols import Usage
 from graphmem.queries.entities import EntityMemories
 from graphmem.queries.history import MemoryOrigin
@@ -58,6 +58,16 @@ def memory(record: MemoryRecord) -> MemoryDict:
     )
     if record.further_runs:
         result["further_runs"] = list(record.further_runs)
+    if record.layer is not Layer.SHORT_TERM:
+        result["layer"] = record.layer.value
+    if record.importance != NEUTRAL_IMPORTANCE:
+        result["importance"] = record.importance
+    if record.level:
+        result["level"] = record.level
+    if record.pinned:
+        result["pinned"] = True
+    if record.forgotten_at is not None:
+        result["forgotten_at"] = iso(record.forgotten_at)
     return result
 
 

@@ -6,7 +6,12 @@ from typing import Any, NotRequired, TypedDict
 
 
 class MemoryDict(TypedDict):
-    """A memory. `further_runs` (absent: none) are the runs besides `run_id` in which its message was added again."""
+    """A memory. `further_runs` (absent: none) are the runs besides `run_id` in which its message was added again.
+
+    What the lifecycle and its owner made of it is absent where it is as for a new memory: `layer` "long_term",
+    `importance` (0 to 1, else 0.5), `level` (1 to 3, abstracted from others), `pinned`, and `forgotten_at`, the time
+    from which on it is hidden.
+    """
 
     id: str
     memory: str
@@ -25,10 +30,16 @@ class MemoryDict(TypedDict):
     agent_id: str | None
     run_id: str | None
     further_runs: NotRequired[list[str]]
+    layer: NotRequired[str]
+    importance: NotRequired[float]
+    level: NotRequired[int]
+    pinned: NotRequired[bool]
+    forgotten_at: NotRequired[str]
     actor_id: str | None
     role: str | None
     session: str
     message: NotRequired[str]
+    event_id: NotRequired[str]
     pending: NotRequired[list[str]]
 
 

@@ -12,6 +12,7 @@ CALL () {
     AND ($view.show_retired OR m.valid_to IS NULL OR m.valid_to > $view.moment)
     AND ($view.as_of IS NULL OR m.valid_from <= $view.as_of)
     AND ($view.show_expired OR m.expires_at IS NULL OR m.expires_at > $view.moment)
+    AND ($view.show_forgotten OR m.forgotten_at IS NULL OR m.forgotten_at > $view.moment)
   WITH m, place ORDER BY place
   RETURN collect(m) AS start
 }
@@ -29,6 +30,7 @@ CALL (start) {
     AND ($view.show_retired OR x.valid_to IS NULL OR x.valid_to > $view.moment)
     AND ($view.as_of IS NULL OR x.valid_from <= $view.as_of)
     AND ($view.show_expired OR x.expires_at IS NULL OR x.expires_at > $view.moment)
+    AND ($view.show_forgotten OR x.forgotten_at IS NULL OR x.forgotten_at > $view.moment)
   WITH x, distance ORDER BY distance, x.row
   RETURN collect(x) AS around
 }
@@ -46,6 +48,7 @@ CALL () {
       AND ($view.show_retired OR m.valid_to IS NULL OR m.valid_to > $view.moment)
       AND ($view.as_of IS NULL OR m.valid_from <= $view.as_of)
       AND ($view.show_expired OR m.expires_at IS NULL OR m.expires_at > $view.moment)
+      AND ($view.show_forgotten OR m.forgotten_at IS NULL OR m.forgotten_at > $view.moment)
     WITH m, r ORDER BY r.ledger DESC, r.ekey DESC, r.rank DESC LIMIT $seed_mentions
     RETURN m, r.rank AS rank
   }
@@ -77,6 +80,7 @@ CALL (frontier) {
       AND ($view.show_retired OR m.valid_to IS NULL OR m.valid_to > $view.moment)
       AND ($view.as_of IS NULL OR m.valid_from <= $view.as_of)
       AND ($view.show_expired OR m.expires_at IS NULL OR m.expires_at > $view.moment)
+      AND ($view.show_forgotten OR m.forgotten_at IS NULL OR m.forgotten_at > $view.moment)
     WITH m, r ORDER BY r.ledger DESC, r.ekey DESC, r.rank DESC LIMIT $frontier_mentions
     RETURN m, r.rank AS rank
   }
@@ -115,6 +119,7 @@ CALL (selection) {
     AND ($view.show_retired OR x.valid_to IS NULL OR x.valid_to > $view.moment)
     AND ($view.as_of IS NULL OR x.valid_from <= $view.as_of)
     AND ($view.show_expired OR x.expires_at IS NULL OR x.expires_at > $view.moment)
+    AND ($view.show_forgotten OR x.forgotten_at IS NULL OR x.forgotten_at > $view.moment)
   WITH DISTINCT n
   RETURN collect([startNode(n).id, endNode(n).id]) AS next
 }

@@ -83,6 +83,8 @@ for _command in (
     search.explain,
     write.update,
     write.undo,
+    write.forget,
+    write.pin,
     write.delete,
     graph,
     transfer.backup,

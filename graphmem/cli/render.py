@@ -20,6 +20,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
+from graphmem.model import REVERSIBLE_EVENTS
 from graphmem.times import shown_iso
 
 if TYPE_CHECKING:
@@ -169,8 +170,7 @@ class Renderer:
     def history(self, events: Iterable[Json]) -> None:
         """Prints events of a memory, each with the old and the new text."""
         for event in events:
-            # `undo` takes ids of updates and retirements only.
-            event_id = f"  {event['id']}" if event["event"] in {"UPDATE", "RETIRE"} else ""
+            event_id = f"  {event['id']}" if event["event"] in REVERSIBLE_EVENTS else ""
             reason = f"  {one_line(event['reason'])}" if event.get("reason") else ""
             at = self.local_time(event["created_at"])[:19].replace("T", " ")
             self.line((at, "green"), "  ", (event["event"], "bold"), reason, (event_id, "dim"))

@@ -15,6 +15,7 @@ from graphmem.cli.options import (
     Kinds,
     MinRelevance,
     ReferenceDate,
+    ShowForgotten,
     ShowRetired,
     comma_separated,
     command,
@@ -49,6 +50,7 @@ def search(
     reference_date: ReferenceDate = None,
     kinds: Kinds = None,
     show_retired: ShowRetired = False,  # noqa: FBT002
+    show_forgotten: ShowForgotten = False,  # noqa: FBT002
     explain: Annotated[bool, typer.Option("--explain", help="Print why each hit matches, and its path.")] = False,  # noqa: FBT002
 ) -> None:
     """Searches for memories that answer a query. Hits may be several hops away in the graph."""
@@ -64,6 +66,7 @@ def search(
             reference_date=reference_date,
             kinds=comma_separated(kinds),
             show_retired=show_retired,
+            show_forgotten=show_forgotten,
         )
         hits = top_k if top_k == "auto" else int(top_k)
         answer = find(top_k=hits, min_relevance=min_relevance, explain=explain)
@@ -125,6 +128,7 @@ def list_(
     kinds: Kinds = None,
     show_retired: ShowRetired = False,  # noqa: FBT002
     retired_only: Annotated[bool, typer.Option("--retired-only", help="Only these.")] = False,  # noqa: FBT002
+    show_forgotten: ShowForgotten = False,  # noqa: FBT002
 ) -> None:
     """Lists the memories of a scope, newest first."""
     conditions = json_object(filters, "--filters")
@@ -137,6 +141,7 @@ def list_(
             kinds=comma_separated(kinds),
             show_retired=show_retired,
             retired_only=retired_only,
+            show_forgotten=show_forgotten,
         )
     call.print_answer(page, lambda renderer: renderer.memories(page["results"]))
     retired = page.get("retired", 0)

@@ -121,12 +121,36 @@ def update(
 @command
 def undo(
     call: CommandContext,
-    event_id: Annotated[str, typer.Argument(metavar="EVENT", help="The id of an update or retirement, from history.")],
+    event_id: Annotated[str, typer.Argument(metavar="EVENT", help="The id of an event, from history.")],
 ) -> None:
-    """Reverses an update or a retirement."""
+    """Reverses an update, a retirement, a forgetting or a promotion."""
     with call.memory() as memory:
         updated = memory.undo(event_id, **call.scope)
     call.print_answer(updated, lambda renderer: renderer.updated_memory(updated))
+
+
+@command
+def forget(
+    call: CommandContext,
+    memory_id: Id,
+    reason: Annotated[str | None, typer.Option(help="Why; the history keeps it.")] = None,
+) -> None:
+    """Hides a memory; undo shows it again, delete erases it."""
+    with call.memory() as memory:
+        changed = memory.forget(memory_id, reason=reason, **call.scope)
+    call.print_answer(changed, lambda renderer: renderer.updated_memory(changed))
+
+
+@command
+def pin(
+    call: CommandContext,
+    memory_id: Id,
+    remove: Annotated[bool, typer.Option("--remove", help="Unpin it.")] = False,  # noqa: FBT002
+) -> None:
+    """Pins a memory: no cycle of the lifecycle forgets it."""
+    with call.memory() as memory:
+        changed = (memory.unpin if remove else memory.pin)(memory_id, **call.scope)
+    call.print_answer(changed, lambda renderer: renderer.updated_memory(changed))
 
 
 @command

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from graphmem.commands import lifecycle
 from graphmem.commands.types import AddFact, CompleteJob, EnqueueExtraction, Outcome, OutcomeType, ReaffirmFact
 from graphmem.model import Kind, MemoryRecord, Scope
 from graphmem.stores.ledger import embeddings, jobs, memories, sessions
@@ -132,6 +133,7 @@ def reaffirm_fact(command: ReaffirmFact, uow: UnitOfWork) -> Outcome:
     sources = sources_of(command.sources, uow)
     if record is None or sources is None:
         return Outcome(OutcomeType.NONE, command.id, kind=Kind.FACT, reason=ERASED)
+    record = lifecycle.remembered(record, lifecycle.SAID_AGAIN, uow)
     add_source_links(record, sources, uow)
     record = add_scope(command.scope, record, uow)
     record = replace(record, seq=uow.next_seq())

@@ -12,16 +12,18 @@ from uuid import uuid4
 
 from sqlalchemy import or_
 
-from graphmem.commands import entities, facts, source_visibility, undo
+from graphmem.commands import entities, facts, lifecycle, source_visibility, undo
 from graphmem.commands.types import (
     VECTORS_ERASED,
     AddMessage,
     DeleteMemory,
     ErasureReport,
     MessageIdReused,
+    MoveMemory,
     Outcome,
     OutcomeType,
     ReindexMemory,
+    RememberMemory,
     RestoreMemory,
     RetireMemory,
     StoreEnrichment,
@@ -30,7 +32,7 @@ from graphmem.commands.types import (
     UpdateMemory,
 )
 from graphmem.errors import ValidationError
-from graphmem.model import Kind, MemoryRecord
+from graphmem.model import Kind, MemoryRecord, embedded_text
 from graphmem.stores.ledger import (
     embeddings,
     entity_names,
@@ -41,11 +43,12 @@ from graphmem.stores.ledger import (
     memories,
     term_stats,
     tombstones,
+    vitals,
 )
 from graphmem.stores.ledger.schema import dead_letters, links
 from graphmem.stores.ledger.schema import jobs as jobs_table
 from graphmem.stores.ledger.schema import memories as memories_table
-from graphmem.text import is_passage
+from graphmem.text import content_hash, is_passage
 
 if TYPE_CHECKING:
     from graphmem.commands.unit_of_work import UnitOfWork
@@ -64,6 +67,8 @@ def add_message(command: AddMessage, uow: UnitOfWork) -> Outcome:
         return _existing_message(command, uow, *stored)
     if command.repeat_window is not None and (said := _just_said(command, command.repeat_window, uow)) is not None:
         return Outcome(OutcomeType.NONE, said.id, record=said, reason="known")
+    if (forgotten := _said_before(command, uow)) is not None:
+        return lifecycle.remember_memory(RememberMemory(forgotten.id, lifecycle.SAID_AGAIN), uow)
     record = _episode(command, uow)
     record = replace(record, row=memories.insert(connection, record, uow.partition_row(record)))
     uow.insert_into_session(record)
@@ -85,12 +90,21 @@ def _just_said(command: AddMessage, window: timedelta, uow: UnitOfWork) -> Memor
     equal = memories.episodes_saying(
         uow.connection, uow.partition_row(command.scope), command.scope, message.content, message.at, window
     )
+    return next((one for one in equal if _is_repetition(command, one)), None)
+
+
+def _said_before(command: AddMessage, uow: UnitOfWork) -> MemoryRecord | None:
+    """Returns the forgotten memory that a message would only repeat, or None."""
+    text_hash = content_hash(embedded_text(command.speaker, command.message.content))
+    forgotten = memories.forgotten_episodes(uow.connection, uow.partition_row(command.scope), command.scope, text_hash)
+    return next((one for one in forgotten if _is_repetition(command, one)), None)
+
+
+def _is_repetition(command: AddMessage, stored: MemoryRecord) -> bool:
+    message = command.message
     wanted = (message.role, message.name, command.memory_type, command.expires_at, dict(command.metadata))
-    for one in equal:
-        is_same = (one.role, one.actor_id, one.memory_type, one.expires_at, dict(one.metadata)) == wanted
-        if is_same and one.valid_to is None and (command.source_only or not one.source_only):
-            return one
-    return None
+    found = (stored.role, stored.actor_id, stored.memory_type, stored.expires_at, dict(stored.metadata))
+    return found == wanted and stored.valid_to is None and (command.source_only or not stored.source_only)
 
 
 def _existing_message(command: AddMessage, uow: UnitOfWork, memory_id: str, stored_digest: str | None) -> Outcome:
@@ -98,7 +112,10 @@ def _existing_message(command: AddMessage, uow: UnitOfWork, memory_id: str, stor
         return Outcome(OutcomeType.NONE, memory_id, reason="erased")
     if stored_digest != command.content_digest:
         raise MessageIdReused(str(command.message.id))
-    return Outcome(OutcomeType.NONE, memory_id, record=memories.find(uow.connection, memory_id), reason="known")
+    known = memories.find(uow.connection, memory_id)
+    if known is not None and known.forgotten_at is not None:
+        return lifecycle.remember_memory(RememberMemory(known.id, lifecycle.SAID_AGAIN), uow)
+    return Outcome(OutcomeType.NONE, memory_id, record=known, reason="known")
 
 
 def _episode(command: AddMessage, uow: UnitOfWork) -> MemoryRecord:
@@ -187,7 +204,7 @@ def reindex_memory(command: ReindexMemory, uow: UnitOfWork) -> Outcome:
 
 def update_memory(command: UpdateMemory, uow: UnitOfWork) -> Outcome:
     """Changes text, metadata, expiration, scope and sources of a memory; stores the job to enrich a new text."""
-    record = uow.find(command.id)
+    record = lifecycle.remembered(uow.find(command.id), "changed", uow)
     if _updated(record, command) == record:
         return Outcome(OutcomeType.NONE, record.id, kind=record.kind, record=record, reason="nothing to change")
     sources = facts.sources_of(command.sources, uow)
@@ -275,9 +292,17 @@ def restore_memory(command: RestoreMemory, uow: UnitOfWork) -> Outcome:
 
 
 def undo_event(command: UndoEvent, uow: UnitOfWork) -> Outcome:
-    """Carries out the command that reverses an UPDATE or a RETIRE. Raises ValidationError if that changes nothing."""
+    """Carries out the command that reverses an event. Raises ValidationError if that changes nothing."""
     reverse = undo.reverse_command(command, uow)
-    outcome = restore_memory(reverse, uow) if isinstance(reverse, RestoreMemory) else update_memory(reverse, uow)
+    match reverse:
+        case RestoreMemory():
+            outcome = restore_memory(reverse, uow)
+        case RememberMemory():
+            outcome = lifecycle.remember_memory(reverse, uow)
+        case MoveMemory():
+            outcome = lifecycle.move_memory(reverse, uow)
+        case UpdateMemory():
+            outcome = update_memory(reverse, uow)
     if outcome.event is OutcomeType.NONE:
         raise ValidationError("event_id: it has been taken back already; the history shows by which event")
     return outcome
@@ -325,6 +350,7 @@ def _erase(record: MemoryRecord, uow: UnitOfWork) -> ErasureReport:
     connection.execute(links.delete().where(or_(links.c.memory == row, links.c.other == row)))
     connection.execute(jobs_table.delete().where(jobs_table.c.memory == row))
     connection.execute(dead_letters.delete().where(dead_letters.c.memory == record.id))
+    vitals.delete(connection, row)
     erased_items = items.delete_of_memory(connection, row)
     memories.set_further_runs(connection, row, ())
     uow.remove_from_session(record)

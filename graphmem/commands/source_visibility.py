@@ -71,6 +71,20 @@ def update_source_visibility(uow: UnitOfWork, fact: MemoryRecord, at: datetime) 
             _set_valid_to(uow, source, valid_to)
 
 
+def update_forgotten_sources(uow: UnitOfWork, fact: MemoryRecord) -> None:
+    """Hides a fact's source messages while no fact that they were drawn into is remembered and valid.
+
+    Sources that are hidden because their facts are retired are left as they are. Other kinds than facts: no effect.
+    """
+    for source in _source_messages(uow, fact) if fact.kind is Kind.FACT else []:
+        drawn = memories.records_linking_to(uow.connection, source.row, "drawn_from")
+        facts = [memory for memory in drawn if memory.kind is Kind.FACT]
+        is_shown = any(memory.forgotten_at is None and memory.valid_to is None for memory in facts)
+        forgotten_at = None if is_shown or fact.forgotten_at is None else fact.forgotten_at
+        if (forgotten_at is None) != (source.forgotten_at is None):
+            memories.update(uow.connection, replace(source, forgotten_at=forgotten_at, seq=uow.next_seq()))
+
+
 def _source_messages(uow: UnitOfWork, fact: MemoryRecord) -> list[MemoryRecord]:
     sources = memories.records_linked_from(uow.connection, fact.row, "drawn_from")
     return [source for source in sources if source.source_only]

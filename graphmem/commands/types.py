@@ -19,6 +19,7 @@ from graphmem.model import (
     Extraction,
     Item,
     Kind,
+    Layer,
     Link,
     MemoryRecord,
     Message,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from graphmem.stores.ledger.api_keys import ApiKey
     from graphmem.stores.ledger.jobs import Job
     from graphmem.stores.ledger.settings import StoredSetting
+    from graphmem.stores.ledger.vitals import VitalState
 
 
 class Unset:
@@ -196,8 +198,49 @@ class RestoreMemory:
 
 
 @dataclass(frozen=True, slots=True)
+class ForgetMemory:
+    """Hides a memory. With `decided`, not if it was changed or found since.
+
+    `batch` is the id of the cycle that this is part of.
+    """
+
+    id: str
+    reason: str
+    batch: str | None = None
+    decided: VitalState | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RememberMemory:
+    """Shows a forgotten memory again."""
+
+    id: str
+    reason: str
+    batch: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MoveMemory:
+    """Moves a memory to another layer. With `decided`, not if it was changed since."""
+
+    id: str
+    layer: Layer
+    reason: str
+    batch: str | None = None
+    decided: VitalState | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PinMemory:
+    """Pins a memory, so that no cycle forgets it, or unpins it."""
+
+    id: str
+    pinned: bool
+
+
+@dataclass(frozen=True, slots=True)
 class UndoEvent:
-    """Reverses an UPDATE or a RETIRE, by the id of its event."""
+    """Reverses an UPDATE, RETIRE, FORGET or PROMOTE, by the id of its event."""
 
     event: str
 
@@ -427,6 +470,7 @@ class CountLackingKey:
 ImportCommand = (
     ImportMemory | ImportTombstone | ImportAlias | ImportEntityName | ImportItem | ImportSetting | CountLackingKey
 )
+LifecycleCommand = ForgetMemory | RememberMemory | MoveMemory | PinMemory
 FactCommand = EnqueueExtraction | CompleteJob | AddFact | ReaffirmFact
 Command = (
     AddMessage
@@ -436,6 +480,7 @@ Command = (
     | UpdateMemory
     | RetireMemory
     | RestoreMemory
+    | LifecycleCommand
     | UndoEvent
     | DeleteMemory
     | EntityCommand
@@ -485,7 +530,12 @@ class OutcomeType(StrEnum):
     UPDATE = "UPDATE"
     RETIRE = "RETIRE"
     RESTORE = "RESTORE"
+    FORGET = "FORGET"
+    REMEMBER = "REMEMBER"
+    PROMOTE = "PROMOTE"
+    DEMOTE = "DEMOTE"
     DELETE = "DELETE"
+    PIN = "PIN"
     ENRICH = "ENRICH"
     NAME_ENTITY = "NAME_ENTITY"
     IMPORT_TOMBSTONE = "IMPORT_TOMBSTONE"
@@ -506,7 +556,7 @@ class Outcome:
     `record` is the memory afterwards (for DELETE: before), None if there is none; for PUT_ITEM the memory that is new
     or has a new text.
     `previous` is its earlier text, `skipped_links` the number of an imported memory's links to unknown memories,
-    `successor` the id of the memory that replaced a retired one.
+    `successor` the id of the memory that replaced a retired one, `event_id` that of the event of a lifecycle command.
     """
 
     event: OutcomeType
@@ -518,6 +568,7 @@ class Outcome:
     erased: ErasureReport = field(default_factory=ErasureReport)
     skipped_links: int = 0
     successor: str | None = None
+    event_id: str | None = None
 
     @property
     def required_record(self) -> MemoryRecord:

@@ -1,4 +1,4 @@
-"""Finds the command that reverses an UPDATE or RETIRE event, for `graphmem.commands.unit_of_work`.
+"""Finds the command that reverses an UPDATE, RETIRE, FORGET or PROMOTE event, for `graphmem.commands.unit_of_work`.
 
 Only the fields that the event changed are reversed. They are found by comparing the state before the event with the
 state before the next event, or with the current state if there is no next event. If a later event changed one of these
@@ -14,9 +14,19 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from graphmem.commands.types import UNSET, RestoreMemory, UndoEvent, UpdateMemory
+from graphmem.commands.types import UNSET, MoveMemory, RememberMemory, RestoreMemory, UndoEvent, UpdateMemory
 from graphmem.errors import NotFoundError, ValidationError
-from graphmem.model import Event, Extraction, Kind, MemoryRecord, Mention, Statement, optional_micros
+from graphmem.model import (
+    REVERSIBLE_EVENTS,
+    Event,
+    Extraction,
+    Kind,
+    Layer,
+    MemoryRecord,
+    Mention,
+    Statement,
+    optional_micros,
+)
 from graphmem.stores.ledger import events, graph_reads, memories
 from graphmem.stores.ledger.decoding import entity_type, mention_kind, moment
 
@@ -24,14 +34,16 @@ if TYPE_CHECKING:
     from graphmem.commands.unit_of_work import UnitOfWork
 
 DERIVED = "derived"
+ReverseCommand = RestoreMemory | RememberMemory | MoveMemory | UpdateMemory
 _TIMES = ("valid_at", "invalid_at")
-# Fields that an UPDATE or a RETIRE changes: name in `Event.previous_state` → name for callers.
+# Fields that these events change: name in `Event.previous_state` → name for callers.
 _FIELDS = {
     "text": "text", "metadata": "metadata", "expires_at": "expiration_date", "at": "at", "valid_to": "valid_to",
+    "forgotten_at": "forgotten", "layer": "layer",
 }  # fmt: skip
 
 
-def reverse_command(command: UndoEvent, uow: UnitOfWork) -> RestoreMemory | UpdateMemory:
+def reverse_command(command: UndoEvent, uow: UnitOfWork) -> ReverseCommand:
     """Returns the command that reverses an event.
 
     Raises NotFoundError for an unknown event or one outside `uow.visible_scope`, ValidationError for an event that
@@ -48,14 +60,18 @@ def reverse_command(command: UndoEvent, uow: UnitOfWork) -> RestoreMemory | Upda
             "event_id: a SCOPE event cannot be taken back: what was said in a run was said there; "
             "erasing all memories of a run takes it out of the run"
         )
-    if event.event not in {"UPDATE", "RETIRE"} or event.previous_state is None:
+    if event.event not in REVERSIBLE_EVENTS or event.previous_state is None:
         raise ValidationError(
-            f"event_id: its event is {event.event}, and only an UPDATE or a RETIRE can be taken back; "
+            f"event_id: its event is {event.event}, and only {', '.join(REVERSIBLE_EVENTS)} can be taken back; "
             "to take back an addition, delete the memory"
         )
     changed = _changed_fields(event, event.previous_state, record, uow)
     if "valid_to" in changed:
         return RestoreMemory(record.id, f"undo of {event.id}")
+    if "forgotten_at" in changed:
+        return RememberMemory(record.id, f"undo of {event.id}")
+    if "layer" in changed:
+        return MoveMemory(record.id, Layer(event.previous_state["layer"]), f"undo of {event.id}")
     return _reverse_update(event, event.previous_state, changed)
 
 

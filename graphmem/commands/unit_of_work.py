@@ -31,6 +31,7 @@ from graphmem.commands.items import (
     put_item,
     refresh_item,
 )
+from graphmem.commands.lifecycle import forget_memory, move_memory, pin_memory, remember_memory
 from graphmem.commands.memories import (
     add_message,
     delete_memory,
@@ -57,17 +58,21 @@ from graphmem.commands.types import (
     DeleteMemory,
     DeleteSettings,
     EnqueueExtraction,
+    ForgetMemory,
     ImportAlias,
     ImportEntityName,
     ImportItem,
     ImportMemory,
     ImportSetting,
     ImportTombstone,
+    MoveMemory,
     Outcome,
+    PinMemory,
     PutItem,
     ReaffirmFact,
     RefreshItem,
     ReindexMemory,
+    RememberMemory,
     RemoveAlias,
     RenameEntity,
     RestoreMemory,
@@ -176,9 +181,9 @@ class UnitOfWork:
             previous_row = memories.previous_row(self.connection, record.row)
             memories.set_previous(self.connection, next_row, previous_row, self.next_seq())
 
-    def add_event(self, event: str, record: MemoryRecord, **values: Any) -> None:
+    def add_event(self, event: str, record: MemoryRecord, **values: Any) -> str | None:
         """Adds an entry to a memory's history, with the time of the change set; see `events.add_event`."""
-        events.add_event(self.connection, event, record, now=self.now, **values)
+        return events.add_event(self.connection, event, record, now=self.now, **values)
 
 
 @singledispatch
@@ -193,6 +198,10 @@ execute.register(ReindexMemory, reindex_memory)
 execute.register(UpdateMemory, update_memory)
 execute.register(RetireMemory, retire_memory)
 execute.register(RestoreMemory, restore_memory)
+execute.register(ForgetMemory, forget_memory)
+execute.register(RememberMemory, remember_memory)
+execute.register(MoveMemory, move_memory)
+execute.register(PinMemory, pin_memory)
 execute.register(UndoEvent, undo_event)
 execute.register(DeleteMemory, delete_memory)
 execute.register(EnqueueExtraction, enqueue_extraction)

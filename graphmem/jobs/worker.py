@@ -146,9 +146,12 @@ class JobWorker:
             not also_long or (self._awaited.wait(timeout) and self._long.wait(timeout))
         )
 
-    def schedule(self) -> None:
-        """Starts all jobs that are due, and sets a timer for the next one."""
-        self.enrich_recorded()
+    def schedule(self, *, texts_by_force: bool = False) -> None:
+        """Starts all jobs that are due, and sets a timer for the next one.
+
+        `texts_by_force`: also the enrichment of texts that another process has claimed: it may have died.
+        """
+        self.enrich_recorded(by_force=texts_by_force)
         with self._ledger.read() as connection:
             due_rows = jobs.claimable(connection) if self._pipeline is not None else []
         for row in due_rows:

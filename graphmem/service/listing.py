@@ -45,6 +45,7 @@ def list_memories(
     show_expired: bool = False,
     show_retired: bool = False,
     retired_only: bool = False,
+    show_forgotten: bool = False,
     q: str | None = None,
     mentions_type: str | None = None,
     since: str | float | None = None,
@@ -69,6 +70,7 @@ def list_memories(
         as_of=None if as_of is None else validation.moment(as_of, "as_of", zone),
         show_expired=show_expired,
         show_retired=show_retired or retired_only,
+        show_forgotten=show_forgotten,
     )
     list_filter = ListFilter(
         mentions_type=None if mentions_type is None else validation.entity_type(mentions_type, "mentions_type"),

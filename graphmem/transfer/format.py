@@ -35,6 +35,7 @@ from graphmem.errors import ValidationError
 from graphmem.ingest import messages
 from graphmem.model import (
     EMPTY_MAPPING,
+    NEUTRAL_IMPORTANCE,
     NO_ANSWER_TYPES,
     SCOPE_NAMES,
     VECTOR_BYTES,
@@ -45,6 +46,7 @@ from graphmem.model import (
     Extraction,
     Item,
     Kind,
+    Layer,
     Link,
     MemoryRecord,
     Mention,
@@ -61,7 +63,7 @@ from graphmem.stores.ledger.memories import encode_record
 from graphmem.stores.ledger.settings import StoredSetting
 from graphmem.text import content_hash, folded_key
 from graphmem.times import offset_minutes
-from graphmem.transfer.records import MAX_OFFSET, MAX_VERSION, EventName, KeyRole, LinkKind
+from graphmem.transfer.records import MAX_LEVEL, MAX_OFFSET, MAX_VERSION, EventName, KeyRole, LayerName, LinkKind
 
 T = TypeVar("T")
 Check = Callable[[object, str], T]
@@ -69,6 +71,7 @@ Check = Callable[[object, str], T]
 # 2: settings and keys. Readers of format 1 refuse them as unknown types, so the number tells what to do.
 FORMAT = 2
 EVENTS: tuple[str, ...] = get_args(EventName)
+LAYERS: tuple[str, ...] = get_args(LayerName)
 LINK_KINDS: tuple[str, ...] = get_args(LinkKind)
 KEY_ROLES: tuple[str, ...] = get_args(KeyRole)
 # Characters of a setting's value, as JSON. Each request that recalls reads it.
@@ -247,8 +250,13 @@ class RecordReader:
             message_id=fields.optional("message_id", validation.stored_name),
             session=fields.optional("session", validation.stored_name) or "",
             source_only=fields.optional("source_only", validation.flag) or False,
-            confidence=_confidence(fields.optional("confidence", validation.share)),
+            confidence=_share(fields.optional("confidence", validation.share), 1.0),
             version=fields.optional("version", _version) or 1,
+            layer=Layer(fields.optional("layer", _layer) or Layer.SHORT_TERM),
+            importance=_share(fields.optional("importance", validation.share), NEUTRAL_IMPORTANCE),
+            level=fields.optional("level", _level) or 0,
+            pinned=fields.optional("pinned", validation.flag) or False,
+            forgotten_at=fields.optional("forgotten_at", self._moment),
             utc_offset=utc_offset if knows_offset else offset_minutes(said_at, self._target.timezone),
         )
 
@@ -280,6 +288,7 @@ class RecordReader:
             actor_id=fields.optional("actor_id", validation.stored_name),
             role=fields.optional("role", validation.stored_name),
             reason=fields.optional("reason", validation.stored_text),
+            batch=fields.optional("batch", validation.stored_name),
             previous_state=fields.optional(
                 "previous_state", lambda value, path: self._previous_state(FieldReader(value, path), record)
             ),
@@ -339,7 +348,7 @@ class RecordReader:
             predicate=fields.required("predicate", validation.stored_key),
             object=fields.required("object", validation.stored_key),
             fact=fields.required("fact", validation.content),
-            confidence=_confidence(fields.optional("confidence", validation.share)),
+            confidence=_share(fields.optional("confidence", validation.share), 1.0),
             valid_at=fields.optional("valid_at", self._moment),
             invalid_at=fields.optional("invalid_at", self._moment),
             is_past=fields.optional("is_past", validation.flag) or False,
@@ -474,8 +483,16 @@ def _utc_offset(value: object, path: str) -> int:
     return validation.count(value, path, -MAX_OFFSET, MAX_OFFSET)
 
 
-def _confidence(share: float | None) -> float:
-    return 1.0 if share is None else share
+def _level(value: object, path: str) -> int:
+    return validation.count(value, path, 0, MAX_LEVEL)
+
+
+def _layer(value: object, path: str) -> str:
+    return validation.one_of(value, path, LAYERS)
+
+
+def _share(share: float | None, default: float) -> float:
+    return default if share is None else share
 
 
 def _speaker(fields: FieldReader, base: MemoryRecord, role: str | None, actor_id: str | None) -> str | None:

@@ -20,10 +20,15 @@ from graphmem.model import SCOPE_NAMES, AnswerType, EntityType, Kind, MemoryType
 MAX_VERSION = 2**31 - 1
 # Minutes of a day: no clock is farther from UTC.
 MAX_OFFSET = 1440
+# The highest level of abstraction.
+MAX_LEVEL = 3
 
-EventName: TypeAlias = Literal["ADD", "UPDATE", "RETIRE", "RESTORE", "SCOPE", "DELETE"]
+EventName: TypeAlias = Literal[
+    "ADD", "UPDATE", "RETIRE", "RESTORE", "SCOPE", "FORGET", "REMEMBER", "PROMOTE", "DEMOTE", "DELETE"
+]
 LinkKind: TypeAlias = Literal["drawn_from", "corrects", "replaces"]
 MentionKindName: TypeAlias = Literal["title", "name", "noun_phrase", "common_noun"]
+LayerName: TypeAlias = Literal["short_term", "long_term"]
 KeyRole: TypeAlias = Literal["user", "app", "admin", "metrics"]
 
 _UUID = "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
@@ -114,6 +119,18 @@ class State(TypedDict):
     expires_at: NotRequired[
         Annotated[Time | None, Field(description="The time after which it is not shown. Null: never.")]
     ]
+    layer: NotRequired[Annotated[LayerName | None, Field(description="Its layer. By default `short_term`.")]]
+    importance: NotRequired[Annotated[Share | None, Field(description="Its importance, 0 to 1. By default 0.5.")]]
+    level: NotRequired[
+        Annotated[
+            Annotated[int, Field(ge=0, le=MAX_LEVEL)] | None,
+            Field(description="How far it was abstracted from others. By default 0: not at all."),
+        ]
+    ]
+    pinned: NotRequired[Annotated[bool | None, Field(description="True if no cycle may forget it. By default false.")]]
+    forgotten_at: NotRequired[
+        Annotated[Time | None, Field(description="The time from which on it is hidden. Null: it is not forgotten.")]
+    ]
 
 
 class Corrected(TypedDict):
@@ -138,8 +155,9 @@ class Event(TypedDict):
     event: Annotated[
         EventName,
         Field(
-            description="What happened: the memory was added, changed, retired, restored or erased (DELETE). SCOPE: "
-            "its message was added again in another run or with an agent, or one of its runs was deleted."
+            description="What happened: the memory was added, changed, retired, restored, hidden (FORGET), shown again "
+            "(REMEMBER), moved to the long-term layer (PROMOTE) or back (DEMOTE), or erased (DELETE). SCOPE: its "
+            "message was added again in another run or with an agent, or one of its runs was deleted."
         ),
     ]
     at: Annotated[Time, Field(description="When it happened.")]
@@ -149,6 +167,9 @@ class Event(TypedDict):
         Annotated[PreviousState | None, Field(description="The state before the event, if `undo` can return to it.")]
     ]
     reason: NotRequired[Annotated[AnyText | None, Field(description="Why it happened.")]]
+    batch: NotRequired[
+        Annotated[Name | None, Field(description="The id of the lifecycle's cycle that it is part of. Null: of none.")]
+    ]
     actor_id: NotRequired[Annotated[Name | None, Field(description="The name of the author.")]]
     role: NotRequired[Annotated[Name | None, Field(description="The role of the author.")]]
     created_at: NotRequired[

@@ -104,6 +104,11 @@ def _state_fields(state: Mapping[str, Any]) -> records.State:
         "updated_at": iso(moment(state["updated_at"])),
         "valid_to": _optional_time(state.get("valid_to")),
         "expires_at": _optional_time(state.get("expires_at")),
+        "layer": state.get("layer"),
+        "importance": state.get("importance"),
+        "level": state.get("level"),
+        "pinned": state.get("pinned"),
+        "forgotten_at": _optional_time(state.get("forgotten_at")),
     }
 
 
@@ -143,6 +148,7 @@ def _event(event: Event) -> records.Event:
         "new_memory": event.new_text,
         "previous_state": None if event.previous_state is None else _previous_state(event.previous_state),
         "reason": event.reason,
+        "batch": event.batch,
         "actor_id": event.actor_id,
         "role": event.role,
         "created_at": iso(event.created_at),

@@ -51,6 +51,7 @@ def test_the_ledger_is_its_owners_only(tmp_path: Path, make_memory: Make) -> Non
 def test_every_file_is_its_owners_only(tmp_path: Path, make_memory: Make) -> None:
     memory = make_memory(tmp_path / "home")
     memory.add("tea", user_id="u1")
+    memory.flush()  # until then the folder of the index keeps others from its new files
     assert {path for path, mode in modes(tmp_path / "home").items() if mode & 0o077} == set()
 
 

@@ -95,7 +95,7 @@ def some_time() -> None:
     pass
 
 
-@pytest.mark.parametrize("at", ["enrich_and_deliver", "compute", "deliver"])
+@pytest.mark.parametrize("at", ["enrich_and_deliver", "enrich", "deliver"])
 def test_a_write_interrupted_by_a_signal_is_stored(tmp_path: Path, at: str) -> None:
     with open_memory(tmp_path / "home") as memory:
         with pytest.raises(TimeLimit, match="took too long"), raising(TimeLimit, at):

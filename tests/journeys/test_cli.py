@@ -511,6 +511,8 @@ def test_failures_are_one_line_and_status_one(plain_home):
         ["explain", "nothing"],
         ["update", "nothing", "words"],
         ["undo", "nothing"],
+        ["forget", "nothing"],
+        ["pin", "nothing"],
         ["delete", "nothing"],
         ["add", "--file", "nowhere", "--user", "ann"],
         ["import", "nowhere"],
@@ -580,6 +582,7 @@ UNUSABLE = {
     "migrate mem0 --timestamp": (["soon"], ["--qdrant", "."]),
     "migrate jsonl --timestamp": (["soon"], [__file__, "--user", "ann"]),
     "bench languages --languages": (["xx"], ["benchmarks/languages"]),
+    "forget --reason": (["", "x" * 257], ["an-id"]),
     "bench languages --limit": (["0", "61"], ["benchmarks/languages"]),
     "bench answers --max-chars": (["0"], ["benchmarks/answers"]),
     "bench answers --threshold": (["2"], ["benchmarks/answers"]),
@@ -587,6 +590,7 @@ UNUSABLE = {
 # Parts of which a command takes any value that is no fault of its own: the names of files, and ids.
 ANY_VALUE = {
     "add --file", "show ID", "history ID", "explain ID", "update ID", "undo EVENT", "delete ID", "backup FILE",
+    "forget ID", "pin ID",
     "graph --output", "bench locomo LOCOMO", "bench chats CHATS", "bench multihop QUESTIONS", "bench multihop --corpus",
     "bench pooled LOCOMO", "bench pooled QUESTIONS", "bench pooled --corpus", "bench languages FOLDER",
     "bench answers ANSWERS", "keys revoke ID", "migrate jsonl FILE",
@@ -667,6 +671,8 @@ READING = [
     ["explain", "x"],
     ["update", "x", "words"],
     ["undo", "x"],
+    ["forget", "x"],
+    ["pin", "x"],
     ["delete", "x"],
     ["delete", "--all", "--user", "ann", "--yes"],
     ["graph", "--user", "ann"],

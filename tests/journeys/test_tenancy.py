@@ -130,6 +130,9 @@ def list_attempts(ids: list[str]) -> dict[str, list[Attempt]]:
         "update": [((uid, "Taken over."), {"metadata": {"owner": STRANGER}}) for uid in like_ids(ids)],
         "delete": by_id,
         "undo": by_id,
+        "forget": by_id,
+        "pin": by_id,
+        "unpin": by_id,
         "delete_all": [((), {"run_id": RUN, "agent_id": AGENT}), ((), {"run_id": "run-"}), ((), {})],
     }
 
@@ -301,6 +304,8 @@ def list_command_lines(ids: list[str]) -> dict[str, list[list[str]]]:
         "explain": by_id,
         "update": [[uid, "Taken over."] for uid in (ids[0], "nobody")],
         "undo": by_id,
+        "forget": by_id,
+        "pin": [*by_id, [ids[0], "--remove"]],
         "delete": [*by_id, [*ids], ["--all", "--yes"]],
         "export": [["-"]],
         "graph": [

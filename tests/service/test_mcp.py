@@ -94,6 +94,12 @@ async def test_journey(way: str, mode: str, real_memory: Memory, tmp_path: Path)
         assert [event["event"] for event in history] == ["ADD", "UPDATE"]
         assert (await call(client, "undo_change", event_id=history[1]["id"]))["memory"] == SECOND
 
+        forgotten = await call(client, "forget_memory", memory_id=second["id"], reason="out of date")
+        found = (await call(client, "search_memories", query=QUESTION))["results"]
+        assert [hit["memory"] for hit in found] == [FIRST]
+        assert await call(client, "forget_memory", memory_id=second["id"]) == {"event_id": ""}
+        assert (await call(client, "undo_change", event_id=forgotten["event_id"]))["memory"] == SECOND
+
         receipt = await call(client, "delete_memory", memory_id=second["id"])
         assert receipt["deleted"] == [second["id"]]
         found = (await call(client, "search_memories", query=QUESTION))["results"]
@@ -320,6 +326,7 @@ async def test_a_memory_has_the_time_that_the_model_gives_and_is_shown_in_the_co
         ("update_memory", {"memory_id": "unknown", "content": " "}, "content: is empty; give the whole new text"),
         ("search_memories", {"query": "tea", "memory_types": "[" * 100_000}, "memory_types: should be a valid list"),
         ("get_memories", {"cursor": b64encode(b"[" * 100_000).decode()}, "is no next_cursor of this call"),
+        ("forget_memory", {"memory_id": "unknown"}, "memory_id: "),
         ("undo_change", {"event_id": "unknown"}, "event_id: there is no change with this id"),
         ("get_entity", {"name": "Nobody"}, "name: no memory mentions an entity of this name"),
     ],
@@ -726,4 +733,4 @@ async def test_two_servers_and_a_memory_share_a_folder(tmp_path: Path) -> None:
 def test_all_tools_are_in_a_profile() -> None:
     named = {tool.tool_name for profile in tools.PROFILES.values() for tool in profile}
     assert named == {tool.tool_name for tool in Tool.__subclasses__()}
-    assert set(tools.DOTTED_NAMES) == {tool.tool_name for tool in tools.CORE}
+    assert set(tools.DOTTED_NAMES) == {tool.tool_name for tool in tools.CORE} | {"forget_memory"}

@@ -208,6 +208,9 @@ def list_requests(ids: list[str], events: list[str]) -> dict[str, list[Request]]
         "POST /graph/aliases": aliases,
         "DELETE /graph/aliases": aliases,
         "POST /events/{event_id}/undo": by_event,
+        "POST /memories/{memory_id}/forget": by_id,
+        "PUT /memories/{memory_id}/pin": by_id,
+        "DELETE /memories/{memory_id}/pin": by_id,
         "DELETE /memories/{memory_id}": by_id,
         "DELETE /v1/memories/{memory_id}/": by_id,
         "DELETE /memories": [Request("", {"run_id": "run-"}), Request("", {"agent_id": "helpe"})],
@@ -363,7 +366,10 @@ def test_tools_of_mcp_answer_a_stranger_alike(services: Services) -> None:
         ("search_memories", {"query": GUESSED, "top_k": 20}),
         ("get_context", {"query": GUESSED}),
         ("get_memories", {}),
-        *((name, {"memory_id": uid}) for name in ("get_memory", "memory_history", "explain_memory", "delete_memory")),
+        *(
+            (name, {"memory_id": uid})
+            for name in ("get_memory", "memory_history", "explain_memory", "forget_memory", "delete_memory")
+        ),
         ("update_memory", {"memory_id": uid, "content": "Taken over."}),
         ("undo_change", {"event_id": event}),
         ("search_graph", {"query": "Vostokgrad", "hops": 3}),

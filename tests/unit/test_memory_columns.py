@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from graphmem.commands.types import ImportMemory
 from graphmem.digests import Digests
-from graphmem.model import SCOPE_NAMES, EmbeddingSpec, Event, Kind, MemoryRecord, Scope
+from graphmem.model import SCOPE_NAMES, EmbeddingSpec, Event, Kind, Layer, MemoryRecord, Scope
 from graphmem.stores.ledger.export_queries import ExportedMemory
 from graphmem.stores.ledger.memories import (
     LEDGER_COLUMNS,
@@ -50,11 +50,17 @@ RECORD = MemoryRecord(
     row=2,
     further_runs=("tuesday",),
     utc_offset=480,
+    layer=Layer.LONG_TERM,
+    importance=0.9,
+    level=2,
+    pinned=True,
+    forgotten_at=START + timedelta(days=6),
 )
 
 
 def test_every_column_is_of_one_kind() -> None:
-    columns = [*PLAIN_COLUMNS, *TIME_COLUMNS, *OPTIONAL_TIME_COLUMNS, *LEDGER_COLUMNS, *SCOPE_NAMES, "kind", "seq"]
+    others = (*SCOPE_NAMES, "kind", "layer", "seq")
+    columns = [*PLAIN_COLUMNS, *TIME_COLUMNS, *OPTIONAL_TIME_COLUMNS, *LEDGER_COLUMNS, *others]
     assert Counter(columns) == Counter(memories.c.keys())
 
 

@@ -74,11 +74,13 @@ def test_dates_become_conditions_as_in_the_view() -> None:
     now = View(ALICE, LATER)
     result = conditions(now)
     assert (result.moment, result.started_fields, result.ended_fields) == (
-        micros(LATER), (), ("valid_to", "expires_at"),
+        micros(LATER), (), ("valid_to", "expires_at", "forgotten_at"),
     )  # fmt: skip
-    assert conditions(replace(now, show_expired=True)).ended_fields == ("valid_to",)
-    assert conditions(replace(now, show_retired=True)).ended_fields == ("expires_at",)
-    assert conditions(replace(now, show_retired=True, show_expired=True)).ended_fields == ()
+    assert conditions(replace(now, show_expired=True)).ended_fields == ("valid_to", "forgotten_at")
+    assert conditions(replace(now, show_retired=True)).ended_fields == ("expires_at", "forgotten_at")
+    assert conditions(replace(now, show_forgotten=True)).ended_fields == ("valid_to", "expires_at")
+    everything = replace(now, show_retired=True, show_expired=True, show_forgotten=True)
+    assert conditions(everything).ended_fields == ()
     then = conditions(replace(now, as_of=NOON))
     assert (then.moment, then.started_fields) == (micros(NOON), ("valid_from",))
 

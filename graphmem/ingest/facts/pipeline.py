@@ -216,7 +216,7 @@ class FactPipeline:
         if not self._index_worker.catch_up([job.partition], CATCH_UP_SECONDS):
             raise StoreUnavailable("the vector index is behind; new facts are compared once it has caught up")
         now, scope = datetime.now(UTC), _compared_scope(job)
-        view = View(scope, now, job.partition, frozenset({Kind.FACT}))
+        view = View(scope, now, job.partition, frozenset({Kind.FACT}), show_forgotten=True)
         hits = self._index_worker.read(
             lambda: [
                 (self._index.dense if space == VECTOR else self._index.multilingual)(view, vector, NEAREST_READ)

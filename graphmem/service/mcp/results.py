@@ -158,7 +158,7 @@ class ContextResult(Result):
 
 
 class Event(Result):
-    """One change of a memory, with its id; an UPDATE or RETIRE can be undone by it."""
+    """One change of a memory, with its id; an UPDATE, RETIRE or FORGET can be undone by it."""
 
     id: str
     event: str
@@ -239,6 +239,15 @@ class ErasedCounts(Result):
     vectors: int
     graph: int
     derived: int
+
+
+class ForgetResult(Result):
+    """The id of the change, for undo_change; "" if the memory was forgotten already."""
+
+    event_id: str
+
+    def shown(self) -> str:
+        return f"Forgotten; undo_change takes {self.event_id} back." if self.event_id else "It was forgotten already."
 
 
 class DeleteResult(Result):

@@ -154,8 +154,8 @@ class UpdateMemory(Tool):
 
 
 class UndoChange(Tool):
-    """Take back one update or retirement of a memory, by the id of its event in memory_history. Not for deletions,
-    which are final.
+    """Take back one update, retirement or forgetting of a memory, by the id of its event in memory_history. Not for
+    deletions, which are final.
     """
 
     tool_name = "undo_change"
@@ -166,6 +166,23 @@ class UndoChange(Tool):
 
     async def run(self, memory: AsyncMemory, scope: Scope) -> results.MemoryResult:
         return _memory_result(await memory.undo(self.event_id, **scope.parts))
+
+
+class ForgetMemory(Tool):
+    """Hide a memory that is of no use any more; undo_change brings it back. Not for words that the user wants gone:
+    use delete_memory.
+    """
+
+    tool_name = "forget_memory"
+    title = "Forget a memory"
+    is_idempotent = True
+
+    memory_id: MemoryId
+    reason: str = Field(default="", description="Why, in a few words; the history keeps it")
+
+    async def run(self, memory: AsyncMemory, scope: Scope) -> results.ForgetResult:
+        changed = await memory.forget(self.memory_id, reason=self.reason.strip() or None, **scope.parts)
+        return results.ForgetResult(event_id=changed.get("event_id", ""))
 
 
 class DeleteMemory(Tool):
@@ -531,15 +548,23 @@ READ: tuple[type[Tool], ...] = (
 PROFILES: Mapping[str, tuple[type[Tool], ...]] = {
     "core": CORE,
     "read": READ,
-    "full": (*CORE, *(tool for tool in READ if tool not in CORE), UndoChange, DeleteMemory, DeleteAllMemories),
+    "full": (
+        *CORE,
+        *(tool for tool in READ if tool not in CORE),
+        UndoChange,
+        ForgetMemory,
+        DeleteMemory,
+        DeleteAllMemories,
+    ),
     "chatgpt": (Search, Fetch),
 }
-# The names of the core tools with a dot, for clients that group tools by them.
+# The names of five tools with a dot, for clients that group tools by them.
 DOTTED_NAMES = {
     "add_memory": "memory.add",
     "search_memories": "memory.search",
     "get_context": "memory.get_context",
     "update_memory": "memory.update",
+    "forget_memory": "memory.forget",
 }
 
 

@@ -12,7 +12,10 @@ from pydantic import BaseModel
 
 
 class MemoryAnswer(BaseModel):
-    """A memory. `further_runs`: the runs beside `run_id` in which its message was added again."""
+    """A memory. `further_runs`: the runs beside `run_id` in which its message was added again.
+
+    `layer`, `importance`, `level`, `pinned` and `forgotten_at` are absent where they are as for a new memory.
+    """
 
     id: str
     memory: str
@@ -31,15 +34,21 @@ class MemoryAnswer(BaseModel):
     agent_id: str | None
     run_id: str | None
     further_runs: list[str] = []
+    layer: str = "short_term"
+    importance: float = 0.5
+    level: int = 0
+    pinned: bool = False
+    forgotten_at: str | None = None
     actor_id: str | None
     role: str | None
     session: str
 
 
 class ChangedMemory(MemoryAnswer):
-    """A memory after a change. `pending`: projections that do not have it yet."""
+    """A memory after a change. `pending`: projections that do not have it yet; `event_id`: what `undo` takes back."""
 
     message: str
+    event_id: str = ""
     pending: list[str] = []
 
 

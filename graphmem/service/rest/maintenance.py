@@ -80,6 +80,7 @@ class StatsAnswer(BaseModel):
     embeddings: int = 0
     partitions: int = 0
     items: int = 0
+    forgotten: int = 0
     jobs: int = 0
     embedder: str = ""
     embedder_dims: int = 0

@@ -97,6 +97,7 @@ class SearchBody(IdsBody, Mem0Fields):
     explain: bool | None = None
     show_expired: bool | None = None
     show_retired: bool | None = Field(default=None, description="Also memories that are no longer true.")
+    show_forgotten: bool | None = Field(default=None, description="Also memories that were forgotten.")
     metadata: Any = Field(default=None, description=f"{IGNORED} Conditions stand in `filters`.")
     source: Any = Field(default=None, description=IGNORED)
 
@@ -133,6 +134,7 @@ class ListQuery(ScopeQuery):
         default=False, description="List also memories that are no longer true, and source messages hidden with them."
     )
     retired_only: bool = Field(default=False, description="List only these.")
+    show_forgotten: bool = Field(default=False, description="List also memories that were forgotten.")
     q: str | None = Field(
         default=None, description="List the memories whose words, with their speaker's name, contain all of these."
     )
@@ -246,6 +248,7 @@ async def get_memories(
         "as_of": _moment(query.as_of),
         "show_expired": query.show_expired,
         "show_retired": query.show_retired,
+        "show_forgotten": query.show_forgotten,
         "retired_only": query.retired_only,
         "q": query.q,
         "mentions_type": query.mentions_type,
@@ -391,6 +394,7 @@ async def search_memories(
         explain=body.explain,
         show_expired=body.show_expired,
         show_retired=body.show_retired,
+        show_forgotten=body.show_forgotten,
     )
     async with until_client_leaves(request):
         with listing.within_answer("top_k", "ask for fewer hits"):

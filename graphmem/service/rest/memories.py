@@ -1,4 +1,4 @@
-"""Routes of our own about one memory: where it comes from, and taking a change back."""
+"""Routes of our own about one memory: where it comes from, hiding and pinning it, and taking a change back."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from graphmem.service.listing import within_answer
 from graphmem.service.rest import answers
 from graphmem.service.rest.dependencies import CallerParam, ServiceParam
 from graphmem.service.rest.json_route import JsonRoute
-from graphmem.service.schemas import Ids
+from graphmem.service.schemas import Body, Ids
 
 router = APIRouter(route_class=JsonRoute, tags=["memories"], responses=problems.documented(404))
 
@@ -69,6 +69,48 @@ async def explain_memory(
 async def undo_event(
     event_id: str, query: Annotated[Ids, Query()], caller: CallerParam, service: ServiceParam
 ) -> answers.ChangedMemory:
-    """Takes back an update or a retirement, and returns the memory. The history keeps both events."""
+    """Takes back an update, a retirement, a forgetting or a promotion, and returns the memory. The history keeps both
+    events.
+    """
     changed = await service.memory.undo(event_id, **caller.scope(query.named(), required=False))
+    return answers.ChangedMemory.model_validate(changed)
+
+
+class ForgetBody(Body):
+    """Why a memory is forgotten; the history keeps it."""
+
+    reason: str | None = None
+
+
+@router.post("/memories/{memory_id}/forget", response_model_exclude_unset=True)
+async def forget_memory(
+    memory_id: str,
+    query: Annotated[Ids, Query()],
+    caller: CallerParam,
+    service: ServiceParam,
+    body: ForgetBody | None = None,
+) -> answers.ChangedMemory:
+    """Hides a memory, until `undo` of the answer's `event_id` or the same words said again show it. For words that
+    have to be gone use DELETE.
+    """
+    scope = caller.scope(query.named(), required=False)
+    changed = await service.memory.forget(memory_id, reason=None if body is None else body.reason, **scope)
+    return answers.ChangedMemory.model_validate(changed)
+
+
+@router.put("/memories/{memory_id}/pin", response_model_exclude_unset=True)
+async def pin_memory(
+    memory_id: str, query: Annotated[Ids, Query()], caller: CallerParam, service: ServiceParam
+) -> answers.ChangedMemory:
+    """Pins a memory: no cycle of the lifecycle forgets it."""
+    changed = await service.memory.pin(memory_id, **caller.scope(query.named(), required=False))
+    return answers.ChangedMemory.model_validate(changed)
+
+
+@router.delete("/memories/{memory_id}/pin", response_model_exclude_unset=True)
+async def unpin_memory(
+    memory_id: str, query: Annotated[Ids, Query()], caller: CallerParam, service: ServiceParam
+) -> answers.ChangedMemory:
+    """Unpins a memory."""
+    changed = await service.memory.unpin(memory_id, **caller.scope(query.named(), required=False))
     return answers.ChangedMemory.model_validate(changed)

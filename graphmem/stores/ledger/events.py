@@ -32,15 +32,18 @@ def add_event(
     new: str | None = None,
     before: Mapping[str, Any] | None = None,
     reason: str | None = None,
-) -> None:
-    """Writes one event of a memory; none for a source message, which has no history.
+    batch: str | None = None,
+) -> str | None:
+    """Writes one event of a memory and returns its id; none for a source message, which has no history.
 
     `before` is the memory's whole state before the change (`memories.encode_record`): undo restores it.
+    `batch` is the id of the cycle that the event is part of.
     """
     if record.source_only:
-        return
+        return None
+    uid = str(uuid4())
     row = {
-        "uid": str(uuid4()),
+        "uid": uid,
         "memory": record.id,
         "event": event,
         "old_text": old,
@@ -52,8 +55,10 @@ def add_event(
         "memory_created_at": micros(record.created_at),
         "at": micros(now),
         "seq": record.seq,
+        "batch": batch,
     }
     connection.execute(events_table.insert(), row)
+    return uid
 
 
 def first_after(connection: Connection, seq: int) -> datetime | None:
@@ -103,6 +108,7 @@ def _decode_event(row: RowMapping | Mapping[str, Any]) -> Event:
         role=row["role"],
         reason=row["reason"],
         previous_state=row["previous_state"],
+        batch=row["batch"],
     )
 
 
@@ -132,6 +138,7 @@ def _encode_event(event: Event, uid: str, seq: int) -> dict[str, Any]:
         "memory_created_at": micros(event.created_at),
         "at": micros(event.updated_at),
         "seq": seq,
+        "batch": event.batch,
     }
 
 

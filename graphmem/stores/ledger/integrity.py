@@ -36,6 +36,7 @@ from graphmem.stores.ledger.schema import (
     terms,
     tombstones,
     usage,
+    vitals,
 )
 from graphmem.text import content_hash, term_counts
 
@@ -110,7 +111,7 @@ def wipe(connection: Connection) -> None:
     being delivered under them hold erased rows: a projection is emptied after its batch has been written.
     """
     for table in (
-        jobs, usage, dead_letters, cursors, links, further_runs, items, aliases, names, supports,
+        jobs, vitals, usage, dead_letters, cursors, links, further_runs, items, aliases, names, supports,
         relations, mentions, entities, terms, embeddings, messages, events, tombstones, memories, partitions,
         settings,
     ):  # fmt: skip

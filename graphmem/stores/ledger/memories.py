@@ -34,6 +34,7 @@ from graphmem.model import (
     SCOPE_NAMES,
     Event,
     Kind,
+    Layer,
     ListFilter,
     MemoryRecord,
     Scope,
@@ -66,14 +67,14 @@ _FURTHER_RUNS = (
     .correlate(memories)
     .scalar_subquery()
 )
-# Every column of `memories` is in one of these or in SCOPE_NAMES, or is `kind` or `seq`. The first three tuples are
+# Every column of `memories` is in one of these or in SCOPE_NAMES, or is `kind`, `layer` or `seq`. The first three are
 # fields of a record and of an export: plain values, times, and times that may be None.
 PLAIN_COLUMNS = (
     "text", "memory_type", "metadata", "speaker", "actor_id", "role", "message_id", "session", "source_only",
-    "confidence", "version", "utc_offset",
+    "confidence", "version", "utc_offset", "importance", "level", "pinned",
 )  # fmt: skip
 TIME_COLUMNS = ("at", "valid_from", "created_at", "updated_at")
-OPTIONAL_TIME_COLUMNS = ("valid_to", "expires_at")
+OPTIONAL_TIME_COLUMNS = ("valid_to", "expires_at", "forgotten_at")
 # Keys, and columns that are derived; `encode_record` leaves them out.
 LEDGER_COLUMNS = ("id", "uid", "partition", "previous", "embedding", "windows", "answer_types", "question_share")
 
@@ -155,12 +156,13 @@ def count_by_kind(connection: Connection) -> dict[str, int]:
 
 def count_hidden(connection: Connection, now: datetime) -> dict[str, int]:
     """Returns the numbers of stored memories that no list shows by itself: those that are no longer true (`retired`),
-    and the source messages of facts that still are (`source_messages`).
+    the source messages of facts that still are (`source_messages`), and what is `forgotten`.
     """
     past = memories.c.valid_to <= micros(now)
     counts = select(
         func.count(case((past, 1))).label("retired"),
         func.count(case((and_(memories.c.source_only, past.is_not(True)), 1))).label("source_messages"),
+        func.count(memories.c.forgotten_at).label("forgotten"),
     )
     return dict(connection.execute(counts.select_from(memories)).mappings().one())
 
@@ -505,6 +507,19 @@ def episodes_saying(
     return [decode_record(row) for row in rows]
 
 
+def forgotten_episodes(connection: Connection, partition: int, scope: Scope, text_hash: str) -> list[MemoryRecord]:
+    """Returns the forgotten episodes with this hash of their embedded text, newest first, of exactly this scope."""
+    statement = RECORD.where(
+        memories.c.partition == partition,
+        memories.c.embedding == text_hash,
+        memories.c.forgotten_at.is_not(None),
+        memories.c.kind == Kind.EPISODE,
+        *exact_scope(memories, scope),
+    )
+    rows = connection.execute(statement.order_by(memories.c.at.desc(), memories.c.id.desc())).mappings()
+    return [decode_record(row) for row in rows]
+
+
 def _session_position(record: MemoryRecord, partition: int) -> dict[str, Any]:
     return {"in_partition": partition, "in_session": record.session, "moment": micros(record.at)}
 
@@ -618,6 +633,7 @@ def encode_record(record: MemoryRecord) -> dict[str, Any]:
         **{name: micros(getattr(record, name)) for name in TIME_COLUMNS},
         **{name: optional_micros(getattr(record, name)) for name in OPTIONAL_TIME_COLUMNS},
         "kind": record.kind.value,
+        "layer": record.layer.value,
         "metadata": dict(record.metadata),
         "seq": record.seq,
     }
@@ -638,6 +654,7 @@ def decode_record(row: RowMapping) -> MemoryRecord:
         partition=row["partition_key"],
         scope=Scope(row["user_id"], row["agent_id"], row["run_id"]),
         kind=Kind(row["kind"]),
+        layer=Layer(row["layer"]),
         seq=row["seq"],
         further_runs=() if places is None else tuple(sorted(places, key=places.__getitem__)),
         **fields,

@@ -20,6 +20,7 @@ from sqlalchemy import (
     SmallInteger,
     Table,
     UniqueConstraint,
+    false,
 )
 
 from graphmem.stores.ledger.dialects import Text
@@ -52,6 +53,7 @@ ledger = Table(
     Column("secret", Text),  # "configured:ID" or "file:ID": place and id of the secret key
     Column("unguarded", BigInteger, nullable=False, server_default="0"),  # erased messages whose secret key was lost
     Column("erasures", BigInteger, nullable=False, server_default="0"),  # commits that erased words since compaction
+    Column("lifecycle_since", BigInteger),  # when the lifecycle was first enabled
 )
 
 partitions = Table(
@@ -60,6 +62,7 @@ partitions = Table(
     _row_id(),
     Column("key", Text, nullable=False, unique=True),
     Column("size", Integer, nullable=False),  # N of the term statistics: enriched memories
+    Column("cycled_at", BigInteger),  # the end of its last cycle
 )
 
 memories = Table(
@@ -90,6 +93,12 @@ memories = Table(
     Column("valid_from", BigInteger, nullable=False),
     Column("valid_to", BigInteger),
     Column("expires_at", BigInteger),
+    # The lifecycle: model.Layer, 0..1, 0..3, kept whatever happens, hidden since.
+    Column("layer", Text, nullable=False, server_default="short_term"),
+    Column("importance", Float, nullable=False, server_default="0.5"),
+    Column("level", SmallInteger, nullable=False, server_default="0"),
+    Column("pinned", Boolean, nullable=False, server_default=false()),
+    Column("forgotten_at", BigInteger),
     Column("created_at", BigInteger, nullable=False),
     Column("updated_at", BigInteger, nullable=False),
     Column("version", Integer, nullable=False),
@@ -104,6 +113,15 @@ memories = Table(
     Index("memories_previous", "previous"),
     Index("memories_agent", "agent_id", "at"),
     Index("memories_run", "run_id", "at"),
+)
+# How often memories were found, and their retention at the last cycle. Changes here are delivered nowhere.
+vitals = Table(
+    "vitals",
+    metadata,
+    Column("memory", ForeignKey("memories.id"), primary_key=True),
+    Column("strength", Float, nullable=False, server_default="1"),  # 0..1
+    Column("accesses", Integer, nullable=False, server_default="0"),
+    Column("accessed_at", BigInteger),
 )
 
 # Further runs in which a memory's message was repeated, ordered by `place`.
@@ -180,6 +198,7 @@ events = Table(
     Column("memory_created_at", BigInteger, nullable=False),
     Column("at", BigInteger, nullable=False),
     Column("seq", BigInteger, nullable=False),
+    Column("batch", Text),  # the id of the cycle that it is part of
     Index("events_memory", "memory", "id"),
 )
 
@@ -414,3 +433,10 @@ SELECT uid AS id, memory AS memory_id, old_text AS old_memory, new_text AS new_m
        CASE WHEN event = 'DELETE' THEN 1 ELSE 0 END AS is_deleted, actor_id, role
 FROM events ORDER BY events.id
 """
+
+# Indexes of few rows, in SQL that both databases read: SQLAlchemy would import the dialect of either for the conditions
+# of both. Forgotten memories by the hash of their text: one that is said again comes back. The events of a cycle.
+PARTIAL_INDEXES = (
+    "CREATE INDEX memories_forgotten ON memories (partition, embedding) WHERE forgotten_at IS NOT NULL",
+    "CREATE INDEX events_batch ON events (batch) WHERE batch IS NOT NULL",
+)

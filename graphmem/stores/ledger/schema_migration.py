@@ -55,7 +55,7 @@ def ensure_schema(connection: Connection) -> None:
 def _create(connection: Connection) -> None:
     if connection.dialect.name == "postgresql":
         _create_postgres_schema(connection)
-    for statement in _table_statements(connection.engine.url.drivername):
+    for statement in (*_table_statements(connection.engine.url.drivername), *schema.PARTIAL_INDEXES):
         connection.exec_driver_sql(statement)
     iso = _ISO_FORMAT[connection.dialect.name]
     created, updated = iso.format(column="memory_created_at"), iso.format(column="at")

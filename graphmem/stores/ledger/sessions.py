@@ -18,10 +18,10 @@ _IS_RUNNING = memories.c.memory_type.is_distinct_from(PROCEDURAL)
 
 
 def _current(kind: Kind, scope: Scope) -> Select[Any]:
-    """Selects the memories of a kind in a scope's partition that have not expired."""
-    m = memories.c
-    is_current = or_(m.expires_at.is_(None), m.expires_at > micros(datetime.now(UTC)))
-    return RECORD.where(partitions.c.key == scope.partition, m.kind == kind.value, is_current)
+    """Selects the memories of a kind in a scope's partition that have neither expired nor been forgotten."""
+    m, now = memories.c, micros(datetime.now(UTC))
+    is_current = (or_(end.is_(None), end > now) for end in (m.expires_at, m.forgotten_at))
+    return RECORD.where(partitions.c.key == scope.partition, m.kind == kind.value, *is_current)
 
 
 def _of_session(kind: Kind, scope: Scope, session: str) -> Select[Any]:

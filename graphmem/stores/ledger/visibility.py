@@ -28,6 +28,7 @@ class ViewShape:
     as_of: bool
     hide_expired: bool
     hide_retired: bool
+    hide_forgotten: bool
 
 
 def shape(view: View) -> ViewShape:
@@ -42,6 +43,7 @@ def shape(view: View) -> ViewShape:
         as_of=view.as_of is not None,
         hide_expired=not view.show_expired,
         hide_retired=not view.show_retired,
+        hide_forgotten=not view.show_forgotten,
     )
 
 
@@ -68,6 +70,8 @@ def conditions(shape: ViewShape, *, by_id: bool = False) -> list[ColumnElement[b
         clauses.append(m.valid_from <= bindparam("moment"))
     if shape.hide_expired:
         clauses.append(or_(m.expires_at.is_(None), m.expires_at > bindparam("moment")))
+    if shape.hide_forgotten:
+        clauses.append(or_(m.forgotten_at.is_(None), m.forgotten_at > bindparam("moment")))
     return clauses
 
 

@@ -42,6 +42,7 @@ def memory_row(ledger: str, state: MemoryState, zone: tzinfo | None) -> Row:
         "valid_from": micros(record.valid_from),
         "valid_to": optional_micros(record.valid_to),
         "expires_at": optional_micros(record.expires_at),
+        "forgotten_at": optional_micros(record.forgotten_at),
         "date": shown(record.at, zone).isoformat(),
         "until": _optional_date(record.valid_to, zone),
         "row": record.row,
@@ -148,6 +149,7 @@ def neighbourhood_parameters(ledger: str, view: View, seeds: Seeds, limits: Grap
             "as_of": optional_micros(view.as_of),
             "show_expired": view.show_expired,
             "show_retired": view.show_retired,
+            "show_forgotten": view.show_forgotten,
         },
         "seeds": {
             "memories": list(dict.fromkeys(seeds.memories)),

@@ -112,6 +112,7 @@ _INDEXED_FIELDS: Mapping[str, models.PayloadSchemaParams] = {
     "kind": _keyword(graph=False),
     "valid_to": _integer(),
     "expires_at": _integer(),
+    "forgotten_at": _integer(),
 }
 _MEMORY_ID_ONLY = grpc.WithPayloadSelector(include=grpc.PayloadIncludeSelector(fields=["memory"]))
 

@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from graphmem.models.protocols import Matrix
 
 _KEYWORD_FIELDS = ("memory", "partition", "agent_id", "run_id", "kind")
-_INTEGER_FIELDS = ("valid_from", "valid_to", "expires_at")
+_INTEGER_FIELDS = ("valid_from", "valid_to", "expires_at", "forgotten_at")
 _PAGE = 2000
 # How far a stored vector's squared length may be from 1.
 _NORM_TOLERANCE = 0.01

@@ -26,7 +26,7 @@ def payload(record: MemoryRecord) -> dict[str, Any]:
     Leaves out values that most memories share, such as the kind of an episode and an end that is not set: they need no
     condition in a search and no entry in an index.
     """
-    ends = {"valid_to": record.valid_to, "expires_at": record.expires_at}
+    ends = {"valid_to": record.valid_to, "expires_at": record.expires_at, "forgotten_at": record.forgotten_at}
     return {
         "memory": record.id,
         "seq": record.seq,
@@ -68,7 +68,15 @@ def conditions(view: View) -> PayloadConditions:
         kinds=None if includes_default else sorted(view.kinds),
         not_kinds=sorted(ALL_KINDS - view.kinds) if includes_default else (),
         started_fields=() if view.as_of is None else ("valid_from",),
-        ended_fields=(*(() if view.show_retired else ("valid_to",)), *(() if view.show_expired else ("expires_at",))),
+        ended_fields=tuple(
+            name
+            for name, is_shown in (
+                ("valid_to", view.show_retired),
+                ("expires_at", view.show_expired),
+                ("forgotten_at", view.show_forgotten),
+            )
+            if not is_shown
+        ),
         moment=micros(view.moment),
     )
 

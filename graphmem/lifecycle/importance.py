@@ -1,0 +1,48 @@
+"""How important a memory is (seed 002 §3.2): a weighted sum of scarcity, impact, recency and certainty."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from types import MappingProxyType
+
+from graphmem.folding import fold
+
+# §3.2.
+WEIGHTS: Mapping[str, float] = MappingProxyType({"scarcity": 0.25, "impact": 0.35, "recency": 0.20, "certainty": 0.20})
+IMPACT: Mapping[str, float] = MappingProxyType({"preference": 0.9, "fact": 0.8, "semantic": 0.7, "episodic": 0.5})
+UNKNOWN_IMPACT = 0.5
+# Days in which the recency falls to 0, and the digits to which the sum is rounded.
+RECENT_DAYS, DIGITS = 30, 3
+# Words by which a speaker says that he is not sure, and the certainty of what they stand in.
+HEDGES = ("maybe", "perhaps", "i think", "might", "probably", "not sure")
+SIGNS_OF_DOUBT = ("也许", "可能", "大概", "好像", "应该", "似乎")
+HEDGED_CERTAINTY = 0.6
+_HEDGE = re.compile("|".join([rf"(?<!\w){hedge}(?!\w)" for hedge in HEDGES] + list(SIGNS_OF_DOUBT)))
+
+
+def importance(scarcity: float, memory_type: str | None, recency: float, certainty: float) -> float:
+    """Returns the importance (0..1) of a memory from its terms (each 0..1) and its type."""
+    terms = {
+        "scarcity": scarcity,
+        "impact": IMPACT.get(memory_type or "", UNKNOWN_IMPACT),
+        "recency": recency,
+        "certainty": certainty,
+    }
+    return round(sum(WEIGHTS[name] * value for name, value in terms.items()), DIGITS)
+
+
+def scarcity(highest_similarity: float | None) -> float:
+    """Returns how unlike all others a memory is (0..1), from the highest cosine to one of them; None: it has none."""
+    return 1.0 if highest_similarity is None else min(1.0, max(0.0, 1 - highest_similarity))
+
+
+def recency(created_at: datetime, now: datetime) -> float:
+    """Returns how new a memory is (0..1): 0 after thirty days."""
+    return min(1.0, max(0.0, 1 - ((now - created_at) // timedelta(days=1)) / RECENT_DAYS))
+
+
+def certainty(text: str, question_share: float) -> float:
+    """Returns how sure a text sounds (0..1); `question_share` (0..1) is the share of questions in it."""
+    return (1 - question_share) * (HEDGED_CERTAINTY if _HEDGE.search(fold(text)) else 1.0)

@@ -1,0 +1,82 @@
+"""Rules by which sentences tell what type of memory they make, and how important it is (seed 002 §3.1)."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+from graphmem.errors import ConfigError
+from graphmem.folding import fold
+
+# Characters that "..." in a pattern stands for, at most.
+GAP = 12
+MEMORY_TYPES = ("episodic", "semantic", "preference", "fact")
+_FIELDS = frozenset({"importance", "type", "words", "signs"})
+
+
+class Rule(NamedTuple):
+    """A rule: its name, the type and importance (0..1) of the memories that match, and the expression."""
+
+    name: str
+    memory_type: str
+    importance: float
+    expression: re.Pattern[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Rules, the most important first."""
+
+    rules: tuple[Rule, ...]
+
+    def match(self, text: str) -> Rule | None:
+        """Returns the most important rule that a text matches, None if it matches none."""
+        folded = fold(text).replace("’", "'")
+        return next((rule for rule in self.rules if rule.expression.search(folded)), None)
+
+
+def parse_rules(table: Mapping[str, Any], source: str) -> Rules:
+    """Converts the content of a TOML file like `rules.toml` to rules. Raises ConfigError naming what is unusable."""
+    rules = [_parse_rule(name, rule, f"{source}: [{name}]") for name, rule in table.items()]
+    if not rules:
+        raise ConfigError(f"{source}: has no rules; give at least one table with importance, type and words or signs")
+    return Rules(tuple(sorted(rules, key=lambda rule: -rule.importance)))  # of equal ones, the first in the file
+
+
+@cache
+def default_rules() -> Rules:
+    """Returns the rules that come with the package."""
+    text = files("graphmem.lifecycle").joinpath("rules.toml").read_text("utf-8")
+    return parse_rules(tomllib.loads(text), "rules.toml")
+
+
+def _parse_rule(name: str, rule: Any, where: str) -> Rule:
+    if not isinstance(rule, Mapping) or not rule.keys() <= _FIELDS:
+        raise ConfigError(f"{where}: is no table of importance, type, words and signs")
+    importance, memory_type = rule.get("importance"), rule.get("type")
+    if not isinstance(importance, int | float) or isinstance(importance, bool) or not 0 <= importance <= 1:
+        raise ConfigError(f"{where}: importance is no number from 0 to 1")
+    if memory_type not in MEMORY_TYPES:
+        raise ConfigError(f"{where}: type is none of {', '.join(MEMORY_TYPES)}")
+    words, signs = _patterns(rule, "words", where), _patterns(rule, "signs", where)
+    if not words and not signs:
+        raise ConfigError(f"{where}: has neither words nor signs")
+    alternatives = [rf"(?<!\w){pattern}(?!\w)" for pattern in words] + signs
+    return Rule(name, str(memory_type), float(importance), re.compile("|".join(alternatives)))
+
+
+def _patterns(rule: Mapping[str, Any], field: str, where: str) -> list[str]:
+    patterns: Sequence[Any] = rule.get(field, ())
+    if isinstance(patterns, str) or not all(isinstance(one, str) and one.strip() for one in patterns):
+        raise ConfigError(f"{where}: {field} is no list of texts")
+    return [_expression(fold(one.strip())) for one in patterns]
+
+
+def _expression(pattern: str) -> str:
+    gap = rf"[^.!?。！？\n]{{0,{GAP}}}?"
+    return gap.join(re.escape(part) for part in pattern.split("..."))
