@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
@@ -14,6 +14,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakSet, finalize
 
+from graphmem.accesses import AccessLog
 from graphmem.commands.types import ChangeSet, Command, DeleteExpiredItems, Outcome, ReindexMemory
 from graphmem.commands.unit_of_work import commit
 from graphmem.concurrency import Pool
@@ -30,7 +31,7 @@ from graphmem.observers import Observers
 from graphmem.queries import gauges
 from graphmem.retrieval.types import SearchDeps
 from graphmem.settings import Settings
-from graphmem.stores.ledger import embeddings, integrity, items, jobs, memories, model_usage
+from graphmem.stores.ledger import embeddings, integrity, items, jobs, memories, model_usage, vitals
 from graphmem.stores.ledger.embedder import (
     check_embedder,
     record_embedder,
@@ -44,6 +45,7 @@ from graphmem.wiring import Backends, open_backends, storage_paths
 
 if TYPE_CHECKING:
     from graphmem.ingest.facts.pipeline import FactPipeline
+    from graphmem.jobs.cycle import CycleResult
 
 logger = logging.getLogger("graphmem")
 # Threads are started as they are needed. Each call that enriches takes two or three; the models let them take turns.
@@ -95,6 +97,7 @@ class Engine:
             self.ledger, self._backends.embedder, self._backends.extractor, self._pool, self.observers
         )
         self._job_worker = self._make_job_worker()
+        self.accesses = AccessLog(self.ledger)
         self._close_lock = Lock()
         self._closed = False
         self._before_close: WeakSet[Closable] = WeakSet()
@@ -185,6 +188,11 @@ class Engine:
             raise StoreUnavailable(FORKED)
         if self._closed:
             raise StoreUnavailable(CLOSED)
+
+    def note_found(self, records: Iterable[MemoryRecord], view: View) -> None:
+        """Counts that a search of the present found these memories, if the lifecycle is enabled."""
+        if self.settings.lifecycle.enabled and view.as_of is None:
+            self.accesses.note(record.row for record in records)
 
     def check_embedder(self) -> None:
         """Raises ConfigError when the ledger's vectors are of another embedder than the configured one.
@@ -359,6 +367,7 @@ class Engine:
         """
         if self._llm is not None:
             self._job_worker.drain()
+        self.accesses.write()
         return self._flush_background()
 
     def _flush_background(self) -> list[str]:
@@ -387,6 +396,26 @@ class Engine:
         self._job_worker.wait_for_texts()
         for future in futures:
             future.result()
+
+    def run_cycle(self, partition: str, now: datetime, *, dry_run: bool, force: bool) -> CycleResult:
+        """Runs a cycle of the lifecycle over a partition; see `Memory.tend`. Finishes its enrichment first."""
+        from graphmem.jobs.cycle import Cycle  # noqa: PLC0415  (only the lifecycle needs it)
+
+        settings = self.settings.lifecycle
+        self.accesses.write()
+        with _log_and_leave_pending():
+            self._enrich_all()
+        with self.ledger.write() as connection:
+            since = vitals.lifecycle_since(connection, datetime.now(UTC), begins=settings.enabled)
+        cycle = Cycle(
+            self.ledger,
+            self.embedding_spec,
+            self.commit,
+            settings.policy(since or datetime.now(UTC)),
+            settings.read_rules(),
+            documents=settings.documents,
+        )
+        return cycle.run(partition, now, dry_run=dry_run, force=force)
 
     def rebuild(self, projection: str | None, progress: Progress | None) -> None:
         """Drops projections (`projection`, or None for all) and fills them again.
@@ -518,6 +547,7 @@ class Engine:
                 return
             self._closed = True
         self._job_worker.close(finish=wait)
+        self.accesses.close()
         for worker in self.projection_workers:
             worker.close(self.settings.delivery_wait)
         self._search_pool.shutdown(wait=True)

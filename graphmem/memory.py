@@ -50,7 +50,7 @@ from graphmem.queries.history import events_of_memory, trace_origin
 from graphmem.queries.memories import count_by_day, find_memory, list_memories
 from graphmem.retrieval.types import SearchQuery
 from graphmem.settings import Settings
-from graphmem.stores.ledger import graph_reads, memories
+from graphmem.stores.ledger import events, graph_reads, memories
 from graphmem.stores.ledger.jobs import JobKind
 from graphmem.stores.projection import Progress
 from graphmem.text import estimate_tokens, normalise_key
@@ -490,6 +490,127 @@ class Memory:
             result["pending"] = pending
         return result
 
+    def tend(
+        self,
+        *,
+        user_id: Any = None,
+        agent_id: Any = None,
+        run_id: Any = None,
+        dry_run: bool = False,
+        now: datetime | str | float | None = None,
+        force: bool = False,
+    ) -> types.CycleDict:
+        """Runs a cycle of the lifecycle over a user's memories: rates new ones, moves important ones to the long-term
+        layer, and forgets those that have faded. `dry_run` only says what it would do, also where the lifecycle is off.
+
+        The cycle runs over the whole partition of the scope, and must be named by it: a `user_id`, or what stands for
+        it. `now` is the moment for which it decides, by default the present; a later one shows what will have faded by
+        then. A cycle that would forget more than the settings' `brake_share` does nothing but say so, unless `force`.
+
+        Returns `{"cycle", "processed", "decayed", "forgotten", "merged", "promoted", "saved_bytes", "skipped"}`: the id
+        for `undo_cycle`, None for a dry run, and numbers of memories. `merged` ones are forgotten because a like one of
+        the long-term layer stands for them; `skipped` are decisions on memories that were changed or found meanwhile.
+        With `dry_run` there are "changes": `[{"id", "change", "reason"}]`, and with the brake "brake".
+        Raises ConfigError where the lifecycle is off (`lifecycle.enabled`).
+        """
+        self._engine.check_open()
+        is_dry, is_forced = validation.flag(dry_run, "dry_run"), validation.flag(force, "force")
+        if not is_dry and not self._engine.settings.lifecycle.enabled:
+            raise ConfigError(
+                "lifecycle.enabled is false, so nothing is forgotten by itself; set it to true, or give dry_run=True "
+                "to see what would be"
+            )
+        partition = self._whole_partition(user_id, agent_id, run_id)
+        moment = datetime.now(UTC) if now is None else validation.moment(now, "now", self.limits.timezone)
+        self._engine.check_embedder()
+        result = self._engine.run_cycle(partition, moment, dry_run=is_dry, force=is_forced)
+        if result.id is not None:
+            self._engine.deliver([partition])
+        return responses.cycle(result)
+
+    def undo_cycle(
+        self, cycle: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None
+    ) -> dict[str, Any]:
+        """Takes back what a cycle did, by the id that `tend` returned.
+
+        Returns `{"undone", "skipped"}`: the ids of the memories that are as before, and the number of those that have
+        changed since and stay as they are. Raises NotFoundError for an unknown cycle.
+        """
+        self._engine.check_open()
+        uid, scope = validation.memory_id(cycle, "cycle"), _optional_scope(user_id, agent_id, run_id)
+        undone: list[Outcome] = []
+        with self._engine.ledger.read() as connection:
+            event_ids = events.ids_of_batch(connection, uid)
+        for start in range(0, len(event_ids), DELETE_BATCH):
+            batch = [UndoEvent(event, is_lenient=True) for event in event_ids[start : start + DELETE_BATCH]]
+            undone += self._engine.commit(batch, scope)
+        done = [outcome for outcome in undone if outcome.event is not OutcomeType.NONE]
+        if not done:
+            raise NotFoundError(
+                f"no cycle {uid!r:.80} in this scope that can be taken back; tend returns the ids of cycles"
+            )
+        self._engine.deliver(sorted({outcome.required_record.partition for outcome in done}))
+        return {"undone": list(dict.fromkeys(outcome.id for outcome in done)), "skipped": len(undone) - len(done)}
+
+    def pending_deletion(
+        self, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None, limit: int = 100
+    ) -> dict[str, Any]:
+        """Lists the memories of a scope that are forgotten and not erased, the last forgotten first.
+
+        Returns `{"results", "total"}`, each memory with the "reason" for which it was forgotten. `purge` erases them.
+        """
+        self._engine.check_open()
+        scope = validation.required_scope(user_id, agent_id, run_id)[0]
+        most = validation.count(limit, "limit", 1, MAX_LIST_LIMIT)
+        with self._engine.ledger.read() as connection:
+            records, total = memories.forgotten_records(connection, scope, datetime.now(UTC), most)
+            reasons = events.reasons_of(connection, [record.id for record in records], "FORGET")
+        results = [{**responses.memory(record), "reason": reasons.get(record.id, "")} for record in records]
+        return {"results": results, "total": total}
+
+    def purge(
+        self,
+        *,
+        user_id: Any = None,
+        agent_id: Any = None,
+        run_id: Any = None,
+        forgotten_before: datetime | str | float | None = None,
+        confirm: bool = False,
+    ) -> types.Receipt:
+        """Erases the memories of a scope that are forgotten, all or those forgotten before a time, as `delete` does.
+
+        That cannot be taken back: `confirm=True` says that it is meant. Returns a receipt as `delete` does.
+        """
+        self._engine.check_open()
+        scope = validation.required_scope(user_id, agent_id, run_id)[0]
+        before = datetime.now(UTC)
+        if forgotten_before is not None:
+            before = validation.moment(forgotten_before, "forgotten_before", self.limits.timezone)
+        if not validation.flag(confirm, "confirm"):
+            raise ValidationError(
+                "confirm: is not True; what is erased cannot be brought back: look at pending_deletion, then give "
+                "confirm=True"
+            )
+        erased, partitions = ErasureReport(), set[str]()
+        while True:
+            with self._engine.ledger.read() as connection:
+                batch, _ = memories.forgotten_records(connection, scope, before, DELETE_BATCH)
+            if not batch:
+                break
+            partitions |= {record.partition for record in batch}
+            commands = [DeleteMemory(record.id, missing_ok=True) for record in batch]
+            erased = sum((outcome.erased for outcome in self._engine.commit(commands)), erased)
+        message = f"{len(erased.ids)} memories deleted successfully!"
+        return responses.receipt(erased, self._engine.deliver(sorted(partitions)), message)
+
+    def _whole_partition(self, user_id: Any, agent_id: Any, run_id: Any) -> str:
+        scope = validation.required_scope(user_id, agent_id, run_id)[0]
+        if len(scope.parts) > 1:
+            raise ValidationError(
+                "agent_id and run_id: a cycle runs over all memories of a user together; give the user_id alone"
+            )
+        return scope.partition
+
     def delete(self, memory_id: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None) -> types.Receipt:
         """Erases a memory from all stores: words, vectors, nodes and edges. The history keeps its events without the
         words.
@@ -611,6 +732,8 @@ class Memory:
         with traced_operation("search_memory") as span:
             outcome = search(search_query, self._engine.search_deps)
             span.set_attributes(**{"gen_ai.memory.record.count": len(outcome.hits)})
+        if not search_query.explain:
+            self._engine.note_found((hit.record for hit in outcome.hits), view)
         return self._shaped(responses.search_result(outcome))
 
     def context(
@@ -667,6 +790,7 @@ class Memory:
         from graphmem.retrieval.pipeline import search  # noqa: PLC0415
 
         outcome = search(search_query, self._engine.search_deps)
+        self._engine.note_found((hit.record for hit in outcome.hits), view)
         return context_block(outcome.hits, most, now.tzinfo, size, whole=whole)
 
     def get(

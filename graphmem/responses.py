@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from graphmem.boundary.filters import text_hash
 from graphmem.commands.types import AddMessage, ErasureReport, Outcome, OutcomeType
@@ -17,6 +17,7 @@ from graphmem.retrieval.types import Hit, SearchOutcome
 from graphmem.types import (
     AddResultItem,
     AliasDict,
+    CycleDict,
     EntityDetails,
     EntityDict,
     ErasedCounts,
@@ -31,6 +32,9 @@ from graphmem.types import (
     SourceDict,
     UsageDict,
 )
+
+if TYPE_CHECKING:
+    from graphmem.jobs.cycle import CycleResult
 
 
 def memory(record: MemoryRecord) -> MemoryDict:
@@ -214,6 +218,36 @@ def dropped_summary(dropped: Mapping[str, int]) -> str:
     """Returns "reason: count, …" for the unusable parts of a language model's answer; "" if there are none."""
     unusable = {reason: count for reason, count in dropped.items() if reason not in _LEFT_OUT_BY_RULE}
     return ", ".join(f"{reason}: {count}" for reason, count in sorted(unusable.items()))
+
+
+def cycle(result: CycleResult) -> CycleDict:
+    """Converts what a cycle did, or would do, to the result of `tend`."""
+    plan, is_dry = result.plan, result.id is None
+    merged = result.merged_into
+    converted = CycleDict(
+        cycle=result.id,
+        processed=plan.processed,
+        decayed=len(plan.decayed),
+        forgotten=len(plan.forgotten) if is_dry else result.forgotten,
+        merged=len(merged) if is_dry else result.merged,
+        promoted=len(plan.promoted) if is_dry else result.promoted,
+        saved_bytes=result.saved_bytes,
+        skipped=result.left_out,
+    )
+    if plan.brake is not None:
+        converted["brake"] = plan.brake
+    if is_dry:
+        promoted = [{"id": one.memory.id, "change": "promote", "reason": one.reason} for one in plan.promoted]
+        forgotten = [
+            {
+                "id": one.memory.id,
+                "change": "forget",
+                "reason": f"merged into {merged[one.memory.id]}" if one.memory.id in merged else one.reason,
+            }
+            for one in plan.forgotten
+        ]
+        converted["changes"] = promoted + forgotten
+    return converted
 
 
 def receipt(report: ErasureReport, pending: list[str], message: str) -> Receipt:

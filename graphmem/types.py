@@ -43,6 +43,21 @@ class MemoryDict(TypedDict):
     pending: NotRequired[list[str]]
 
 
+class CycleDict(TypedDict):
+    """What a cycle of the lifecycle did; see `Memory.tend`."""
+
+    cycle: str | None
+    processed: int
+    decayed: int
+    forgotten: int
+    merged: int
+    promoted: int
+    saved_bytes: int
+    skipped: int
+    brake: NotRequired[str]
+    changes: NotRequired[list[dict[str, str]]]
+
+
 class SourceDict(TypedDict):
     """A source message of a fact, found by the same search as the fact."""
 

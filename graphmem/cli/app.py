@@ -14,6 +14,7 @@ from graphmem.cli import maintenance, search, transfer, write
 from graphmem.cli.bench import bench
 from graphmem.cli.graph.commands import graph
 from graphmem.cli.keys import keys
+from graphmem.cli.lifecycle import lifecycle
 from graphmem.cli.mcp import mcp
 from graphmem.cli.migrate import migrate
 from graphmem.cli.options import INTERRUPTED
@@ -101,4 +102,5 @@ for _command in (
     app.command(_command.__name__.rstrip("_").replace("_", "-"))(_command)
 app.add_typer(bench, name="bench")
 app.add_typer(keys, name="keys")
+app.add_typer(lifecycle, name="lifecycle")
 app.add_typer(migrate, name="migrate")

@@ -10,13 +10,23 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from graphmem.commands import source_visibility
-from graphmem.commands.types import ForgetMemory, MoveMemory, Outcome, OutcomeType, PinMemory, RememberMemory
+from graphmem.commands.types import (
+    ForgetMemory,
+    MergeMemory,
+    MoveMemory,
+    Outcome,
+    OutcomeType,
+    PinMemory,
+    RememberMemory,
+)
 from graphmem.model import Layer, MemoryRecord
 from graphmem.stores.ledger import memories, vitals
 
 if TYPE_CHECKING:
     from graphmem.commands.unit_of_work import UnitOfWork
 
+# The kind of link from a memory to those that it stands for.
+COMPRESSES = "compresses"
 CHANGED_SINCE, SAID_AGAIN = "changed since it was decided", "said again"
 
 
@@ -35,6 +45,21 @@ def forget_memory(command: ForgetMemory, uow: UnitOfWork) -> Outcome:
     return outcome
 
 
+def merge_memory(command: MergeMemory, uow: UnitOfWork) -> Outcome:
+    """Hides a memory, links it to the one that stands for it, and gives that one the higher importance of both."""
+    target = uow.find(command.into)
+    if target.forgotten_at is not None or target.valid_to is not None:
+        return _unchanged(uow.find(command.id), CHANGED_SINCE)
+    outcome = forget_memory(ForgetMemory(command.id, f"merged into {target.id}", command.batch, command.decided), uow)
+    if outcome.event is not OutcomeType.FORGET:
+        return outcome
+    merged = outcome.required_record
+    memories.add_link(uow.connection, target.row, COMPRESSES, merged.row)
+    higher = max(target.importance, merged.importance)
+    memories.update(uow.connection, replace(target, importance=higher, seq=uow.next_seq()))
+    return outcome
+
+
 def remember_memory(command: RememberMemory, uow: UnitOfWork) -> Outcome:
     """Shows a forgotten memory again, with its source messages; it begins anew, as if it had just been found."""
     record = uow.find(command.id)
@@ -42,6 +67,7 @@ def remember_memory(command: RememberMemory, uow: UnitOfWork) -> Outcome:
         return _unchanged(record, "not forgotten")
     outcome = _change(replace(record, forgotten_at=None), record, OutcomeType.REMEMBER, command, uow)
     vitals.record_accesses(uow.connection, {record.row: vitals.Access(1, uow.now)})
+    memories.remove_links_to(uow.connection, record.row, COMPRESSES)
     source_visibility.update_forgotten_sources(uow, outcome.required_record)
     return outcome
 

@@ -31,7 +31,7 @@ from graphmem.commands.types import (
     Unset,
     UpdateMemory,
 )
-from graphmem.errors import ValidationError
+from graphmem.errors import NotFoundError, ValidationError
 from graphmem.model import Kind, MemoryRecord, embedded_text
 from graphmem.stores.ledger import (
     embeddings,
@@ -293,7 +293,12 @@ def restore_memory(command: RestoreMemory, uow: UnitOfWork) -> Outcome:
 
 def undo_event(command: UndoEvent, uow: UnitOfWork) -> Outcome:
     """Carries out the command that reverses an event. Raises ValidationError if that changes nothing."""
-    reverse = undo.reverse_command(command, uow)
+    try:
+        reverse = undo.reverse_command(command, uow)
+    except (NotFoundError, ValidationError):
+        if command.is_lenient:
+            return Outcome(OutcomeType.NONE, command.event, reason="changed since")
+        raise
     match reverse:
         case RestoreMemory():
             outcome = restore_memory(reverse, uow)
@@ -303,7 +308,7 @@ def undo_event(command: UndoEvent, uow: UnitOfWork) -> Outcome:
             outcome = lifecycle.move_memory(reverse, uow)
         case UpdateMemory():
             outcome = update_memory(reverse, uow)
-    if outcome.event is OutcomeType.NONE:
+    if outcome.event is OutcomeType.NONE and not command.is_lenient:
         raise ValidationError("event_id: it has been taken back already; the history shows by which event")
     return outcome
 

@@ -211,6 +211,16 @@ class ForgetMemory:
 
 
 @dataclass(frozen=True, slots=True)
+class MergeMemory:
+    """Hides a memory because a like one, `into`, stands for it from now on. Otherwise as `ForgetMemory`."""
+
+    id: str
+    into: str
+    batch: str | None = None
+    decided: VitalState | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class RememberMemory:
     """Shows a forgotten memory again."""
 
@@ -240,9 +250,13 @@ class PinMemory:
 
 @dataclass(frozen=True, slots=True)
 class UndoEvent:
-    """Reverses an UPDATE, RETIRE, FORGET or PROMOTE, by the id of its event."""
+    """Reverses an UPDATE, RETIRE, FORGET or PROMOTE, by the id of its event.
+
+    `is_lenient`: one that cannot be taken back any more, because of later changes, is no error.
+    """
 
     event: str
+    is_lenient: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -470,7 +484,7 @@ class CountLackingKey:
 ImportCommand = (
     ImportMemory | ImportTombstone | ImportAlias | ImportEntityName | ImportItem | ImportSetting | CountLackingKey
 )
-LifecycleCommand = ForgetMemory | RememberMemory | MoveMemory | PinMemory
+LifecycleCommand = ForgetMemory | MergeMemory | RememberMemory | MoveMemory | PinMemory
 FactCommand = EnqueueExtraction | CompleteJob | AddFact | ReaffirmFact
 Command = (
     AddMessage

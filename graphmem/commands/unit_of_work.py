@@ -31,7 +31,7 @@ from graphmem.commands.items import (
     put_item,
     refresh_item,
 )
-from graphmem.commands.lifecycle import forget_memory, move_memory, pin_memory, remember_memory
+from graphmem.commands.lifecycle import forget_memory, merge_memory, move_memory, pin_memory, remember_memory
 from graphmem.commands.memories import (
     add_message,
     delete_memory,
@@ -65,6 +65,7 @@ from graphmem.commands.types import (
     ImportMemory,
     ImportSetting,
     ImportTombstone,
+    MergeMemory,
     MoveMemory,
     Outcome,
     PinMemory,
@@ -199,6 +200,7 @@ execute.register(UpdateMemory, update_memory)
 execute.register(RetireMemory, retire_memory)
 execute.register(RestoreMemory, restore_memory)
 execute.register(ForgetMemory, forget_memory)
+execute.register(MergeMemory, merge_memory)
 execute.register(RememberMemory, remember_memory)
 execute.register(MoveMemory, move_memory)
 execute.register(PinMemory, pin_memory)

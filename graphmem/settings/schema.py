@@ -9,7 +9,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from datetime import tzinfo
+from datetime import datetime, timedelta, tzinfo
 from difflib import get_close_matches
 from ipaddress import ip_network
 from pathlib import Path
@@ -32,6 +32,9 @@ from graphmem.boundary import validation
 from graphmem.boundary.validation import LIMITS, is_encodable
 from graphmem.errors import ConfigError, ValidationError
 from graphmem.ingest.hooks import BeforeStore
+from graphmem.lifecycle.decay import LifecyclePolicy
+from graphmem.lifecycle.forgetting import ForgettingCurve
+from graphmem.lifecycle.rules import Rules, default_rules, parse_rules
 from graphmem.settings.sources import (
     ENVIRONMENT_PREFIX,
     has_path,
@@ -89,6 +92,14 @@ def _checked_rate(value: str) -> str:
     except ValidationError as error:
         raise _without_name(error) from None
     return value
+
+
+def _checked_moment(text: str) -> str:
+    try:
+        validation.moment(text, "since")
+    except ValidationError as error:
+        raise PydanticCustomError("moment", "{text}", {"text": error.without_value}) from None
+    return text
 
 
 def _checked_zone(value: str) -> str:
@@ -565,6 +576,82 @@ class LimitSettings(_Section):
     )
 
 
+MemoryTypeName = Literal["episodic", "semantic", "preference", "fact"]
+
+
+class LifecycleSettings(_Section):
+    """When memories are forgotten and which are kept; off by default. See "Let a memory ripen" in the documentation.
+
+    A memory's retention falls as `e^(-days / strength)`. Its strength is `(base_strength + importance x
+    importance_multiplier + accesses x access_bonus) x factor of its type`, at most `max_strength`.
+    """
+
+    enabled: bool = Field(default=False, description="Whether `tend` may forget memories.")
+    since: Annotated[str, AfterValidator(_checked_moment)] | None = Field(
+        default=None,
+        description="Nothing fades before this time (ISO 8601); by default that at which the lifecycle was enabled.",
+    )
+    documents: bool = Field(default=False, description="Whether passages and imported documents take part.")
+    rules: FilePath | None = Field(
+        default=None, description="A TOML file of rules of importance, in place of those of graphmem."
+    )
+    base_strength: Annotated[float, Field(gt=0, le=1000)] = Field(
+        default=1.0, description="The strength to begin with."
+    )
+    importance_multiplier: Annotated[float, Field(ge=0, le=1000)] = Field(
+        default=2.0, description="What an importance of 1 adds to it."
+    )
+    access_bonus: Annotated[float, Field(ge=0, le=1000)] = Field(
+        default=0.1, description="What each search that finds the memory adds to it."
+    )
+    type_factors: dict[MemoryTypeName, Annotated[float, Field(gt=0, le=1000)]] = Field(
+        default={"preference": 1.5, "fact": 1.3},
+        description="Factors by type of memory; 1 for types that are not named.",
+    )
+    max_strength: Annotated[float, Field(gt=0, le=1000)] = Field(default=10.0, description="The highest strength.")
+    min_retention: Annotated[float, Field(gt=0, lt=1)] = Field(
+        default=0.1, description="A memory whose retention is lower is forgotten."
+    )
+    promote_after_days: Annotated[int, Field(ge=0, le=3650)] = Field(
+        default=7, description="Days after which an important memory is kept for good."
+    )
+    short_term_capacity: Annotated[int, Field(ge=1)] = Field(
+        default=500, description="Memories of a user that fade; beyond it the least important are forgotten."
+    )
+    long_term_capacity: Annotated[int, Field(ge=1)] = Field(
+        default=100, description="Memories of a user that are kept; beyond it the least important are forgotten."
+    )
+    brake_share: Annotated[float, Field(ge=0, le=1)] = Field(
+        default=0.3,
+        description="A cycle that would forget a larger share, and more than `brake_memories`, does nothing.",
+    )
+    brake_memories: Annotated[int, Field(ge=0)] = Field(default=50, description="See `brake_share`.")
+
+    def policy(self, since: datetime) -> LifecyclePolicy:
+        """Returns the numbers of a cycle; nothing fades before `since`, unless the setting says otherwise."""
+        curve = ForgettingCurve(
+            self.base_strength,
+            self.importance_multiplier,
+            self.access_bonus,
+            {str(name): factor for name, factor in self.type_factors.items()},
+            self.max_strength,
+            self.min_retention,
+        )
+        return LifecyclePolicy(
+            curve,
+            since if self.since is None else validation.moment(self.since, "since"),
+            timedelta(days=self.promote_after_days),
+            self.short_term_capacity,
+            self.long_term_capacity,
+            self.brake_share,
+            self.brake_memories,
+        )
+
+    def read_rules(self) -> Rules:
+        """Returns the rules of importance. Raises ConfigError for a file that is not usable."""
+        return default_rules() if self.rules is None else parse_rules(read_file(self.rules), str(self.rules))
+
+
 # --- all of it -----------------------------------------------------------------------------------------------------
 
 
@@ -769,6 +856,7 @@ class Settings(_Section):
         default="v1.1", description="The form of results: `v1.0` returns bare lists, as mem0 did."
     )
     limits: LimitSettings = LimitSettings()
+    lifecycle: LifecycleSettings = LifecycleSettings()
     mcp: McpSettings = McpSettings()
     serve: ServeSettings = ServeSettings()
     delivery_wait: Annotated[float, Field(ge=0)] = Field(

@@ -26,7 +26,7 @@ MAX_LEVEL = 3
 EventName: TypeAlias = Literal[
     "ADD", "UPDATE", "RETIRE", "RESTORE", "SCOPE", "FORGET", "REMEMBER", "PROMOTE", "DEMOTE", "DELETE"
 ]
-LinkKind: TypeAlias = Literal["drawn_from", "corrects", "replaces"]
+LinkKind: TypeAlias = Literal["drawn_from", "corrects", "replaces", "compresses"]
 MentionKindName: TypeAlias = Literal["title", "name", "noun_phrase", "common_noun"]
 LayerName: TypeAlias = Literal["short_term", "long_term"]
 KeyRole: TypeAlias = Literal["user", "app", "admin", "metrics"]

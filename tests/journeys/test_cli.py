@@ -582,6 +582,9 @@ UNUSABLE = {
     "migrate mem0 --timestamp": (["soon"], ["--qdrant", "."]),
     "migrate jsonl --timestamp": (["soon"], [__file__, "--user", "ann"]),
     "bench languages --languages": (["xx"], ["benchmarks/languages"]),
+    "lifecycle run --now": (["soon"], ["--user", "ann", "--dry-run"]),
+    "lifecycle pending --limit": (["0"], ["--user", "ann"]),
+    "lifecycle purge --forgotten-before": (["soon"], ["--user", "ann", "--yes"]),
     "forget --reason": (["", "x" * 257], ["an-id"]),
     "bench languages --limit": (["0", "61"], ["benchmarks/languages"]),
     "bench answers --max-chars": (["0"], ["benchmarks/answers"]),
@@ -590,7 +593,7 @@ UNUSABLE = {
 # Parts of which a command takes any value that is no fault of its own: the names of files, and ids.
 ANY_VALUE = {
     "add --file", "show ID", "history ID", "explain ID", "update ID", "undo EVENT", "delete ID", "backup FILE",
-    "forget ID", "pin ID",
+    "forget ID", "pin ID", "lifecycle undo CYCLE",
     "graph --output", "bench locomo LOCOMO", "bench chats CHATS", "bench multihop QUESTIONS", "bench multihop --corpus",
     "bench pooled LOCOMO", "bench pooled QUESTIONS", "bench pooled --corpus", "bench languages FOLDER",
     "bench answers ANSWERS", "keys revoke ID", "migrate jsonl FILE",
@@ -637,6 +640,7 @@ def test_an_unusable_user_is_named_as_an_option_of_every_command(empty_memory, c
     words = {
         "mem0": ["--qdrant", str(tmp_path)], "jsonl": [__file__], "export": [str(tmp_path / "file")],
         "list": [], "graph": [], "mcp": [], "create": [], "delete": ["--all", "--yes"], "undo": ["an-id"],
+        "run": ["--dry-run"], "pending": [], "purge": ["--yes"],
         "update": ["an-id", "words"],
     }.get(command.split()[-1], ["words"])  # fmt: skip
     for option in ("--user", "--agent") if command == "keys create" else ("--user", "--agent", "--run"):
@@ -685,6 +689,10 @@ READING = [
     ["stats"],
     ["keys", "list"],
     ["keys", "revoke", "x"],
+    ["lifecycle", "run", "--user", "ann"],
+    ["lifecycle", "pending", "--user", "ann"],
+    ["lifecycle", "purge", "--user", "ann", "--yes"],
+    ["lifecycle", "undo", "x"],
 ]
 # The commands that make a memory where there is none, and `backup`, which has an error of its own.
 MAKING = {
@@ -698,7 +706,9 @@ def test_every_other_command_is_known_as_one_that_makes_a_memory():
     names = {
         f"{name} {sub}".strip() for name, group in groups.items() for sub in getattr(group, "commands", {"": None})
     }
-    assert {" ".join(words[:2] if words[0] == "keys" else words[:1]) for words in READING} | MAKING == names
+    assert {
+        " ".join(words[:2] if words[0] in {"keys", "lifecycle"} else words[:1]) for words in READING
+    } | MAKING == names
 
 
 @pytest.mark.parametrize("arguments", READING, ids=" ".join)
@@ -876,7 +886,7 @@ def groups_of(command, *names):
 
 def test_each_command_is_described_in_one_line_of_80_columns():
     groups = list(groups_of(get_command(app)))
-    assert len(groups) == 4
+    assert len(groups) == 5
     for names in groups:
         lines = run(*names, "--help", terminal_width=80).stdout.partition("Commands:\n")[2].splitlines()
         assert lines

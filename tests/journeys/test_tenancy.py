@@ -133,6 +133,10 @@ def list_attempts(ids: list[str]) -> dict[str, list[Attempt]]:
         "forget": by_id,
         "pin": by_id,
         "unpin": by_id,
+        "tend": [((), {"dry_run": True}), ((), {"dry_run": True, "now": "2999-01-01"}), ((), {"force": True})],
+        "undo_cycle": by_id,
+        "pending_deletion": [((), {}), ((), {"run_id": RUN})],
+        "purge": [((), {"confirm": True}), ((), {"confirm": True, "run_id": "run-"})],
         "delete_all": [((), {"run_id": RUN, "agent_id": AGENT}), ((), {"run_id": "run-"}), ((), {})],
     }
 
@@ -306,6 +310,13 @@ def list_command_lines(ids: list[str]) -> dict[str, list[list[str]]]:
         "undo": by_id,
         "forget": by_id,
         "pin": [*by_id, [ids[0], "--remove"]],
+        "lifecycle": [
+            ["run"],
+            ["run", "--dry-run", "--now", "2999-01-01"],
+            ["pending"],
+            ["purge", "--yes"],
+            *(["undo", *one] for one in by_id),
+        ],
         "delete": [*by_id, [*ids], ["--all", "--yes"]],
         "export": [["-"]],
         "graph": [

@@ -7,6 +7,7 @@ from graphmem.service.rest import (
     chats,
     graph,
     health,
+    lifecycle,
     maintenance,
     mem0,
     mem0_admin,
@@ -21,6 +22,7 @@ from graphmem.service.rest import (
 ROUTERS = (
     mem0.router,
     memories.router,
+    lifecycle.router,
     chats.router,
     graph.router,
     settings.router,

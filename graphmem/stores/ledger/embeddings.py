@@ -185,6 +185,34 @@ def first_vectors(connection: Connection, spec: EmbeddingSpec, hashes: Sequence[
     return vectors
 
 
+def matrices(connection: Connection, spec: EmbeddingSpec, partition: int) -> dict[str, tuple[list[int], Matrix]]:
+    """Returns {form: (rows, unit rows)} of the first vectors of a partition's memories that are not forgotten.
+
+    The form of the first space comes first.
+    """
+    statement = (
+        select(embeddings_table.c.form, memories.c.id, embeddings_table.c.data)
+        .join(memories, memories.c.embedding == embeddings_table.c.hash)
+        .where(
+            memories.c.partition == partition,
+            memories.c.forgotten_at.is_(None),
+            embeddings_table.c.model == spec.model,
+            embeddings_table.c.form.in_(_vector_forms(spec)),
+            embeddings_table.c.window == 0,
+        )
+        .order_by(memories.c.id)
+    )
+    found: dict[str, list[tuple[int, bytes]]] = {form: [] for form in _vector_forms(spec)}
+    for form, row, data in connection.execute(statement):
+        found[form].append((row, data))
+    decoders = {form: decode_vectors if form == VECTOR else decode_multilingual for form in found}
+    return {
+        form: ([row for row, _ in pairs], decoders[form]([data for _, data in pairs]))
+        for form, pairs in found.items()
+        if pairs
+    }
+
+
 def _vector_forms(spec: EmbeddingSpec) -> list[str]:
     return [form for form in (VECTOR, spec.multilingual) if form is not None]
 

@@ -88,6 +88,20 @@ def find_event(connection: Connection, uid: str) -> Event | None:
     return None if memory is None else next(event for event in history(connection, memory) if event.id == uid)
 
 
+def ids_of_batch(connection: Connection, batch: str) -> list[str]:
+    """Returns the ids of the events of a cycle, newest first."""
+    of_batch = select(events_table.c.uid).where(events_table.c.batch == batch)
+    return list(connection.scalars(of_batch.order_by(events_table.c.id.desc())))
+
+
+def reasons_of(connection: Connection, uids: Sequence[str], event: str) -> dict[str, str]:
+    """Returns the reason of the last event of a type of each memory that has one, by its id."""
+    statement = _HISTORY.where(events_table.c.event == event).with_only_columns(
+        events_table.c.memory, events_table.c.reason
+    )
+    return {uid: reason or "" for uid, reason in connection.execute(statement, {"memory_ids": list(uids)})}
+
+
 def history_of_all(connection: Connection, uids: Sequence[str]) -> list[Event]:
     """Returns the events of several memories in the order in which they were stored, not grouped by memory."""
     return [_decode_event(row) for row in connection.execute(_HISTORY, {"memory_ids": list(uids)}).mappings()]

@@ -520,6 +520,24 @@ def forgotten_episodes(connection: Connection, partition: int, scope: Scope, tex
     return [decode_record(row) for row in rows]
 
 
+def forgotten_records(
+    connection: Connection, scope: Scope, before: datetime, limit: int
+) -> tuple[list[MemoryRecord], int]:
+    """Returns up to `limit` memories of a scope that were forgotten before a time, the last forgotten first, and their
+    number. Source messages are left out: they follow their facts.
+    """
+    conditions = (
+        memories.c.forgotten_at <= micros(before),
+        ~memories.c.source_only,
+        *visibility.scope_conditions(scope),
+    )
+    if scope.read_partition is not None:
+        conditions = (partitions.c.key == scope.read_partition, *conditions)
+    rows = RECORD.where(*conditions).order_by(memories.c.forgotten_at.desc(), memories.c.id.desc()).limit(limit)
+    total = select(func.count()).select_from(memories).join(partitions).where(*conditions)
+    return [decode_record(row) for row in connection.execute(rows).mappings()], connection.scalar(total) or 0
+
+
 def _session_position(record: MemoryRecord, partition: int) -> dict[str, Any]:
     return {"in_partition": partition, "in_session": record.session, "moment": micros(record.at)}
 
@@ -578,10 +596,15 @@ def linked_ids(connection: Connection, row_ids: Iterable[int]) -> dict[tuple[int
 def add_link(connection: Connection, row_id: int, kind: str, other: int) -> None:
     """Links one memory to another (row ids), unless they are linked already.
 
-    `kind` is "drawn_from", "corrects" or "replaces".
+    `kind` is "drawn_from", "corrects", "replaces" or "compresses".
     """
     statement = upsert(connection, links).values(memory=row_id, kind=kind, other=other)
     connection.execute(statement.on_conflict_do_nothing())
+
+
+def remove_links_to(connection: Connection, row_id: int, kind: str) -> None:
+    """Deletes the links of a kind from others to a memory."""
+    connection.execute(links.delete().where(links.c.other == row_id, links.c.kind == kind))
 
 
 def remove_links(connection: Connection, row_id: int, kind: str) -> None:

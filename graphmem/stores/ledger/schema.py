@@ -122,6 +122,7 @@ vitals = Table(
     Column("strength", Float, nullable=False, server_default="1"),  # 0..1
     Column("accesses", Integer, nullable=False, server_default="0"),
     Column("accessed_at", BigInteger),
+    Column("rated", Integer),  # the version of its text whose importance is stored
 )
 
 # Further runs in which a memory's message was repeated, ordered by `place`.

@@ -6,17 +6,21 @@ Changes here take no sequence number: no projection shows them, and finding a me
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
-from sqlalchemy import Connection, bindparam, select
+from sqlalchemy import ColumnElement, Connection, RowMapping, bindparam, func, or_, select
 
-from graphmem.model import MemoryRecord, micros
+from graphmem.lifecycle.decay import Vitals
+from graphmem.model import SCOPE_NAMES, Kind, Layer, MemoryRecord, Scope, from_micros, micros
+from graphmem.stores.ledger.array_parameters import in_array
+from graphmem.stores.ledger.decoding import decoding
 from graphmem.stores.ledger.dialects import larger, upsert
-from graphmem.stores.ledger.schema import vitals
+from graphmem.stores.ledger.memories import SINGLE_SESSION
+from graphmem.stores.ledger.schema import ledger, memories, partitions, vitals
 
-# Rows of one statement.
-BATCH = 500
+_EXISTING = select(memories.c.id).where(in_array(memories.c.id, "rows"))
 _ACCESSES = select(vitals.c.accesses).where(vitals.c.memory == bindparam("row"))
 
 
@@ -36,7 +40,8 @@ class VitalState(NamedTuple):
 
 def record_accesses(connection: Connection, accesses: Mapping[int, Access]) -> None:
     """Adds accesses, by the rows of the memories, and sets their strength to 1; rows that are gone are left out."""
-    if not accesses:
+    stored = set(connection.scalars(_EXISTING, {"rows": list(accesses)})) if accesses else set()
+    if not stored:
         return
     statement = upsert(connection, vitals)
     statement = statement.on_conflict_do_update(
@@ -50,6 +55,7 @@ def record_accesses(connection: Connection, accesses: Mapping[int, Access]) -> N
     rows = [
         {"memory": row, "accesses": access.times, "accessed_at": micros(access.last), "strength": 1.0}
         for row, access in sorted(accesses.items())
+        if row in stored
     ]
     connection.execute(statement, rows)
 
@@ -62,3 +68,126 @@ def state_of(connection: Connection, record: MemoryRecord) -> VitalState:
 def delete(connection: Connection, row: int) -> None:
     """Deletes what is known of an erased memory."""
     connection.execute(vitals.delete().where(vitals.c.memory == row))
+
+
+# --- what a cycle reads and writes ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class UnratedMemory:
+    """A memory whose importance is not computed yet, or of an earlier text.
+
+    `confidence` is a language model's (0..1), None for what nobody drew; `question_share` that of its text.
+    """
+
+    id: str
+    row: int
+    version: int
+    text: str
+    memory_type: str | None
+    confidence: float | None
+    question_share: float
+    created_at: datetime
+
+
+def _participants(*, documents: bool) -> list[ColumnElement[bool]]:
+    """Returns the conditions that a memory takes part in the lifecycle: it is not forgotten, no source message, no
+    summary of a session and, unless `documents`, no passage or paragraph of a document.
+    """
+    m = memories.c
+    conditions = [m.forgotten_at.is_(None), ~m.source_only, m.kind.in_([Kind.EPISODE.value, Kind.FACT.value])]
+    return conditions if documents else [*conditions, m.session.not_like(f"{SINGLE_SESSION}%")]
+
+
+def read_all(connection: Connection, partition: int, now: datetime, *, documents: bool) -> list[Vitals]:
+    """Returns the memories of a partition that take part in the lifecycle, without their texts."""
+    m, v = memories.c, vitals.c
+    columns = (*(m[name] for name in SCOPE_NAMES), m.uid, m.id, m.seq, m.layer, m.memory_type, m.importance, m.pinned)
+    statement = (
+        select(
+            *columns,
+            m.created_at,
+            or_(m.valid_to.is_(None), m.valid_to > micros(now)).label("is_valid"),
+            func.coalesce(v.accesses, 0).label("accesses"),
+            func.coalesce(v.strength, 1.0).label("strength"),
+        )
+        .join_from(memories, vitals, v.memory == m.id, isouter=True)
+        .where(m.partition == partition, *_participants(documents=documents))
+        .order_by(m.id)
+    )
+    return [_decode(row) for row in connection.execute(statement).mappings()]
+
+
+@decoding
+def _decode(row: RowMapping) -> Vitals:
+    return Vitals(
+        id=row["uid"],
+        row=row["id"],
+        scope=Scope(row["user_id"], row["agent_id"], row["run_id"]),
+        layer=Layer(row["layer"]),
+        created_at=from_micros(row["created_at"]),
+        is_valid=bool(row["is_valid"]),
+        **{name: row[name] for name in ("seq", "memory_type", "importance", "pinned", "accesses", "strength")},
+    )
+
+
+def unrated(connection: Connection, partition: int, limit: int, *, documents: bool) -> list[UnratedMemory]:
+    """Returns up to `limit` enriched memories of a partition whose importance is to be computed, oldest first."""
+    m, v = memories.c, vitals.c
+    statement = (
+        select(m.uid, m.id, m.version, m.text, m.memory_type, m.kind, m.confidence, m.question_share, m.created_at)
+        .join_from(memories, vitals, v.memory == m.id, isouter=True)
+        .where(m.partition == partition, *_participants(documents=documents), m.embedding.is_not(None))
+        .where(v.rated.is_distinct_from(m.version))
+        .order_by(m.id)
+        .limit(limit)
+    )
+    return [
+        UnratedMemory(
+            uid,
+            row,
+            version,
+            text,
+            memory_type,
+            confidence if kind == Kind.FACT.value else None,
+            share,
+            from_micros(created_at),
+        )
+        for uid, row, version, text, memory_type, kind, confidence, share, created_at in connection.execute(statement)
+    ]
+
+
+def store_rating(connection: Connection, row: int, version: int, importance: float, memory_type: str) -> None:
+    """Stores the importance of a version of a memory's text, and the type of a memory that has none."""
+    changed = memories.update().where(memories.c.id == row, memories.c.version == version)
+    values = {"importance": importance, "memory_type": func.coalesce(memories.c.memory_type, memory_type)}
+    if not connection.execute(changed.values(values)).rowcount:
+        return
+    statement = upsert(connection, vitals).values(memory=row, rated=version, strength=1.0, accesses=0)
+    connection.execute(statement.on_conflict_do_update(index_elements=[vitals.c.memory], set_={"rated": version}))
+
+
+def store_strengths(connection: Connection, strengths: Mapping[int, float]) -> None:
+    """Stores the retentions of memories, by row, as a cycle computed them."""
+    if not strengths:
+        return
+    statement = upsert(connection, vitals)
+    statement = statement.on_conflict_do_update(
+        index_elements=[vitals.c.memory], set_={"strength": statement.excluded.strength}
+    )
+    rows = [{"memory": row, "strength": value, "accesses": 0} for row, value in sorted(strengths.items())]
+    connection.execute(statement, rows)
+
+
+def end_cycle(connection: Connection, partition: int, now: datetime) -> None:
+    """Records when the last cycle of a partition ended."""
+    connection.execute(partitions.update().where(partitions.c.id == partition).values(cycled_at=micros(now)))
+
+
+def lifecycle_since(connection: Connection, now: datetime, *, begins: bool) -> datetime | None:
+    """Returns when the lifecycle of this ledger was first enabled; with `begins` that is now, if it never was."""
+    since = connection.scalar(select(ledger.c.lifecycle_since))
+    if since is None and begins:
+        since = micros(now)
+        connection.execute(ledger.update().values(lifecycle_since=since))
+    return None if since is None else from_micros(since)

@@ -1,0 +1,97 @@
+"""`graphmem lifecycle`: runs cycles, lists what they have forgotten, erases it, and takes cycles back."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from graphmem.cli.options import CommandContext, command, error_exit
+
+if TYPE_CHECKING:
+    from graphmem.cli.render import Renderer
+
+lifecycle = typer.Typer(
+    help="Forgets what has faded and keeps what matters.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+@command
+def run(
+    call: CommandContext,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,  # noqa: FBT002
+    force: Annotated[bool, typer.Option("--force", help="Forget as many as have faded.")] = False,  # noqa: FBT002
+    now: Annotated[str | None, typer.Option(metavar="TIME", help="Decide as of this time.")] = None,
+) -> None:
+    """Runs a cycle over the memories of a user."""
+    with call.memory() as memory:
+        result = memory.tend(**call.scope, dry_run=dry_run, force=force, now=now)
+    call.print_answer(result, lambda renderer: _print_cycle(renderer, result))
+
+
+@command
+def pending(
+    call: CommandContext,
+    limit: Annotated[int, typer.Option(help="The maximum number of memories.")] = 100,
+) -> None:
+    """Lists the memories that are forgotten and not erased."""
+    with call.memory() as memory:
+        page = memory.pending_deletion(**call.scope, limit=limit)
+    call.print_answer(page, lambda renderer: _print_forgotten(renderer, page))
+    typer.echo(f"graphmem: {len(page['results'])} of {page['total']} forgotten memories", err=True)
+
+
+@command
+def purge(
+    call: CommandContext,
+    forgotten_before: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Only those that were forgotten before this time.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,  # noqa: FBT002
+) -> None:
+    """Erases forgotten memories from all stores."""
+    if call.scope and not yes and not sys.stdin.isatty():
+        raise typer.BadParameter("purge needs --yes without a terminal, as nobody can be asked")
+    with call.memory() as memory:
+        if call.scope and not yes:
+            number = memory.pending_deletion(**call.scope, limit=1)["total"]
+            which = "all" if forgotten_before is None else f"those forgotten before {forgotten_before}, of"
+            if not typer.confirm(f"Erase {which} {number} forgotten memories? This cannot be reversed.", err=True):
+                raise error_exit("nothing was deleted")
+        receipt = memory.purge(**call.scope, forgotten_before=forgotten_before, confirm=True)
+    call.print_answer(receipt, lambda renderer: renderer.line(receipt["message"]))
+
+
+@command
+def undo(
+    call: CommandContext,
+    cycle: Annotated[str, typer.Argument(metavar="CYCLE", help="The id of a cycle, as run prints it.")],
+) -> None:
+    """Takes back what a cycle did."""
+    with call.memory() as memory:
+        result = memory.undo_cycle(cycle, **call.scope)
+    text = f"Taken back for {len(result['undone'])} memories; {result['skipped']} changes were made since and stay."
+    call.print_answer(result, lambda renderer: renderer.line(text))
+
+
+def _print_cycle(renderer: Renderer, result: Any) -> None:
+    for change in result.get("changes", ()):
+        renderer.line((change["change"], "bold"), f"  {change['reason']}  ", (change["id"], "dim"))
+    for name in ("processed", "decayed", "promoted", "forgotten", "merged", "skipped", "saved_bytes"):
+        renderer.pair(name.replace("_", " "), result[name])
+    if "brake" in result:
+        renderer.line((result["brake"], "yellow"))
+    if result["cycle"] is not None:
+        renderer.pair("cycle", result["cycle"])
+
+
+def _print_forgotten(renderer: Renderer, page: dict[str, Any]) -> None:
+    for record in page["results"]:
+        renderer.memory(record, f"{record['reason']}  ")
+
+
+for _command in (run, pending, purge, undo):
+    lifecycle.command(_command.__name__)(_command)

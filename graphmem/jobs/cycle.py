@@ -1,0 +1,188 @@
+"""Runs a cycle of the lifecycle over one partition: rates new memories, decides, and commits the decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from graphmem.commands.types import Command, ForgetMemory, MergeMemory, MoveMemory, Outcome, OutcomeType
+from graphmem.lifecycle.decay import OVER_CAPACITY, CyclePlan, Decision, LifecyclePolicy, Vitals, plan_cycle
+from graphmem.lifecycle.importance import certainty, importance, recency, scarcity
+from graphmem.lifecycle.rules import Rules
+from graphmem.model import EmbeddingSpec, Layer
+from graphmem.stores.ledger import Ledger, embeddings, memories, vitals
+from graphmem.stores.ledger.vitals import UnratedMemory, VitalState
+
+if TYPE_CHECKING:
+    from graphmem.models.protocols import Matrix
+
+# Memories that are rated by one commit, and commands of one.
+RATED_BATCH, COMMAND_BATCH = 500, 500
+# A faded memory is merged into one with a higher cosine (seed 002 §5.1).
+MERGED_SIMILARITY = 0.85
+# The type of a memory that nobody named and no rule tells (seed 002 §2.2).
+OTHER_TYPE = "episodic"
+
+
+@dataclass(frozen=True, slots=True)
+class CycleResult:
+    """What a cycle did, or would do: `id` None for a dry run.
+
+    `merged_into` has the ids of the memories that stand for forgotten ones. `left_out` counts decisions on what was
+    changed or found meanwhile.
+    """
+
+    id: str | None
+    plan: CyclePlan
+    merged_into: Mapping[str, str] = field(default_factory=dict)
+    forgotten: int = 0
+    merged: int = 0
+    promoted: int = 0
+    left_out: int = 0
+    saved_bytes: int = 0
+
+
+class Cycle:
+    """Runs cycles. `commit` carries out commands in one transaction; `documents`: those of documents take part too."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        spec: EmbeddingSpec,
+        commit: Callable[[Sequence[Command]], list[Outcome]],
+        policy: LifecyclePolicy,
+        rules: Rules,
+        *,
+        documents: bool,
+    ) -> None:
+        self._ledger = ledger
+        self._spec = spec
+        self._commit = commit
+        self._policy = policy
+        self._rules = rules
+        self._documents = documents
+
+    def run(self, partition: str, now: datetime, *, dry_run: bool, force: bool) -> CycleResult:
+        """Runs one cycle over a partition at `now`; a dry run stores nothing but the importance of new memories."""
+        with self._ledger.read() as connection:
+            row = memories.partition_row(connection, partition)
+        if row is None:
+            return CycleResult(None, CyclePlan())
+        self._rate(row)
+        with self._ledger.read() as connection:
+            records = vitals.read_all(connection, row, now, documents=self._documents)
+        plan = plan_cycle(records, now, self._policy, force=force)
+        targets = self._merge_targets(row, records, plan)
+        if dry_run:
+            return CycleResult(None, plan, targets)
+        cycle = str(uuid4())
+        outcomes = self._carry_out(plan, targets, cycle)
+        with self._ledger.write() as connection:
+            vitals.store_strengths(connection, plan.decayed)
+            vitals.end_cycle(connection, row, datetime.now(UTC))
+        done = [outcome for outcome in outcomes if outcome.event is not OutcomeType.NONE]
+        forgotten = [outcome for outcome in done if outcome.event is OutcomeType.FORGET]
+        return CycleResult(
+            cycle,
+            plan,
+            targets,
+            forgotten=len(forgotten),
+            merged=sum(outcome.id in targets for outcome in forgotten),
+            promoted=len(done) - len(forgotten),
+            left_out=len(outcomes) - len(done),
+            saved_bytes=sum(len(outcome.required_record.text.encode()) for outcome in forgotten),
+        )
+
+    def _merge_targets(self, partition: int, records: Sequence[Vitals], plan: CyclePlan) -> dict[str, str]:
+        """Returns, for each faded memory with a like one in the long-term layer of its scope, the id of the nearest."""
+        faded = [one.memory for one in plan.forgotten if one.reason != OVER_CAPACITY]
+        gone, moved = ({one.memory.row for one in ones} for ones in (plan.forgotten, plan.promoted))
+        kept = [
+            one
+            for one in records
+            if one.is_valid and one.row not in gone and (one.layer is Layer.LONG_TERM or one.row in moved)
+        ]
+        targets: dict[str, str] = {}
+        if not faded or not kept:
+            return targets
+        with self._ledger.read() as connection:
+            matrices = embeddings.matrices(connection, self._spec, partition)
+        for rows, matrix in matrices.values():
+            places = {row: place for place, row in enumerate(rows)}
+            for memory in faded:
+                like = [one for one in kept if one.scope == memory.scope and one.row in places]
+                if memory.id in targets or memory.row not in places or not like:
+                    continue
+                cosines = matrix[[places[one.row] for one in like]] @ matrix[places[memory.row]]
+                best = int(cosines.argmax())
+                if cosines[best] > MERGED_SIMILARITY:
+                    targets[memory.id] = like[best].id
+        return targets
+
+    def _carry_out(self, plan: CyclePlan, targets: Mapping[str, str], cycle: str) -> list[Outcome]:
+        commands: list[Command] = [
+            MoveMemory(one.memory.id, Layer.LONG_TERM, one.reason, cycle, _decided(one)) for one in plan.promoted
+        ]
+        commands += [
+            MergeMemory(one.memory.id, targets[one.memory.id], cycle, _decided(one))
+            if one.memory.id in targets
+            else ForgetMemory(one.memory.id, one.reason, cycle, _decided(one))
+            for one in plan.forgotten
+        ]
+        return [
+            outcome
+            for start in range(0, len(commands), COMMAND_BATCH)
+            for outcome in self._commit(commands[start : start + COMMAND_BATCH])
+        ]
+
+    # --- importance -------------------------------------------------------------------------------------------------
+
+    def _rate(self, partition: int) -> None:
+        """Computes and stores the importance of new and changed memories, and the type of those that have none."""
+        matrices: dict[str, tuple[list[int], Matrix]] | None = None
+        while True:
+            with self._ledger.read() as connection:
+                batch = vitals.unrated(connection, partition, RATED_BATCH, documents=self._documents)
+                if batch and matrices is None:
+                    matrices = embeddings.matrices(connection, self._spec, partition)
+            if not batch:
+                return
+            nearest = _highest_similarities(
+                [memory.row for memory in batch if self._rules.match(memory.text) is None], matrices or {}
+            )
+            with self._ledger.write() as connection:
+                for memory in batch:
+                    number, memory_type = self._rating(memory, nearest.get(memory.row))
+                    vitals.store_rating(connection, memory.row, memory.version, number, memory_type)
+
+    def _rating(self, memory: UnratedMemory, highest_similarity: float | None) -> tuple[float, str]:
+        rule = self._rules.match(memory.text)
+        if rule is not None:
+            return rule.importance, memory.memory_type or rule.memory_type
+        memory_type = memory.memory_type or OTHER_TYPE
+        sure = certainty(memory.text, memory.question_share) if memory.confidence is None else memory.confidence
+        # As on the day on which it was written.
+        newness = recency(memory.created_at, memory.created_at)
+        return importance(scarcity(highest_similarity), memory_type, newness, sure), memory_type
+
+
+def _highest_similarities(rows: Sequence[int], matrices: Mapping[str, tuple[list[int], Matrix]]) -> dict[int, float]:
+    """Returns the highest cosine of each memory to another one, by row, in the first space that has both."""
+    found: dict[int, float] = {}
+    for all_rows, matrix in matrices.values():
+        places = {row: place for place, row in enumerate(all_rows)}
+        own = [row for row in rows if row in places and row not in found]
+        if not own or len(all_rows) == 1:
+            continue
+        similarities = matrix[[places[row] for row in own]] @ matrix.T
+        for row, line in zip(own, similarities, strict=True):
+            line[places[row]] = -1.0
+            found[row] = float(line.max())
+    return found
+
+
+def _decided(decision: Decision) -> VitalState:
+    return VitalState(decision.memory.seq, decision.memory.accesses)

@@ -1,0 +1,149 @@
+"""Decides what a cycle does to the memories of a partition (seed 002 §4.2): which fade, move up, and are forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from graphmem.lifecycle.forgetting import ForgettingCurve
+from graphmem.lifecycle.importance import WEIGHTS, recency
+from graphmem.model import Layer, Scope
+
+# Reasons in histories.
+FADED, OVER_CAPACITY = "retention below {least:g}", "over capacity"
+# P1: the least importance of a preference or fact, and of any memory, that is kept for good.
+KEPT_IMPORTANCE, KEPT_IMPORTANCE_OF_ANY = 0.8, 0.9
+KEPT_TYPES = frozenset({"preference", "fact"})
+
+
+@dataclass(frozen=True, slots=True)
+class Vitals:
+    """What a cycle needs to know of a memory; `row` is its row in the ledger, `seq` the number of its last change.
+
+    `strength` is its retention at the last cycle, or 1 since it was found.
+    """
+
+    id: str
+    row: int
+    scope: Scope
+    seq: int
+    layer: Layer
+    memory_type: str | None
+    importance: float
+    pinned: bool
+    created_at: datetime
+    is_valid: bool
+    accesses: int = 0
+    strength: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class LifecyclePolicy:
+    """The numbers of a cycle; the defaults are those of the seed (§2.1 for the capacities, §4.1 for the curve).
+
+    `since`: nothing fades before it. A cycle that would hide more than `brake_share` of the memories, and more than
+    `brake_memories`, hides none.
+    """
+
+    curve: ForgettingCurve = field(default_factory=ForgettingCurve)
+    since: datetime | None = None
+    promote_after: timedelta = timedelta(days=7)
+    short_term_capacity: int = 500
+    long_term_capacity: int = 100
+    brake_share: float = 0.3
+    brake_memories: int = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A memory on which a cycle decided, and why."""
+
+    memory: Vitals
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CyclePlan:
+    """What a cycle does. `decayed` are the new strengths by row; `brake` says why it does nothing, None if it does."""
+
+    processed: int = 0
+    decayed: dict[int, float] = field(default_factory=dict)
+    promoted: tuple[Decision, ...] = ()
+    forgotten: tuple[Decision, ...] = ()
+    brake: str | None = None
+
+
+def plan_cycle(memories: Sequence[Vitals], now: datetime, policy: LifecyclePolicy, *, force: bool = False) -> CyclePlan:
+    """Returns what a cycle at `now` does to a partition's memories, none of which is forgotten yet.
+
+    Pinned memories and retired ones are left as they are. `force`: the brake does not hold it.
+    """
+    living = [memory for memory in memories if memory.is_valid and not memory.pinned]
+    short = [memory for memory in living if memory.layer is Layer.SHORT_TERM]
+    promoted = [Decision(memory, reason) for memory in short if (reason := _promotion(memory, now, policy))]
+    moved = {decision.memory.row for decision in promoted}
+    short = [memory for memory in short if memory.row not in moved]
+    retentions = {memory.row: retention(memory, now, policy) for memory in short}
+    faded_reason = FADED.format(least=policy.curve.min_retention)
+    forgotten = [
+        Decision(memory, faded_reason) for memory in short if policy.curve.is_forgettable(retentions[memory.row])
+    ]
+    gone = {decision.memory.row for decision in forgotten}
+    long = [memory for memory in living if memory.layer is Layer.LONG_TERM] + [one.memory for one in promoted]
+    forgotten += _over_capacity(
+        (memory for memory in short if memory.row not in gone),
+        policy.short_term_capacity,
+        lambda memory: current_importance(memory, now),
+    )
+    forgotten += _over_capacity(long, policy.long_term_capacity, lambda memory: memory.importance)
+    gone = {decision.memory.row for decision in forgotten}
+    decayed = {
+        row: r for memory in short if (row := memory.row) not in gone and (r := retentions[row]) < memory.strength
+    }
+    brake = None if force else _brake(len(forgotten), len(memories), policy)
+    if brake is not None:
+        return CyclePlan(processed=len(living), brake=brake)
+    return CyclePlan(
+        processed=len(living),
+        decayed=decayed,
+        promoted=tuple(one for one in promoted if one.memory.row not in gone),
+        forgotten=tuple(forgotten),
+    )
+
+
+def retention(memory: Vitals, now: datetime, policy: LifecyclePolicy) -> float:
+    """Returns R of a memory (0..1), from the day on which it was stored, or from `policy.since` if that is later."""
+    begin = memory.created_at if policy.since is None else max(memory.created_at, policy.since)
+    return policy.curve.retention(begin, now, _strength(memory, policy))
+
+
+def current_importance(memory: Vitals, now: datetime) -> float:
+    """Returns the importance with today's age in it; the stored one has that of the day on which it was computed."""
+    return memory.importance - WEIGHTS["recency"] * (1 - recency(memory.created_at, now))
+
+
+def _strength(memory: Vitals, policy: LifecyclePolicy) -> float:
+    return policy.curve.strength(memory.importance, memory.accesses, memory.memory_type)
+
+
+def _promotion(memory: Vitals, now: datetime, policy: LifecyclePolicy) -> str | None:
+    """Returns why a memory moves to the long-term layer, None if it does not."""
+    least = KEPT_IMPORTANCE if memory.memory_type in KEPT_TYPES else KEPT_IMPORTANCE_OF_ANY
+    if now - memory.created_at > policy.promote_after and memory.importance >= least:
+        return f"importance {memory.importance:g}"
+    if _strength(memory, policy) >= policy.curve.max_strength:
+        return f"found {memory.accesses} times"
+    return None
+
+
+def _over_capacity(memories: Iterable[Vitals], capacity: int, value: Callable[[Vitals], float]) -> list[Decision]:
+    """Returns those of the least value beyond the capacity, of equal ones the oldest."""
+    by_value = sorted(memories, key=lambda memory: (value(memory), memory.created_at, memory.row))
+    return [Decision(memory, OVER_CAPACITY) for memory in by_value[: max(0, len(by_value) - capacity)]]
+
+
+def _brake(forgotten: int, memories: int, policy: LifecyclePolicy) -> str | None:
+    if forgotten <= policy.brake_memories or forgotten <= policy.brake_share * memories:
+        return None
+    return f"{forgotten} of {memories} memories would be forgotten at once; look at a dry run, then give force"

@@ -1,0 +1,124 @@
+"""Routes of the lifecycle: a cycle over a user's memories, what it has forgotten, erasing that, and taking it back."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, Field
+
+from graphmem.service import limits, problems
+from graphmem.service.rest import answers
+from graphmem.service.rest.dependencies import CallerParam, ServiceParam
+from graphmem.service.rest.json_route import JsonRoute
+from graphmem.service.schemas import Body, Ids
+
+Moment = str | float
+router = APIRouter(route_class=JsonRoute, tags=["lifecycle"], responses=problems.documented(404))
+
+
+class CycleBody(Body):
+    """How a cycle is run: `dry_run` only says what it would do, `force` lifts the brake, `now` is its moment."""
+
+    dry_run: bool = False
+    force: bool = False
+    now: Moment | None = None
+
+
+class Change(BaseModel):
+    """What a dry run would do to a memory: "promote" or "forget"."""
+
+    id: str
+    change: str
+    reason: str
+
+
+class CycleAnswer(BaseModel):
+    """What a cycle did, in numbers of memories; `cycle` is its id, null for a dry run, which lists the `changes`.
+
+    `merged`: forgotten because a like one stands for them. `skipped`: changed or found meanwhile. `brake`: why it did
+    nothing.
+    """
+
+    cycle: str | None
+    processed: int
+    decayed: int
+    forgotten: int
+    merged: int
+    promoted: int
+    saved_bytes: int
+    skipped: int
+    brake: str = ""
+    changes: list[Change] = []
+
+
+class ForgottenMemory(answers.MemoryAnswer):
+    """A forgotten memory, and why it was forgotten."""
+
+    reason: str
+
+
+class ForgottenAnswer(BaseModel):
+    """Forgotten memories, the last forgotten first; `total` counts all."""
+
+    results: list[ForgottenMemory]
+    total: int
+
+
+class UndoneAnswer(BaseModel):
+    """The ids of the memories that are as before, and the number of changes that stay because of later ones."""
+
+    undone: list[str]
+    skipped: int
+
+
+class PageQuery(Ids):
+    """Whose memories are listed, and how many."""
+
+    limit: int = Field(default=100, ge=1, le=limits.MAX_PAGE)
+
+
+class PurgeQuery(Ids):
+    """Whose forgotten memories are erased: all, or those forgotten before a time. `confirm` says that it is meant."""
+
+    forgotten_before: str | None = None
+    confirm: bool = False
+
+
+@router.post("/lifecycle/cycles", response_model_exclude_unset=True)
+async def run_cycle(
+    query: Annotated[Ids, Query()], caller: CallerParam, service: ServiceParam, body: CycleBody | None = None
+) -> CycleAnswer:
+    """Runs a cycle of the lifecycle over the memories of a user, or says what it would do."""
+    options = (body or CycleBody()).model_dump()
+    result = await service.memory.tend(**caller.scope(query.named()), **options)
+    return CycleAnswer.model_validate(result)
+
+
+@router.post("/lifecycle/cycles/{cycle}/undo")
+async def undo_cycle(
+    cycle: str, query: Annotated[Ids, Query()], caller: CallerParam, service: ServiceParam
+) -> UndoneAnswer:
+    """Takes back what a cycle did."""
+    result: dict[str, Any] = await service.memory.undo_cycle(cycle, **caller.scope(query.named(), required=False))
+    return UndoneAnswer.model_validate(result)
+
+
+@router.get("/lifecycle/forgotten", response_model_exclude_unset=True)
+async def list_forgotten(
+    query: Annotated[PageQuery, Query()], caller: CallerParam, service: ServiceParam
+) -> ForgottenAnswer:
+    """Lists the memories of a user that are forgotten and not erased."""
+    page = await service.memory.pending_deletion(**caller.scope(query.named()), limit=query.limit)
+    return ForgottenAnswer.model_validate(page)
+
+
+@router.delete("/lifecycle/forgotten", response_model_exclude_unset=True)
+async def purge_forgotten(
+    query: Annotated[PurgeQuery, Query()], caller: CallerParam, service: ServiceParam
+) -> answers.ReceiptAnswer:
+    """Erases the forgotten memories of a user."""
+    receipt = await service.memory.purge(
+        **caller.scope(query.named()), forgotten_before=query.forgotten_before, confirm=query.confirm
+    )
+    return answers.ReceiptAnswer.model_validate(receipt)

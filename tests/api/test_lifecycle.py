@@ -1,0 +1,283 @@
+"""Cycles of the lifecycle: what fades is forgotten, what matters is kept, all of it is seen before and undone after."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from support.contract import Make, ids, texts
+
+from graphmem import Memory
+from graphmem.errors import ConfigError, NotFoundError, ValidationError
+
+ANA = {"user_id": "ana"}
+NOW = datetime(2026, 3, 1, 3, tzinfo=UTC)
+DAY = timedelta(days=1)
+LIKES, TALK, PLAIN = "I like tea very much.", "The weather was grey at noon.", "We met Clara near the bridge."
+
+
+def on(**more: Any) -> dict[str, Any]:
+    return {"lifecycle": {"enabled": True, "since": "2026-01-01", **more}}
+
+
+@pytest.fixture
+def ripening(make_memory: Make) -> Memory:
+    return make_memory(**on())
+
+
+def said(memory: Memory, age: int, *words: str, **more: Any) -> list[str]:
+    """Stores memories that were said so many days before NOW, and returns their ids."""
+    at = (NOW - age * DAY).isoformat()
+    records = [{"type": "memory", "text": text, "at": at, "created_at": at, **ANA, **more} for text in words]
+    records = [{**one, "id": f"00000000-0000-4000-8000-{hash((one['text'], age)) % 10**12:012}"} for one in records]
+    memory.import_(records)
+    return [str(one["id"]) for one in records]
+
+
+def tend(memory: Memory, **more: Any) -> dict[str, Any]:
+    return dict(memory.tend(**{**ANA, "now": NOW, **more}))
+
+
+def test_small_talk_is_forgotten_within_days_and_a_preference_is_kept_for_good(ripening: Memory) -> None:
+    (talk,), (likes,), (plain,) = said(ripening, 8, TALK), said(ripening, 8, LIKES), said(ripening, 1, PLAIN)
+    result = tend(ripening)
+    assert {name: result[name] for name in ("processed", "forgotten", "promoted", "decayed", "merged", "skipped")} == {
+        "processed": 3, "forgotten": 1, "promoted": 1, "decayed": 1, "merged": 0, "skipped": 0,
+    }  # fmt: skip
+    assert result["saved_bytes"] == len(TALK)
+    assert set(ids(ripening.get_all(**ANA))) == {likes, plain}
+    assert ripening.get(likes, **ANA)["layer"] == "long_term"
+    assert (ripening.get(likes, **ANA)["importance"], ripening.get(likes, **ANA)["memory_type"]) == (0.9, "preference")
+    (listed,) = ripening.pending_deletion(**ANA)["results"]
+    assert (listed["id"], listed["reason"], listed["importance"]) == (talk, "retention below 0.1", 0.2)
+    assert ripening.verify()["ok"]
+
+
+def test_a_cycle_twice_is_a_cycle_once(ripening: Memory) -> None:
+    said(ripening, 8, TALK, LIKES, PLAIN)
+    tend(ripening)
+    again = tend(ripening)
+    assert (again["forgotten"], again["promoted"], again["decayed"]) == (0, 0, 0)
+
+
+def test_a_dry_run_says_what_the_cycle_then_does_and_changes_nothing(ripening: Memory) -> None:
+    said(ripening, 8, TALK, LIKES, PLAIN)
+    before = ripening.get_all(**ANA)["total"]
+    dry = tend(ripening, dry_run=True)
+    assert (dry["cycle"], ripening.get_all(**ANA)["total"]) == (None, before)
+    result = tend(ripening)
+    for name in ("processed", "forgotten", "promoted", "decayed", "merged"):
+        assert dry[name] == result[name], name
+    told = {(one["id"], one["change"].upper(), one["reason"]) for one in dry["changes"]}
+    done = {
+        (uid, event["event"], event["reason"])
+        for uid, *_ in told
+        for event in ripening.explain(uid, **ANA)["events"]
+        if event["event"] in {"FORGET", "PROMOTE"}
+    }
+    assert told == done
+
+
+def test_a_cycle_is_undone_as_a_whole(ripening: Memory) -> None:
+    (talk, likes, plain) = said(ripening, 8, TALK, LIKES, PLAIN)
+    result = tend(ripening)
+    undone = ripening.undo_cycle(result["cycle"], **ANA)
+    assert (set(undone["undone"]), undone["skipped"]) == ({talk, likes, plain}, 0)
+    assert set(ids(ripening.get_all(**ANA))) == {talk, likes, plain}
+    assert "layer" not in ripening.get(likes, **ANA)
+    assert set(texts(ripening.search("weather", **ANA))) >= {TALK}
+    assert ripening.verify()["ok"]
+    with pytest.raises(NotFoundError, match="no cycle"):
+        ripening.undo_cycle(result["cycle"], **ANA)
+
+
+def test_what_was_changed_since_a_cycle_is_left_out_of_its_undo(ripening: Memory) -> None:
+    (talk, likes, plain) = said(ripening, 8, TALK, LIKES, PLAIN)
+    result = tend(ripening)
+    ripening.delete(talk, **ANA)
+    undone = ripening.undo_cycle(result["cycle"], **ANA)
+    assert (set(undone["undone"]), undone["skipped"]) == ({likes, plain}, 1)
+
+
+def test_another_users_cycle_is_not_found(ripening: Memory) -> None:
+    said(ripening, 8, TALK)
+    result = tend(ripening)
+    for cycle, scope in ((result["cycle"], {"user_id": "ben"}), ("00000000-0000-4000-8000-000000000000", ANA)):
+        with pytest.raises(NotFoundError, match="no cycle"):
+            ripening.undo_cycle(cycle, **scope)
+    assert ripening.pending_deletion(**ANA)["total"] == 1
+
+
+def test_pinned_and_retired_memories_of_documents_and_other_users_are_left_alone(ripening: Memory) -> None:
+    (pinned,) = said(ripening, 30, TALK)
+    ripening.pin(pinned, **ANA)
+    said(ripening, 30, PLAIN, user_id="ben")
+    said(ripening, 30, "Retired words.", valid_to=(NOW - 20 * DAY).isoformat())
+    assert tend(ripening)["forgotten"] == 0
+    assert ids(ripening.get_all(**ANA)) == [pinned]
+    assert ripening.get_all(user_id="ben")["total"] == 1
+
+
+def test_a_memory_that_is_found_again_and_again_fades_more_slowly(make_memory: Make) -> None:
+    memory = make_memory(**on(access_bonus=3))
+    (often, never) = said(memory, 6, PLAIN, "The train left late that day.")
+    for _ in range(3):
+        memory.search(PLAIN, **ANA, top_k=1)
+    memory.flush()
+    result = tend(memory)
+    assert (result["forgotten"], result["promoted"]) == (1, 1)
+    assert ids(memory.get_all(**ANA)) == [often]
+    assert memory.explain(often, **ANA)["events"][-1]["reason"] == "found 3 times"
+    assert memory.pending_deletion(**ANA)["results"][0]["id"] == never
+
+
+def test_a_search_writes_nothing_and_reads_of_the_past_count_as_no_access(ripening: Memory) -> None:
+    said(ripening, 1, PLAIN)
+    ripening.flush()
+    before = ripening.stats()["stores"][0]["seq"]
+    for _ in range(50):
+        ripening.search(PLAIN, **ANA)
+    ripening.search(PLAIN, **ANA, as_of=NOW)
+    ripening.search(PLAIN, **ANA, explain=True)
+    assert accesses(ripening) == []
+    ripening.flush()
+    assert (accesses(ripening), ripening.stats()["stores"][0]["seq"]) == ([50], before)
+
+
+def test_with_the_lifecycle_off_nothing_is_counted(memory: Memory) -> None:
+    memory.add(PLAIN, **ANA)
+    memory.search(PLAIN, **ANA)
+    memory.flush()
+    assert accesses(memory) == []
+
+
+def accesses(memory: Memory) -> list[int]:
+    with memory._engine.ledger.read() as connection:
+        return [row[0] for row in connection.exec_driver_sql("SELECT accesses FROM vitals")]
+
+
+def test_what_is_found_between_decision_and_commit_is_left_out(
+    ripening: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said(ripening, 9, TALK, PLAIN)
+    commit = ripening._engine.commit
+
+    def find_before(commands: Any, *scope: Any) -> Any:
+        ripening.search(TALK, **ANA, top_k=1)
+        ripening._engine.accesses.write()
+        return commit(commands, *scope)
+
+    monkeypatch.setattr(ripening._engine, "commit", find_before)
+    result = tend(ripening)
+    assert (result["forgotten"], result["skipped"]) == (1, 1)
+    assert texts(ripening.get_all(**ANA)) == [TALK]
+
+
+def test_a_cycle_that_would_forget_too_much_does_nothing_until_it_is_forced(make_memory: Make) -> None:
+    memory = make_memory(**on(brake_memories=2))
+    said(memory, 20, *(f"Number {n} was nothing much." for n in range(4)))
+    said(memory, 1, *(f"Number {n} is new." for n in range(4)))
+    result = tend(memory)
+    assert result["brake"].startswith("4 of 8 memories would be forgotten at once")
+    assert (result["forgotten"], memory.get_all(**ANA)["total"]) == (0, 8)
+    assert tend(memory, dry_run=True)["brake"] == result["brake"]
+    assert tend(memory, force=True)["forgotten"] == 4
+    assert memory.get_all(**ANA)["total"] == 4
+
+
+def test_the_least_important_go_where_there_are_too_many(make_memory: Make) -> None:
+    memory = make_memory(**on(short_term_capacity=2, long_term_capacity=1))
+    (talk, plain, plan) = said(memory, 1, TALK, PLAIN, "I plan to learn the piano.")
+    (tea,) = said(memory, 12, LIKES)
+    (name,) = said(memory, 9, "My name is Ana.")
+    tend(memory, force=True)
+    assert set(ids(memory.get_all(**ANA))) == {plain, plan, tea}
+    reasons = {one["id"]: one["reason"] for one in memory.pending_deletion(**ANA)["results"]}
+    assert reasons == {talk: "over capacity", name: "over capacity"}
+
+
+def test_a_faded_memory_is_merged_into_a_like_one_that_is_kept(ripening: Memory) -> None:
+    (kept,) = said(ripening, 8, "I like green tea with milk")
+    (like,) = said(ripening, 7, "green tea with milk like I")
+    (other,) = said(ripening, 7, PLAIN)
+    said(ripening, 6, "green tea with milk like I", agent_id="helper")
+    result = tend(ripening)
+    assert (result["forgotten"], result["merged"]) == (3, 1)
+    reasons = {one["id"]: one["reason"] for one in ripening.pending_deletion(**ANA)["results"]}
+    assert reasons[like] == f"merged into {kept}"
+    assert reasons[other] == "retention below 0.1"
+    ripening.undo_cycle(result["cycle"], **ANA)
+    with ripening._engine.ledger.read() as connection:
+        assert connection.exec_driver_sql("SELECT count(*) FROM links").scalar() == 0
+    assert ripening.verify()["ok"]
+
+
+def test_an_old_ledger_is_not_forgotten_on_the_night_it_is_enabled(make_memory: Make) -> None:
+    memory = make_memory(lifecycle={"enabled": True})
+    said(memory, 100, TALK)
+    assert memory.tend(**ANA)["forgotten"] == 0
+    assert memory.tend(**ANA, now=datetime.now(UTC) + 4 * DAY)["forgotten"] == 1
+
+
+def test_a_lifecycle_that_is_off_forgets_nothing_but_shows_what_it_would(memory: Memory) -> None:
+    said(memory, 20, TALK, PLAIN)
+    with pytest.raises(ConfigError, match=r"lifecycle\.enabled"):
+        memory.tend(**ANA)
+    assert memory.tend(**ANA, dry_run=True)["forgotten"] == 0  # it would begin today
+    later = datetime.now(UTC) + 30 * DAY
+    dry = memory.tend(**ANA, dry_run=True, now=later)
+    assert len(dry["changes"]) == dry["forgotten"] == 2
+    assert memory.get_all(**ANA)["total"] == 2
+
+
+def test_purge_erases_what_was_forgotten_before_a_time(ripening: Memory) -> None:
+    (talk,), (plain,) = said(ripening, 9, TALK), said(ripening, 1, PLAIN)
+    tend(ripening)
+    with pytest.raises(ValidationError, match=r"^confirm"):
+        ripening.purge(**ANA)
+    assert ripening.purge(**ANA, forgotten_before="2026-01-01", confirm=True)["deleted"] == []
+    receipt = ripening.purge(**ANA, confirm=True)
+    assert (receipt["deleted"], receipt["erased"]["ledger"]) == ([talk], 1)
+    assert ripening.get_all(**ANA, show_forgotten=True)["total"] == 1
+    assert ripening.pending_deletion(**ANA) == {"results": [], "total": 0}
+    assert ids(ripening.get_all(**ANA)) == [plain]
+
+
+SCOPELESS: dict[str, Callable[[Memory], Any]] = {
+    "tend": lambda memory: memory.tend(),
+    "purge": lambda memory: memory.purge(confirm=True),
+    "pending_deletion": lambda memory: memory.pending_deletion(),
+}
+
+
+@pytest.mark.parametrize("call", SCOPELESS)
+def test_no_call_means_everybody(ripening: Memory, call: str) -> None:
+    said(ripening, 9, TALK)
+    tend(ripening)
+    with pytest.raises(ValidationError, match="user_id"):
+        SCOPELESS[call](ripening)
+    assert ripening.pending_deletion(**ANA)["total"] == 1
+
+
+def test_a_cycle_is_over_a_whole_user(ripening: Memory) -> None:
+    with pytest.raises(ValidationError, match="a cycle runs over all memories of a user"):
+        ripening.tend(**ANA, agent_id="helper")
+    assert ripening.tend(user_id="nobody")["processed"] == 0
+
+
+def test_own_rules_and_numbers(make_memory: Make, tmp_path: Any) -> None:
+    rules = tmp_path / "rules.toml"
+    rules.write_text('[bridges]\nimportance = 1\ntype = "fact"\nwords = ["near the bridge"]\n', "utf-8")
+    memory = make_memory(**on(rules=str(rules), promote_after_days=2, min_retention=0.5))
+    (plain,) = said(memory, 3, PLAIN)
+    said(memory, 3, TALK)
+    tend(memory)
+    assert ids(memory.get_all(**ANA)) == [plain]
+    assert memory.get(plain, **ANA)["importance"] == 1
+    with pytest.raises(ConfigError, match=r"lifecycle\.min_retention"):
+        make_memory(**on(min_retention=2))
+    rules.write_text("nonsense = 1", "utf-8")
+    with pytest.raises(ConfigError, match=r"nonsense"):
+        tend(memory)
