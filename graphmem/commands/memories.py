@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -45,10 +46,12 @@ from graphmem.stores.ledger import (
     tombstones,
     vitals,
 )
+from graphmem.stores.ledger.embeddings import Enriched
+from graphmem.stores.ledger.graph_writes import GraphAddition
 from graphmem.stores.ledger.schema import dead_letters, links
 from graphmem.stores.ledger.schema import jobs as jobs_table
 from graphmem.stores.ledger.schema import memories as memories_table
-from graphmem.text import content_hash, is_passage
+from graphmem.text import content_hash
 
 if TYPE_CHECKING:
     from graphmem.commands.unit_of_work import UnitOfWork
@@ -75,7 +78,7 @@ def add_message(command: AddMessage, uow: UnitOfWork) -> Outcome:
     uow.add_event("ADD", record, new=record.text)
     if command.key is not None:
         tombstones.add_message_key(connection, command.key, record.id, command.content_digest)
-    uow.enqueue_enrichment(record)
+    uow.enqueue_enrichments([record])
     if record.source_only:
         uow.new_source_messages.append(record)
     return Outcome(OutcomeType.ADD, record.id, record=record)
@@ -144,30 +147,52 @@ def _episode(command: AddMessage, uow: UnitOfWork) -> MemoryRecord:
     )
 
 
-def store_enrichment(command: StoreEnrichment, uow: UnitOfWork) -> Outcome:
-    """Stores a memory's embeddings, term counts and extraction, and applies the rules for aliases to its new names.
+def store_enrichments(commands: Sequence[StoreEnrichment], uow: UnitOfWork) -> list[Outcome]:
+    """Stores memories' embeddings, term counts and extractions, and applies the rules for aliases to their new names.
 
-    Does so once for each version of the memory's text.
+    Does so once for each version of a memory's text. The commands have one `spec`.
     """
     connection = uow.connection
-    record = memories.find(connection, command.id)
-    if record is None or record.version != command.version:
-        return Outcome(OutcomeType.NONE, command.id, reason="changed since")
-    if not jobs.complete_enrichment(connection, record.row):
-        return Outcome(OutcomeType.NONE, command.id, record=record, reason="done already")
-    partition, answer_types = uow.partition_row(record), command.extraction.answer_types
-    if not embeddings.store_embeddings_and_terms(
-        connection, record, partition, command.spec, command.text_hash, command.embedded, answer_types
-    ):
-        # The last other memory with these vectors was erased during the computation: they must be computed again.
-        uow.enqueue_enrichment(record)
-        return Outcome(OutcomeType.NONE, command.id, record=record, reason=VECTORS_ERASED)
-    record = replace(record, seq=uow.next_seq())
-    memories.set_seq(connection, record.row, record.seq)
-    if not graph_writes.has_mentions(connection, record.row):
-        graph_writes.add(connection, record, partition, command.extraction)
-        entities.link_new_names(connection, partition, command.extraction, uow.now, is_passage=is_passage(record.text))
-    return Outcome(OutcomeType.ENRICH, record.id, kind=record.kind, record=record)
+    states = jobs.enrichment_states(connection, [command.id for command in commands])
+    outcomes: dict[int, Outcome] = {}
+    due: dict[str, tuple[int, StoreEnrichment, jobs.EnrichmentState]] = {}
+    for place, command in enumerate(commands):
+        state = states.get(command.id)
+        if state is None or state.record.version != command.version:
+            outcomes[place] = Outcome(OutcomeType.NONE, command.id, reason="changed since")
+        elif not state.is_waiting or command.id in due:
+            outcomes[place] = Outcome(OutcomeType.NONE, command.id, record=state.record, reason="done already")
+        else:
+            due[command.id] = place, command, state
+    if not due:
+        return list(outcomes.values())
+    jobs.complete_enrichments(connection, [state.record.row for _, _, state in due.values()])
+    seqs = uow.next_seqs(len(due))
+    enriched = [
+        Enriched(
+            replace(state.record, seq=seq),
+            state.partition,
+            command.text_hash,
+            command.extraction.answer_types,
+            command.embedded,
+        )
+        for seq, (_, command, state) in zip(seqs, due.values(), strict=True)
+    ]
+    erased = {record.id for record in embeddings.store_embeddings_and_terms(connection, commands[0].spec, enriched)}
+    additions: list[GraphAddition] = []
+    for one, (place, command, state) in zip(enriched, due.values(), strict=True):
+        record = one.record
+        if record.id in erased:
+            # The last other memory with these vectors was erased during the computation: they must be computed again.
+            outcomes[place] = Outcome(OutcomeType.NONE, record.id, record=state.record, reason=VECTORS_ERASED)
+            continue
+        outcomes[place] = Outcome(OutcomeType.ENRICH, record.id, kind=record.kind, record=record)
+        if not state.has_mentions:
+            additions.append(GraphAddition(record, state.partition, command.extraction))
+    uow.enqueue_enrichments([one.record for one in enriched if one.record.id in erased])
+    mentioned = graph_writes.add(connection, additions)
+    entities.link_new_names(connection, additions, mentioned, uow.now)
+    return [outcomes[place] for place in range(len(commands))]
 
 
 def _remove_derived(record: MemoryRecord, uow: UnitOfWork, *, with_graph: bool = True) -> ErasureReport:
@@ -178,7 +203,7 @@ def _remove_derived(record: MemoryRecord, uow: UnitOfWork, *, with_graph: bool =
     graph_parts = _remove_from_graph(record, partition, uow) if with_graph else 0
     if text_hash is None:
         return ErasureReport(graph=graph_parts)
-    term_stats.update_term_counts(connection, record, partition, -1)
+    term_stats.remove_term_counts(connection, partition, record)
     vectors = embeddings.release_reference(connection, text_hash)
     embeddings.clear_enrichment(connection, record.row)
     return ErasureReport(points=windows, graph=graph_parts, derived=vectors)
@@ -198,7 +223,7 @@ def reindex_memory(command: ReindexMemory, uow: UnitOfWork) -> Outcome:
     # A fact's mentions and relations come from a language model: no extractor would find them again.
     _remove_derived(record, uow, with_graph=record.kind is not Kind.FACT)
     memories.set_seq(uow.connection, record.row, uow.next_seq())
-    uow.enqueue_enrichment(record)
+    uow.enqueue_enrichments([record])
     return Outcome(OutcomeType.NONE, record.id, kind=record.kind, record=record, reason="to be derived anew")
 
 
@@ -218,9 +243,9 @@ def update_memory(command: UpdateMemory, uow: UnitOfWork) -> Outcome:
         before |= undo.derived_from(record, uow)
         _remove_derived(record, uow)
         updated = replace(updated, version=record.version + 1)
-        uow.enqueue_enrichment(record)
+        uow.enqueue_enrichments([record])
         if command.extraction is not None:
-            graph_writes.add(uow.connection, updated, uow.partition_row(updated), command.extraction)
+            graph_writes.add(uow.connection, [GraphAddition(updated, uow.partition_row(updated), command.extraction)])
     updated = _save(updated, uow)
     source_visibility.update_corrected_sources(uow, record, updated, corrects=command.corrects)
     facts.add_source_links(updated, sources, uow)

@@ -6,8 +6,10 @@ sequence numbers and jobs on the connection of a `UnitOfWork`.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import singledispatch
+from itertools import groupby
 from typing import Any
 from uuid import uuid4
 
@@ -38,7 +40,7 @@ from graphmem.commands.memories import (
     reindex_memory,
     restore_memory,
     retire_memory,
-    store_enrichment,
+    store_enrichments,
     undo_event,
     update_memory,
 )
@@ -98,7 +100,7 @@ def commit(ledger: Ledger, change_set: ChangeSet, session_gap: timedelta) -> lis
     """
     with ledger.write() as connection:
         uow = UnitOfWork(connection, ledger, change_set, session_gap)
-        outcomes = [execute(command, uow) for command in change_set.commands]
+        outcomes = execute_all(change_set.commands, uow)
         for partition in uow.partitions_with_stale_names:
             entities.delete_unmentioned_names(connection, partition)
         if uow.has_erased:
@@ -135,9 +137,15 @@ class UnitOfWork:
         """Takes the next sequence number."""
         return outbox.next_seq(self.connection)
 
-    def enqueue_enrichment(self, record: MemoryRecord) -> None:
-        """Stores the job to enrich the text of a memory; replaces an earlier one."""
-        jobs.enqueue_enrichment(self.connection, record.row, self.partition_row(record), self._job_holder)
+    def next_seqs(self, number: int) -> Sequence[int]:
+        """Takes the next `number` sequence numbers."""
+        return outbox.next_seqs(self.connection, number)
+
+    def enqueue_enrichments(self, records: Sequence[MemoryRecord]) -> None:
+        """Stores the jobs to enrich the texts of memories; they replace earlier ones."""
+        rows = [(record.row, self.partition_row(record)) for record in records]
+        if rows:
+            jobs.enqueue_enrichments(self.connection, rows, self._job_holder)
 
     def partition_row(self, owner: MemoryRecord | Scope) -> int:
         """Returns the row of a partition and inserts it if needed.
@@ -186,6 +194,17 @@ class UnitOfWork:
         return events.add_event(self.connection, event, record, now=self.now, **values)
 
 
+def execute_all(commands: Sequence[Command], uow: UnitOfWork) -> list[Outcome]:
+    """Carries out commands in order and returns the outcome of each."""
+    outcomes: list[Outcome] = []
+    for kind, run in groupby(commands, type):
+        if kind in RUN_HANDLERS:
+            outcomes += RUN_HANDLERS[kind](list(run), uow)
+        else:
+            outcomes += [execute(command, uow) for command in run]
+    return outcomes
+
+
 @singledispatch
 def execute(command: Command, uow: UnitOfWork) -> Outcome:
     """Carries out one command with the handler of its type."""
@@ -193,7 +212,6 @@ def execute(command: Command, uow: UnitOfWork) -> Outcome:
 
 
 execute.register(AddMessage, add_message)
-execute.register(StoreEnrichment, store_enrichment)
 execute.register(ReindexMemory, reindex_memory)
 execute.register(UpdateMemory, update_memory)
 execute.register(RetireMemory, retire_memory)
@@ -225,3 +243,7 @@ execute.register(DeleteSettings, delete_settings)
 execute.register(AddAlias, execute_entity_command)
 execute.register(RemoveAlias, execute_entity_command)
 execute.register(RenameEntity, execute_entity_command)
+# Handlers that carry out consecutive commands of a type together: each of their statements is for all of these.
+RUN_HANDLERS: Mapping[type[Command], Callable[[list[Any], UnitOfWork], list[Outcome]]] = {
+    StoreEnrichment: store_enrichments,
+}

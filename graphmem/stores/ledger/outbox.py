@@ -5,7 +5,7 @@ Every change takes a sequence number in its transaction; projections read the ro
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from sqlalchemy import Connection, bindparam, func, or_, select
@@ -15,7 +15,7 @@ from graphmem.stores.ledger.schema import cursors, leases, ledger
 from graphmem.stores.ledger.schema import dead_letters as dead_letters_table
 
 # Built once: every write runs these.
-_NEXT_SEQ = ledger.update().values(seq=ledger.c.seq + 1).returning(ledger.c.seq)
+_NEXT_SEQS = ledger.update().values(seq=ledger.c.seq + bindparam("number")).returning(ledger.c.seq)
 
 
 class CursorState(NamedTuple):
@@ -39,7 +39,15 @@ _CURSOR_STATE = select(
 
 def next_seq(connection: Connection) -> int:
     """Takes the next sequence number, inside the write transaction, so that numbers commit in order."""
-    return int(connection.scalar(_NEXT_SEQ))
+    return next_seqs(connection, 1)[0]
+
+
+def next_seqs(connection: Connection, number: int) -> Sequence[int]:
+    """Takes the next `number` sequence numbers, as `next_seq` does."""
+    if not number:
+        return ()
+    last = int(connection.scalar(_NEXT_SEQS, {"number": number}))
+    return range(last - number + 1, last + 1)
 
 
 def last_seq(connection: Connection) -> int:
