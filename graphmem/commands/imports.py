@@ -59,7 +59,7 @@ def _reason_to_skip(command: ImportMemory, uow: UnitOfWork) -> str | None:
     connection, uid = uow.connection, command.record.id
     if memories.find(connection, uid) is not None:
         return "known"
-    message = None if command.key is None else tombstones.message_lookup(connection, command.key)
+    message = None if command.key is None else tombstones.stored_messages(connection, [command.key]).get(command.key)
     if message is not None and message[1] is not None:
         return "known"
     was_erased = message is not None or tombstones.find_tombstone(connection, uid) is not None

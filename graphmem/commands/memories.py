@@ -1,4 +1,4 @@
-"""The handlers of commands about one memory: add, enrich, update, retire, restore, undo, reindex, delete.
+"""The handlers of commands about memories: enrich, update, retire, restore, undo, reindex, delete.
 
 `graphmem.commands.unit_of_work` calls them, each with its command and the transaction.
 """
@@ -7,19 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
 from typing import TYPE_CHECKING
-from uuid import uuid4
 
 from sqlalchemy import or_
 
 from graphmem.commands import entities, facts, lifecycle, source_visibility, undo
 from graphmem.commands.types import (
     VECTORS_ERASED,
-    AddMessage,
     DeleteMemory,
     ErasureReport,
-    MessageIdReused,
     MoveMemory,
     Outcome,
     OutcomeType,
@@ -33,7 +29,7 @@ from graphmem.commands.types import (
     UpdateMemory,
 )
 from graphmem.errors import ValidationError
-from graphmem.model import Kind, MemoryRecord, embedded_text
+from graphmem.model import Kind, MemoryRecord
 from graphmem.stores.ledger import (
     embeddings,
     entity_names,
@@ -51,100 +47,9 @@ from graphmem.stores.ledger.graph_writes import GraphAddition
 from graphmem.stores.ledger.schema import dead_letters, links
 from graphmem.stores.ledger.schema import jobs as jobs_table
 from graphmem.stores.ledger.schema import memories as memories_table
-from graphmem.text import content_hash
 
 if TYPE_CHECKING:
     from graphmem.commands.unit_of_work import UnitOfWork
-
-
-def add_message(command: AddMessage, uow: UnitOfWork) -> Outcome:
-    """Stores a message as an episode, unless its message key (`command.key`) shows that it was stored before.
-
-    Without a key, the same words of the same speaker less than `command.repeat_window` before show that. For a
-    repeated message the outcome is NONE, with the reason "known", or "erased" if the memory of the first one was
-    erased. Raises MessageIdReused if the first one had the same message id but other words.
-    """
-    connection = uow.connection
-    stored = None if command.key is None else tombstones.message_lookup(connection, command.key)
-    if stored is not None:
-        return _existing_message(command, uow, *stored)
-    if command.repeat_window is not None and (said := _just_said(command, command.repeat_window, uow)) is not None:
-        return Outcome(OutcomeType.NONE, said.id, record=said, reason="known")
-    if (forgotten := _said_before(command, uow)) is not None:
-        return lifecycle.remember_memory(RememberMemory(forgotten.id, lifecycle.SAID_AGAIN), uow)
-    record = _episode(command, uow)
-    record = replace(record, row=memories.insert(connection, record, uow.partition_row(record)))
-    uow.insert_into_session(record)
-    uow.add_event("ADD", record, new=record.text)
-    if command.key is not None:
-        tombstones.add_message_key(connection, command.key, record.id, command.content_digest)
-    uow.enqueue_enrichments([record])
-    if record.source_only:
-        uow.new_source_messages.append(record)
-    return Outcome(OutcomeType.ADD, record.id, record=record)
-
-
-def _just_said(command: AddMessage, window: timedelta, uow: UnitOfWork) -> MemoryRecord | None:
-    """Returns the memory that a message would only repeat, or None.
-
-    A source message does not stand for one that is to be a memory of its own.
-    """
-    message = command.message
-    equal = memories.episodes_saying(
-        uow.connection, uow.partition_row(command.scope), command.scope, message.content, message.at, window
-    )
-    return next((one for one in equal if _is_repetition(command, one)), None)
-
-
-def _said_before(command: AddMessage, uow: UnitOfWork) -> MemoryRecord | None:
-    """Returns the forgotten memory that a message would only repeat, or None."""
-    text_hash = content_hash(embedded_text(command.speaker, command.message.content))
-    forgotten = memories.forgotten_episodes(uow.connection, uow.partition_row(command.scope), command.scope, text_hash)
-    return next((one for one in forgotten if _is_repetition(command, one)), None)
-
-
-def _is_repetition(command: AddMessage, stored: MemoryRecord) -> bool:
-    message = command.message
-    wanted = (message.role, message.name, command.memory_type, command.expires_at, dict(command.metadata))
-    found = (stored.role, stored.actor_id, stored.memory_type, stored.expires_at, dict(stored.metadata))
-    return found == wanted and stored.valid_to is None and (command.source_only or not stored.source_only)
-
-
-def _existing_message(command: AddMessage, uow: UnitOfWork, memory_id: str, stored_digest: str | None) -> Outcome:
-    if stored_digest is None:
-        return Outcome(OutcomeType.NONE, memory_id, reason="erased")
-    if stored_digest != command.content_digest:
-        raise MessageIdReused(str(command.message.id))
-    known = memories.find(uow.connection, memory_id)
-    if known is not None and known.forgotten_at is not None:
-        return lifecycle.remember_memory(RememberMemory(known.id, lifecycle.SAID_AGAIN), uow)
-    return Outcome(OutcomeType.NONE, memory_id, record=known, reason="known")
-
-
-def _episode(command: AddMessage, uow: UnitOfWork) -> MemoryRecord:
-    message, scope, now = command.message, command.scope, uow.now
-    return MemoryRecord(
-        id=str(uuid4()),
-        partition=scope.partition,
-        scope=scope,
-        kind=Kind.EPISODE,
-        text=message.content,
-        at=message.at,
-        utc_offset=message.utc_offset,
-        valid_from=message.at,
-        created_at=now,
-        updated_at=now,
-        session=uow.session_for(scope, message.at, message.name, message.content, message.document),
-        expires_at=command.expires_at,
-        memory_type=command.memory_type,
-        metadata=command.metadata,
-        speaker=command.speaker,
-        actor_id=message.name,
-        role=message.role,
-        message_id=message.id,
-        source_only=command.source_only,
-        seq=uow.next_seq(),
-    )
 
 
 def store_enrichments(commands: Sequence[StoreEnrichment], uow: UnitOfWork) -> list[Outcome]:

@@ -1,7 +1,7 @@
 """Carries out a change set in one transaction. All writes of memories go through `commit`.
 
-A handler for each command type (`memories`, `facts`, `imports`, `entities`, `items`, `settings`) writes rows, events,
-sequence numbers and jobs on the connection of a `UnitOfWork`.
+A handler for each command type (`messages`, `memories`, `lifecycle`, `facts`, `imports`, `entities`, `items`,
+`settings`) writes rows, events, sequence numbers and jobs on the connection of a `UnitOfWork`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ from graphmem.commands.items import (
 )
 from graphmem.commands.lifecycle import forget_memory, move_memory, pin_memory, remember_memory
 from graphmem.commands.memories import (
-    add_message,
     delete_memory,
     reindex_memory,
     restore_memory,
@@ -44,6 +43,7 @@ from graphmem.commands.memories import (
     undo_event,
     update_memory,
 )
+from graphmem.commands.messages import add_messages
 from graphmem.commands.settings import change_settings, delete_settings, import_setting
 from graphmem.commands.types import (
     AddAlias,
@@ -162,19 +162,27 @@ class UnitOfWork:
     ) -> str:
         """Returns the id of the session that a message of this scope, said at `at`, belongs to, whoever says it.
 
+        That is its own one (`own_session`), else that of the nearest episode at most `session_gap` away, else a new
+        one.
+        """
+        own = self.own_session(scope, name, content, document)
+        if own is not None:
+            return own
+        nearest = memories.nearest_session(self.connection, self.partition_row(scope), scope, at, self.session_gap)
+        return nearest or str(uuid4())
+
+    def own_session(self, scope: Scope, name: str | None, content: str, document: str | None) -> str | None:
+        """Returns the id of the session that a message belongs to whenever it is said; None if its time decides.
+
         A passage of a document (`content`; without the `name` of a speaker) gets a session of its own. A paragraph of a
-        document belongs to the session of that document (`document` is its id). Any other message belongs to its run
-        or, without one, to the session of the nearest episode at most `session_gap` away, else to a new session.
+        document belongs to the session of that document (`document` is its id), any other message to its run.
         """
         if name is None and is_passage(content):
             # Passages that are imported one after the other are not messages that were said one after the other.
             return f"{memories.SINGLE_SESSION}{uuid4()}"
         if document is not None:
             return f"{memories.SINGLE_SESSION}{document}"
-        if scope.run_id is not None:
-            return scope.run_id
-        nearest = memories.nearest_session(self.connection, self.partition_row(scope), scope, at, self.session_gap)
-        return nearest or str(uuid4())
+        return scope.run_id
 
     def insert_into_session(self, record: MemoryRecord) -> None:
         """Inserts a new episode into its session's order: it becomes the predecessor of the next later episode."""
@@ -211,7 +219,6 @@ def execute(command: Command, uow: UnitOfWork) -> Outcome:
     raise NotImplementedError(type(command).__name__)
 
 
-execute.register(AddMessage, add_message)
 execute.register(ReindexMemory, reindex_memory)
 execute.register(UpdateMemory, update_memory)
 execute.register(RetireMemory, retire_memory)
@@ -245,5 +252,6 @@ execute.register(RemoveAlias, execute_entity_command)
 execute.register(RenameEntity, execute_entity_command)
 # Handlers that carry out consecutive commands of a type together: each of their statements is for all of these.
 RUN_HANDLERS: Mapping[type[Command], Callable[[list[Any], UnitOfWork], list[Outcome]]] = {
+    AddMessage: add_messages,
     StoreEnrichment: store_enrichments,
 }
