@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, bindparam, func, or_, select
 
+from graphmem.model import EmbedderId
 from graphmem.stores.ledger.dialects import now_micros, upsert
 from graphmem.stores.ledger.schema import cursors, leases, ledger
 from graphmem.stores.ledger.schema import dead_letters as dead_letters_table
@@ -19,13 +20,15 @@ _NEXT_SEQS = ledger.update().values(seq=ledger.c.seq + bindparam("number")).retu
 
 
 class CursorState(NamedTuple):
-    """A projection's cursor (None: its content is unknown), beside the ledger's last sequence number and `epoch`.
+    """A projection's cursor (None: its content is unknown), beside what the ledger knows of itself.
 
-    The epoch counts the resets of the ledger.
+    `epoch` counts the resets of the ledger, `last` is its last sequence number, `embedder` the one whose vectors it
+    holds (None before the first).
     """
 
     epoch: int
     last: int
+    embedder: EmbedderId | None
     cursor: int | None
 
 
@@ -33,6 +36,8 @@ class CursorState(NamedTuple):
 _CURSOR_STATE = select(
     ledger.c.epoch,
     ledger.c.seq,
+    ledger.c.embedder,
+    ledger.c.embedder_dims,
     select(cursors.c.seq).where(cursors.c.projection == bindparam("projection")).scalar_subquery(),
 )
 
@@ -61,8 +66,10 @@ def epoch(connection: Connection) -> int:
 
 
 def cursor_state(connection: Connection, projection: str) -> CursorState:
-    """Returns a projection's cursor beside the ledger's last sequence number and epoch."""
-    return CursorState(*connection.execute(_CURSOR_STATE, {"projection": projection}).one())
+    """Returns a projection's cursor beside what the ledger knows of itself."""
+    row = connection.execute(_CURSOR_STATE, {"projection": projection}).one()
+    epoch, last, model, dims, position = row
+    return CursorState(epoch, last, None if model is None else EmbedderId(model, dims), position)
 
 
 def cursor(connection: Connection, projection: str) -> int | None:
