@@ -6,7 +6,8 @@ the transaction of `graphmem.commands.unit_of_work`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -19,15 +20,20 @@ from graphmem.errors import NotFoundError
 from graphmem.extraction import entity_resolution
 from graphmem.extraction.entity_resolution import ChosenName
 from graphmem.folding import fold
-from graphmem.model import Entity, EntityType, Extraction, Link, MentionKind, Origin, View, micros
+from graphmem.model import Entity, EntityType, Link, MentionKind, Origin, View, micros
 from graphmem.stores.ledger import entity_names, entity_queries
+from graphmem.stores.ledger.entity_names import MentionedEntities
+from graphmem.stores.ledger.graph_writes import GraphAddition
 from graphmem.stores.ledger.memories import partition_row
+from graphmem.text import is_passage
 
 if TYPE_CHECKING:
     from graphmem.commands.unit_of_work import UnitOfWork
 
 # The most names that are compared with a new one: if more begin alike, no rule can decide which of them it means.
 MAX_COMPARED = 50
+# A prefix that a name has in common with another name is that of two.
+_TWO = 2
 # The most similar keys that an error suggests, and their minimal similarity (rapidfuzz, 0..100).
 NEAREST_LIMIT, MIN_SIMILARITY = 3, 60
 
@@ -89,72 +95,147 @@ def _not_linked_message(connection: Connection, view: View, link: Link) -> str:
 
 
 def link_new_names(
-    connection: Connection, partition: int, extraction: Extraction, now: datetime, *, is_passage: bool
+    connection: Connection,
+    additions: Sequence[GraphAddition],
+    mentioned: Mapping[int, MentionedEntities],
+    now: datetime,
 ) -> None:
-    """Applies the rules for aliases to the names in a text that was just added to the graph.
+    """Applies the rules for aliases to the names in texts that were just added to the graph, one text after the other.
 
-    The rules link two people's names if the text says that they are the same person ("call me Bo"), a first name and
-    the only full name that begins with it ("Anna", "Anna Berg"), and two spellings of a name ("Alison Berg", "Allison
-    Berg"). The last two rules compare nothing but names, so they run only for names that no other memory mentions yet.
-    Passages of documents (`is_passage`) link no first names: in a document a first name mostly belongs to somebody
-    else.
+    `mentioned` is what `graph_writes.add` returned for them. The rules link two people's names if the text says that
+    they are the same person ("call me Bo"), a first name and the only full name that begins with it ("Anna", "Anna
+    Berg"), and two spellings of a name ("Alison Berg", "Allison Berg"). The last two rules compare nothing but names,
+    so they run only for names that no earlier memory mentions. Passages of documents link no first names: in a document
+    a first name mostly belongs to somebody else.
     """
-    at = micros(now)
-    names = [mention.key for mention in extraction.mentions if mention.kind <= MentionKind.NAME]
-    entities = entity_names.existing_entities(connection, partition, names) if names else {}
-    for key, other in entity_resolution.stated_aliases(extraction):
-        # The stored type: other texts count as well.
-        if entities[key].type is entities[other].type is EntityType.PERSON:
-            entity_names.add_rule_link(connection, partition, Link(key, other, Origin.SAID), at)
-    for entity in entities.values():
-        if entity.mentions == 1:
-            if not is_passage:
-                _link_first_name(connection, partition, entity, at)
-            _link_spellings(connection, partition, entity, at)
-            _link_phrase_in_lower_case(connection, partition, entity, at)
-    _link_capitalised(connection, partition, extraction, at)
+    for partition, its_entities in mentioned.items():
+        own = [addition for addition in additions if addition.partition == partition]
+        _AliasRules(connection, partition, own, its_entities, micros(now)).apply()
 
 
-def _link_capitalised(connection: Connection, partition: int, extraction: Extraction, at: int) -> None:
-    """Links noun phrases to the names that are written alike but for capitals ("data structures", "Data Structures").
+class _AliasRules:
+    """The rules for aliases, for texts that were added to one partition.
 
-    Their keys differ, because a noun phrase's has the words of a dictionary.
+    For each text the rules see the graph as it was before the next one was added: so a list of texts has the same
+    aliases as the same texts added one by one.
     """
-    written = dict(entity_resolution.written_forms(extraction))
-    if written:
-        for name in entity_names.existing_entities(connection, partition, written):
-            entity_names.add_rule_link(connection, partition, Link(written[name], name, Origin.SPELLING), at)
 
+    def __init__(
+        self,
+        connection: Connection,
+        partition: int,
+        additions: Sequence[GraphAddition],
+        mentioned: MentionedEntities,
+        at: int,
+    ) -> None:
+        self._connection = connection
+        self._partition = partition
+        self._additions = additions
+        self._at = at
+        self._later = [addition.record.row for addition in additions]  # rows of texts whose turn has not come
+        numbers = Counter(mention.key for addition in additions for mention in addition.extraction.mentions)
+        self._new = {key for key, number in numbers.items() if mentioned.entities[key].mentions == number}
+        self._seen: set[str] = set()  # of the new ones, those that a text has mentioned whose turn has come
+        self._written = [dict(entity_resolution.written_forms(addition.extraction)) for addition in additions]
+        self._names = self._new_names(mentioned.entities)
+        compared = {key for name in self._names if (key := _first_name_in(name))}.union(*self._written)
+        unread = compared - mentioned.entities.keys()
+        self._entities = dict(mentioned.entities)
+        self._unlinked = set(mentioned.unnamed)
+        if unread:
+            self._entities |= entity_names.existing_entities(connection, partition, unread)
+        self._shared = self._shared_prefixes()
 
-def _link_phrase_in_lower_case(connection: Connection, partition: int, name: Entity, at: int) -> None:
-    """Links a new name to the noun phrase that was written like it before (see `_link_capitalised`)."""
-    if not name.key.endswith("s"):
-        return
-    prefix = name.key[: entity_resolution.COMMON_PREFIX]
-    for phrase in entity_names.unnamed_entities(connection, partition, prefix, name.key, MAX_COMPARED):
-        if entity_resolution.is_written_form(phrase.key, phrase.name, phrase.type):
-            entity_names.add_rule_link(connection, partition, Link(phrase.key, name.key, Origin.SPELLING), at)
+    def _new_names(self, mentioned: Mapping[str, Entity]) -> list[Entity]:
+        named = (
+            mention.key
+            for addition in self._additions
+            for mention in addition.extraction.mentions
+            if mention.kind <= MentionKind.NAME and mention.key in self._new
+        )
+        return [mentioned[key] for key in dict.fromkeys(named)]
 
+    def _shared_prefixes(self) -> Mapping[str, int]:
+        prefixes = {f"{key} " for name in self._names if (key := _first_name_in(name))}
+        prefixes |= {
+            _spelling_prefix(name)
+            for name in self._names
+            if entity_resolution.is_spelling_compared(name) or name.key.endswith("s")
+        }
+        if not prefixes:
+            return {}
+        return entity_names.shared_prefixes(self._connection, self._partition, prefixes)
 
-def _link_first_name(connection: Connection, partition: int, entity: Entity, at: int) -> None:
-    """Links a first name to the only full name that begins with it; removes the link if a second full name does.
+    def apply(self) -> None:
+        """Adds the links that the rules find, and removes those of first names that are ambiguous by now."""
+        for addition, written in zip(self._additions, self._written, strict=True):
+            self._later.remove(addition.record.row)
+            mentions = addition.extraction.mentions
+            added = [mention for mention in mentions if mention.key in self._new and mention.key not in self._seen]
+            self._seen.update(mention.key for mention in added)
+            for key, other in entity_resolution.stated_aliases(addition.extraction):
+                # The stored type: other texts count as well.
+                if self._entities[key].type is self._entities[other].type is EntityType.PERSON:
+                    self._link(key, other, Origin.SAID)
+            for name in (self._entities[mention.key] for mention in added if mention.kind <= MentionKind.NAME):
+                if not is_passage(addition.record.text):
+                    self._link_first_name(name)
+                self._link_spellings(name)
+                self._link_phrase_in_lower_case(name)
+            # Noun phrases are linked to the names that are written alike but for capitals ("data structures", "Data
+            # Structures"). Their keys differ, because a noun phrase's has the words of a dictionary.
+            for name_key in filter(self._find, written):
+                self._link(written[name_key], name_key, Origin.SPELLING)
 
-    `entity` is the first name, or one of the full names.
-    """
-    if not (key := _first_name_in(entity)):
-        return
-    first_name = entity_names.existing_entities(connection, partition, [key]).get(key)
-    if first_name is None or not entity_resolution.is_first_name(first_name):
-        return
-    candidates = entity_names.entities_with_prefix(
-        connection, partition, f"{key} ", entity_resolution.FIRST_NAME_TYPES, MAX_COMPARED
-    )
-    full_name = entity_resolution.full_name_for(first_name, candidates)
-    if full_name is not None:
-        entity_names.add_rule_link(connection, partition, Link(key, full_name.key, Origin.FIRST_NAME), at)
-        return
-    links = entity_names.links_of(connection, partition, [key])
-    entity_names.remove_rule_links(connection, partition, [link for link in links if link.origin is Origin.FIRST_NAME])
+    def _find(self, key: str) -> Entity | None:
+        """Returns an entity that this text or an earlier one mentions."""
+        return None if key in self._new and key not in self._seen else self._entities.get(key)
+
+    def _link(self, key: str, other: str, origin: Origin) -> None:
+        self._unlinked -= {key, other}
+        entity_names.add_rule_link(self._connection, self._partition, Link(key, other, origin), self._at)
+
+    def _link_phrase_in_lower_case(self, name: Entity) -> None:
+        """Links a new name to the noun phrase that was written like it before."""
+        prefix = _spelling_prefix(name)
+        if not name.key.endswith("s") or self._shared[prefix] < _TWO:
+            return
+        for phrase in entity_names.unnamed_entities(
+            self._connection, self._partition, prefix, name.key, MAX_COMPARED, self._later
+        ):
+            if entity_resolution.is_written_form(phrase.key, phrase.name, phrase.type):
+                self._link(phrase.key, name.key, Origin.SPELLING)
+
+    def _link_first_name(self, name: Entity) -> None:
+        """Links a first name to the only full name that begins with it; removes the link if a second full name does.
+
+        `name` is the first name, or one of the full names.
+        """
+        key = _first_name_in(name)
+        first_name = self._find(key) if key else None
+        if first_name is None or not entity_resolution.is_first_name(first_name):
+            return
+        candidates = self._with_prefix(f"{key} ", entity_resolution.FIRST_NAME_TYPES) if self._shared[f"{key} "] else []
+        full_name = entity_resolution.full_name_for(first_name, candidates)
+        if full_name is not None:
+            self._link(key, full_name.key, Origin.FIRST_NAME)
+        elif key not in self._unlinked:
+            links = entity_names.links_of(self._connection, self._partition, [key])
+            ambiguous = [link for link in links if link.origin is Origin.FIRST_NAME]
+            entity_names.remove_rule_links(self._connection, self._partition, ambiguous)
+
+    def _link_spellings(self, name: Entity) -> None:
+        prefix = _spelling_prefix(name)
+        if not entity_resolution.is_spelling_compared(name) or self._shared[prefix] < _TWO:
+            return
+        for other in self._with_prefix(prefix, [name.type]):
+            if entity_resolution.is_spelling_variant(name, other):
+                self._link(name.key, other.key, Origin.SPELLING)
+
+    def _with_prefix(self, prefix: str, types: Iterable[EntityType]) -> list[Entity]:
+        return entity_names.entities_with_prefix(
+            self._connection, self._partition, prefix, types, MAX_COMPARED, self._later
+        )
 
 
 def _first_name_in(entity: Entity) -> str:
@@ -163,13 +244,8 @@ def _first_name_in(entity: Entity) -> str:
     return entity_resolution.first_name_of(entity.key) if entity.type in entity_resolution.FIRST_NAME_TYPES else ""
 
 
-def _link_spellings(connection: Connection, partition: int, entity: Entity, at: int) -> None:
-    if not entity_resolution.is_spelling_compared(entity):
-        return
-    prefix = entity.key[: entity_resolution.COMMON_PREFIX]
-    for other in entity_names.entities_with_prefix(connection, partition, prefix, [entity.type], MAX_COMPARED):
-        if entity_resolution.is_spelling_variant(entity, other):
-            entity_names.add_rule_link(connection, partition, Link(entity.key, other.key, Origin.SPELLING), at)
+def _spelling_prefix(name: Entity) -> str:
+    return name.key[: entity_resolution.COMMON_PREFIX]
 
 
 # --- removal of links and names -------------------------------------------------------------------------------------

@@ -111,7 +111,7 @@ def add_fact(command: AddFact, uow: UnitOfWork) -> Outcome:
     record = replace(record, row=memories.insert(uow.connection, record, uow.partition_row(record)))
     add_source_links(record, sources, uow)
     uow.add_event("ADD", record, new=record.text)
-    uow.enqueue_enrichment(record)
+    uow.enqueue_enrichments([record])
     return Outcome(OutcomeType.ADD, record.id, kind=record.kind, record=record)
 
 

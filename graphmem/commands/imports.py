@@ -29,6 +29,8 @@ from graphmem.stores.ledger import (
     memories,
     tombstones,
 )
+from graphmem.stores.ledger.embeddings import Enriched
+from graphmem.stores.ledger.graph_writes import GraphAddition
 
 if TYPE_CHECKING:
     from graphmem.commands.unit_of_work import UnitOfWork
@@ -57,7 +59,7 @@ def _reason_to_skip(command: ImportMemory, uow: UnitOfWork) -> str | None:
     connection, uid = uow.connection, command.record.id
     if memories.find(connection, uid) is not None:
         return "known"
-    message = None if command.key is None else tombstones.message_lookup(connection, command.key)
+    message = None if command.key is None else tombstones.stored_messages(connection, [command.key]).get(command.key)
     if message is not None and message[1] is not None:
         return "known"
     was_erased = message is not None or tombstones.find_tombstone(connection, uid) is not None
@@ -115,19 +117,12 @@ def _store_derived(command: ImportMemory, record: MemoryRecord, uow: UnitOfWork)
     """
     connection, partition, extraction = uow.connection, uow.partition_row(record), command.extraction
     if extraction is not None:
-        graph_writes.add(connection, record, partition, extraction)
+        graph_writes.add(connection, [GraphAddition(record, partition, extraction)])
         if command.embedded is not None:
-            embeddings.store_embeddings_and_terms(
-                connection,
-                record,
-                partition,
-                command.spec,
-                command.text_hash,
-                command.embedded,
-                extraction.answer_types,
-            )
+            enriched = Enriched(record, partition, command.text_hash, extraction.answer_types, command.embedded)
+            embeddings.store_embeddings_and_terms(connection, command.spec, [enriched])
             return
-    uow.enqueue_enrichment(record)
+    uow.enqueue_enrichments([record])
 
 
 def import_tombstone(command: ImportTombstone, uow: UnitOfWork) -> Outcome:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Row
 
-from graphmem.commands.memories import add_message, delete_memory, update_memory
+from graphmem.commands.memories import delete_memory, update_memory
+from graphmem.commands.messages import add_messages
 from graphmem.commands.types import (
     AddMessage,
     DeleteExpiredItems,
@@ -65,7 +66,7 @@ def put_item(command: PutItem, uow: UnitOfWork) -> Outcome:
 def _remember(message: AddMessage, item: Item, former_memory: str | None, uow: UnitOfWork) -> Outcome:
     """Stores a message as the memory of an item, or as the new text of the memory that the item has."""
     if former_memory is None:
-        return add_message(replace(message, expires_at=item.expires_at), uow)
+        return add_messages([replace(message, expires_at=item.expires_at)], uow)[0]
     text, metadata = message.message.content, message.metadata
     return update_memory(UpdateMemory(former_memory, text, metadata, expires_at=item.expires_at), uow)
 

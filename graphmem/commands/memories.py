@@ -1,24 +1,21 @@
-"""The handlers of commands about one memory: add, enrich, update, retire, restore, undo, reindex, delete.
+"""The handlers of commands about memories: enrich, update, retire, restore, undo, reindex, delete.
 
 `graphmem.commands.unit_of_work` calls them, each with its command and the transaction.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
 from typing import TYPE_CHECKING
-from uuid import uuid4
 
 from sqlalchemy import or_
 
 from graphmem.commands import entities, facts, lifecycle, source_visibility, undo
 from graphmem.commands.types import (
     VECTORS_ERASED,
-    AddMessage,
     DeleteMemory,
     ErasureReport,
-    MessageIdReused,
     MoveMemory,
     Outcome,
     OutcomeType,
@@ -32,7 +29,7 @@ from graphmem.commands.types import (
     UpdateMemory,
 )
 from graphmem.errors import NotFoundError, ValidationError
-from graphmem.model import Kind, MemoryRecord, embedded_text
+from graphmem.model import Kind, MemoryRecord
 from graphmem.stores.ledger import (
     embeddings,
     entity_names,
@@ -45,129 +42,62 @@ from graphmem.stores.ledger import (
     tombstones,
     vitals,
 )
+from graphmem.stores.ledger.embeddings import Enriched
+from graphmem.stores.ledger.graph_writes import GraphAddition
 from graphmem.stores.ledger.schema import dead_letters, links
 from graphmem.stores.ledger.schema import jobs as jobs_table
 from graphmem.stores.ledger.schema import memories as memories_table
-from graphmem.text import content_hash, is_passage
 
 if TYPE_CHECKING:
     from graphmem.commands.unit_of_work import UnitOfWork
 
 
-def add_message(command: AddMessage, uow: UnitOfWork) -> Outcome:
-    """Stores a message as an episode, unless its message key (`command.key`) shows that it was stored before.
+def store_enrichments(commands: Sequence[StoreEnrichment], uow: UnitOfWork) -> list[Outcome]:
+    """Stores memories' embeddings, term counts and extractions, and applies the rules for aliases to their new names.
 
-    Without a key, the same words of the same speaker less than `command.repeat_window` before show that. For a
-    repeated message the outcome is NONE, with the reason "known", or "erased" if the memory of the first one was
-    erased. Raises MessageIdReused if the first one had the same message id but other words.
+    Does so once for each version of a memory's text. The commands have one `spec`.
     """
     connection = uow.connection
-    stored = None if command.key is None else tombstones.message_lookup(connection, command.key)
-    if stored is not None:
-        return _existing_message(command, uow, *stored)
-    if command.repeat_window is not None and (said := _just_said(command, command.repeat_window, uow)) is not None:
-        return Outcome(OutcomeType.NONE, said.id, record=said, reason="known")
-    if (forgotten := _said_before(command, uow)) is not None:
-        return lifecycle.remember_memory(RememberMemory(forgotten.id, lifecycle.SAID_AGAIN), uow)
-    record = _episode(command, uow)
-    record = replace(record, row=memories.insert(connection, record, uow.partition_row(record)))
-    uow.insert_into_session(record)
-    uow.add_event("ADD", record, new=record.text)
-    if command.key is not None:
-        tombstones.add_message_key(connection, command.key, record.id, command.content_digest)
-    uow.enqueue_enrichment(record)
-    if record.source_only:
-        uow.new_source_messages.append(record)
-    return Outcome(OutcomeType.ADD, record.id, record=record)
-
-
-def _just_said(command: AddMessage, window: timedelta, uow: UnitOfWork) -> MemoryRecord | None:
-    """Returns the memory that a message would only repeat, or None.
-
-    A source message does not stand for one that is to be a memory of its own.
-    """
-    message = command.message
-    equal = memories.episodes_saying(
-        uow.connection, uow.partition_row(command.scope), command.scope, message.content, message.at, window
-    )
-    return next((one for one in equal if _is_repetition(command, one)), None)
-
-
-def _said_before(command: AddMessage, uow: UnitOfWork) -> MemoryRecord | None:
-    """Returns the forgotten memory that a message would only repeat, or None."""
-    text_hash = content_hash(embedded_text(command.speaker, command.message.content))
-    forgotten = memories.forgotten_episodes(uow.connection, uow.partition_row(command.scope), command.scope, text_hash)
-    return next((one for one in forgotten if _is_repetition(command, one)), None)
-
-
-def _is_repetition(command: AddMessage, stored: MemoryRecord) -> bool:
-    message = command.message
-    wanted = (message.role, message.name, command.memory_type, command.expires_at, dict(command.metadata))
-    found = (stored.role, stored.actor_id, stored.memory_type, stored.expires_at, dict(stored.metadata))
-    return found == wanted and stored.valid_to is None and (command.source_only or not stored.source_only)
-
-
-def _existing_message(command: AddMessage, uow: UnitOfWork, memory_id: str, stored_digest: str | None) -> Outcome:
-    if stored_digest is None:
-        return Outcome(OutcomeType.NONE, memory_id, reason="erased")
-    if stored_digest != command.content_digest:
-        raise MessageIdReused(str(command.message.id))
-    known = memories.find(uow.connection, memory_id)
-    if known is not None and known.forgotten_at is not None:
-        return lifecycle.remember_memory(RememberMemory(known.id, lifecycle.SAID_AGAIN), uow)
-    return Outcome(OutcomeType.NONE, memory_id, record=known, reason="known")
-
-
-def _episode(command: AddMessage, uow: UnitOfWork) -> MemoryRecord:
-    message, scope, now = command.message, command.scope, uow.now
-    return MemoryRecord(
-        id=str(uuid4()),
-        partition=scope.partition,
-        scope=scope,
-        kind=Kind.EPISODE,
-        text=message.content,
-        at=message.at,
-        utc_offset=message.utc_offset,
-        valid_from=message.at,
-        created_at=now,
-        updated_at=now,
-        session=uow.session_for(scope, message.at, message.name, message.content, message.document),
-        expires_at=command.expires_at,
-        memory_type=command.memory_type,
-        metadata=command.metadata,
-        speaker=command.speaker,
-        actor_id=message.name,
-        role=message.role,
-        message_id=message.id,
-        source_only=command.source_only,
-        seq=uow.next_seq(),
-    )
-
-
-def store_enrichment(command: StoreEnrichment, uow: UnitOfWork) -> Outcome:
-    """Stores a memory's embeddings, term counts and extraction, and applies the rules for aliases to its new names.
-
-    Does so once for each version of the memory's text.
-    """
-    connection = uow.connection
-    record = memories.find(connection, command.id)
-    if record is None or record.version != command.version:
-        return Outcome(OutcomeType.NONE, command.id, reason="changed since")
-    if not jobs.complete_enrichment(connection, record.row):
-        return Outcome(OutcomeType.NONE, command.id, record=record, reason="done already")
-    partition, answer_types = uow.partition_row(record), command.extraction.answer_types
-    if not embeddings.store_embeddings_and_terms(
-        connection, record, partition, command.spec, command.text_hash, command.embedded, answer_types
-    ):
-        # The last other memory with these vectors was erased during the computation: they must be computed again.
-        uow.enqueue_enrichment(record)
-        return Outcome(OutcomeType.NONE, command.id, record=record, reason=VECTORS_ERASED)
-    record = replace(record, seq=uow.next_seq())
-    memories.set_seq(connection, record.row, record.seq)
-    if not graph_writes.has_mentions(connection, record.row):
-        graph_writes.add(connection, record, partition, command.extraction)
-        entities.link_new_names(connection, partition, command.extraction, uow.now, is_passage=is_passage(record.text))
-    return Outcome(OutcomeType.ENRICH, record.id, kind=record.kind, record=record)
+    states = jobs.enrichment_states(connection, [command.id for command in commands])
+    outcomes: dict[int, Outcome] = {}
+    due: dict[str, tuple[int, StoreEnrichment, jobs.EnrichmentState]] = {}
+    for place, command in enumerate(commands):
+        state = states.get(command.id)
+        if state is None or state.record.version != command.version:
+            outcomes[place] = Outcome(OutcomeType.NONE, command.id, reason="changed since")
+        elif not state.is_waiting or command.id in due:
+            outcomes[place] = Outcome(OutcomeType.NONE, command.id, record=state.record, reason="done already")
+        else:
+            due[command.id] = place, command, state
+    if not due:
+        return list(outcomes.values())
+    jobs.complete_enrichments(connection, [state.record.row for _, _, state in due.values()])
+    seqs = uow.next_seqs(len(due))
+    enriched = [
+        Enriched(
+            replace(state.record, seq=seq),
+            state.partition,
+            command.text_hash,
+            command.extraction.answer_types,
+            command.embedded,
+        )
+        for seq, (_, command, state) in zip(seqs, due.values(), strict=True)
+    ]
+    erased = {record.id for record in embeddings.store_embeddings_and_terms(connection, commands[0].spec, enriched)}
+    additions: list[GraphAddition] = []
+    for one, (place, command, state) in zip(enriched, due.values(), strict=True):
+        record = one.record
+        if record.id in erased:
+            # The last other memory with these vectors was erased during the computation: they must be computed again.
+            outcomes[place] = Outcome(OutcomeType.NONE, record.id, record=state.record, reason=VECTORS_ERASED)
+            continue
+        outcomes[place] = Outcome(OutcomeType.ENRICH, record.id, kind=record.kind, record=record)
+        if not state.has_mentions:
+            additions.append(GraphAddition(record, state.partition, command.extraction))
+    uow.enqueue_enrichments([one.record for one in enriched if one.record.id in erased])
+    mentioned = graph_writes.add(connection, additions)
+    entities.link_new_names(connection, additions, mentioned, uow.now)
+    return [outcomes[place] for place in range(len(commands))]
 
 
 def _remove_derived(record: MemoryRecord, uow: UnitOfWork, *, with_graph: bool = True) -> ErasureReport:
@@ -178,7 +108,7 @@ def _remove_derived(record: MemoryRecord, uow: UnitOfWork, *, with_graph: bool =
     graph_parts = _remove_from_graph(record, partition, uow) if with_graph else 0
     if text_hash is None:
         return ErasureReport(graph=graph_parts)
-    term_stats.update_term_counts(connection, record, partition, -1)
+    term_stats.remove_term_counts(connection, partition, record)
     vectors = embeddings.release_reference(connection, text_hash)
     embeddings.clear_enrichment(connection, record.row)
     return ErasureReport(points=windows, graph=graph_parts, derived=vectors)
@@ -198,7 +128,7 @@ def reindex_memory(command: ReindexMemory, uow: UnitOfWork) -> Outcome:
     # A fact's mentions and relations come from a language model: no extractor would find them again.
     _remove_derived(record, uow, with_graph=record.kind is not Kind.FACT)
     memories.set_seq(uow.connection, record.row, uow.next_seq())
-    uow.enqueue_enrichment(record)
+    uow.enqueue_enrichments([record])
     return Outcome(OutcomeType.NONE, record.id, kind=record.kind, record=record, reason="to be derived anew")
 
 
@@ -218,9 +148,9 @@ def update_memory(command: UpdateMemory, uow: UnitOfWork) -> Outcome:
         before |= undo.derived_from(record, uow)
         _remove_derived(record, uow)
         updated = replace(updated, version=record.version + 1)
-        uow.enqueue_enrichment(record)
+        uow.enqueue_enrichments([record])
         if command.extraction is not None:
-            graph_writes.add(uow.connection, updated, uow.partition_row(updated), command.extraction)
+            graph_writes.add(uow.connection, [GraphAddition(updated, uow.partition_row(updated), command.extraction)])
     updated = _save(updated, uow)
     source_visibility.update_corrected_sources(uow, record, updated, corrects=command.corrects)
     facts.add_source_links(updated, sources, uow)

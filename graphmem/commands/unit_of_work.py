@@ -1,13 +1,15 @@
 """Carries out a change set in one transaction. All writes of memories go through `commit`.
 
-A handler for each command type (`memories`, `facts`, `imports`, `entities`, `items`, `settings`) writes rows, events,
-sequence numbers and jobs on the connection of a `UnitOfWork`.
+A handler for each command type (`messages`, `memories`, `lifecycle`, `facts`, `imports`, `entities`, `items`,
+`settings`) writes rows, events, sequence numbers and jobs on the connection of a `UnitOfWork`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import singledispatch
+from itertools import groupby
 from typing import Any
 from uuid import uuid4
 
@@ -33,15 +35,15 @@ from graphmem.commands.items import (
 )
 from graphmem.commands.lifecycle import forget_memory, merge_memory, move_memory, pin_memory, remember_memory
 from graphmem.commands.memories import (
-    add_message,
     delete_memory,
     reindex_memory,
     restore_memory,
     retire_memory,
-    store_enrichment,
+    store_enrichments,
     undo_event,
     update_memory,
 )
+from graphmem.commands.messages import add_messages
 from graphmem.commands.settings import change_settings, delete_settings, import_setting
 from graphmem.commands.types import (
     AddAlias,
@@ -99,7 +101,7 @@ def commit(ledger: Ledger, change_set: ChangeSet, session_gap: timedelta) -> lis
     """
     with ledger.write() as connection:
         uow = UnitOfWork(connection, ledger, change_set, session_gap)
-        outcomes = [execute(command, uow) for command in change_set.commands]
+        outcomes = execute_all(change_set.commands, uow)
         for partition in uow.partitions_with_stale_names:
             entities.delete_unmentioned_names(connection, partition)
         if uow.has_erased:
@@ -136,9 +138,15 @@ class UnitOfWork:
         """Takes the next sequence number."""
         return outbox.next_seq(self.connection)
 
-    def enqueue_enrichment(self, record: MemoryRecord) -> None:
-        """Stores the job to enrich the text of a memory; replaces an earlier one."""
-        jobs.enqueue_enrichment(self.connection, record.row, self.partition_row(record), self._job_holder)
+    def next_seqs(self, number: int) -> Sequence[int]:
+        """Takes the next `number` sequence numbers."""
+        return outbox.next_seqs(self.connection, number)
+
+    def enqueue_enrichments(self, records: Sequence[MemoryRecord]) -> None:
+        """Stores the jobs to enrich the texts of memories; they replace earlier ones."""
+        rows = [(record.row, self.partition_row(record)) for record in records]
+        if rows:
+            jobs.enqueue_enrichments(self.connection, rows, self._job_holder)
 
     def partition_row(self, owner: MemoryRecord | Scope) -> int:
         """Returns the row of a partition and inserts it if needed.
@@ -155,19 +163,27 @@ class UnitOfWork:
     ) -> str:
         """Returns the id of the session that a message of this scope, said at `at`, belongs to, whoever says it.
 
+        That is its own one (`own_session`), else that of the nearest episode at most `session_gap` away, else a new
+        one.
+        """
+        own = self.own_session(scope, name, content, document)
+        if own is not None:
+            return own
+        nearest = memories.nearest_session(self.connection, self.partition_row(scope), scope, at, self.session_gap)
+        return nearest or str(uuid4())
+
+    def own_session(self, scope: Scope, name: str | None, content: str, document: str | None) -> str | None:
+        """Returns the id of the session that a message belongs to whenever it is said; None if its time decides.
+
         A passage of a document (`content`; without the `name` of a speaker) gets a session of its own. A paragraph of a
-        document belongs to the session of that document (`document` is its id). Any other message belongs to its run
-        or, without one, to the session of the nearest episode at most `session_gap` away, else to a new session.
+        document belongs to the session of that document (`document` is its id), any other message to its run.
         """
         if name is None and is_passage(content):
             # Passages that are imported one after the other are not messages that were said one after the other.
             return f"{memories.SINGLE_SESSION}{uuid4()}"
         if document is not None:
             return f"{memories.SINGLE_SESSION}{document}"
-        if scope.run_id is not None:
-            return scope.run_id
-        nearest = memories.nearest_session(self.connection, self.partition_row(scope), scope, at, self.session_gap)
-        return nearest or str(uuid4())
+        return scope.run_id
 
     def insert_into_session(self, record: MemoryRecord) -> None:
         """Inserts a new episode into its session's order: it becomes the predecessor of the next later episode."""
@@ -187,14 +203,23 @@ class UnitOfWork:
         return events.add_event(self.connection, event, record, now=self.now, **values)
 
 
+def execute_all(commands: Sequence[Command], uow: UnitOfWork) -> list[Outcome]:
+    """Carries out commands in order and returns the outcome of each."""
+    outcomes: list[Outcome] = []
+    for kind, run in groupby(commands, type):
+        if kind in RUN_HANDLERS:
+            outcomes += RUN_HANDLERS[kind](list(run), uow)
+        else:
+            outcomes += [execute(command, uow) for command in run]
+    return outcomes
+
+
 @singledispatch
 def execute(command: Command, uow: UnitOfWork) -> Outcome:
     """Carries out one command with the handler of its type."""
     raise NotImplementedError(type(command).__name__)
 
 
-execute.register(AddMessage, add_message)
-execute.register(StoreEnrichment, store_enrichment)
 execute.register(ReindexMemory, reindex_memory)
 execute.register(UpdateMemory, update_memory)
 execute.register(RetireMemory, retire_memory)
@@ -227,3 +252,8 @@ execute.register(DeleteSettings, delete_settings)
 execute.register(AddAlias, execute_entity_command)
 execute.register(RemoveAlias, execute_entity_command)
 execute.register(RenameEntity, execute_entity_command)
+# Handlers that carry out consecutive commands of a type together: each of their statements is for all of these.
+RUN_HANDLERS: Mapping[type[Command], Callable[[list[Any], UnitOfWork], list[Outcome]]] = {
+    AddMessage: add_messages,
+    StoreEnrichment: store_enrichments,
+}

@@ -16,7 +16,7 @@ from graphmem.models.protocols import Embedded, Embedder, TokenEmbedder, embeddi
 from graphmem.observers import Observers
 from graphmem.recent import Recent
 from graphmem.stores.ledger import Ledger, embeddings, entity_names, memories
-from graphmem.stores.ledger.embedder import check_embedder
+from graphmem.stores.ledger.embedder import is_recorded_embedder, record_embedder
 from graphmem.text import content_hash, normalise_key
 
 # A sentence in which the extractor reads a name that a language model gives: alone, "schools" is no entity.
@@ -78,9 +78,11 @@ class Enricher:
         ledger's vectors are of another embedder.
         """
         hashes = [content_hash(record.embedded_text) for record in records]
-        check_embedder(self._ledger, self.spec)  # after `reset`, this records it again
         with self._ledger.read() as connection:
+            is_recorded = is_recorded_embedder(connection, self._ledger, self.spec)
             cached = embeddings.cached_hashes(connection, self.spec, list(set(hashes)))
+        if not is_recorded:  # after `reset`
+            record_embedder(self._ledger, self.spec)
         new_texts = {h: record.embedded_text for h, record in zip(hashes, records, strict=True) if h not in cached}
         # Both in the pool: an error from there is a model's, whatever its type. A signal handler raises in the main
         # thread only.

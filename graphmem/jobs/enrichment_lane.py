@@ -20,7 +20,7 @@ from graphmem.errors import GraphmemError, ModelError, StoreUnavailable
 from graphmem.ingest.enrichment import Enricher
 from graphmem.logs import log_text
 from graphmem.model import MemoryRecord
-from graphmem.stores.ledger import Ledger, jobs, memories
+from graphmem.stores.ledger import Ledger, jobs
 from graphmem.stores.ledger.jobs import UnenrichedText
 
 logger = logging.getLogger("graphmem")
@@ -217,9 +217,8 @@ class EnrichmentLane:
                     connection, unclaimed, self._ledger.job_holder, CLAIM_SECONDS, by_force=by_force
                 )
         with self._ledger.read() as connection:
-            unenriched = jobs.unenriched(connection, rows)
-            records = memories.records_by_row(connection, [row for row in rows if row in own & unenriched])
-        return list(records.values()), unenriched - own
+            unenriched = jobs.unenriched_records(connection, rows)
+        return [record for row, record in unenriched.items() if row in own], unenriched.keys() - own
 
     def _commit(self, batch: Sequence[_Entry], results: _Results) -> None:
         unfinished = dict(results.unfinished)

@@ -23,9 +23,8 @@ from uuid import uuid4
 from sqlalchemy import Connection
 
 from graphmem.errors import CLOSED, StoreError, StoreUnavailable
-from graphmem.model import EmbeddingSpec
+from graphmem.model import EmbedderId, EmbeddingSpec
 from graphmem.stores.ledger import Ledger, change_feed, embeddings, memories, outbox, tombstones
-from graphmem.stores.ledger.embedder import recorded_embedder
 from graphmem.stores.protocols import EntityState, GraphIndex, MemoryState, Point, RelationState, StoreLost, VectorIndex
 
 logger = logging.getLogger("graphmem")
@@ -46,12 +45,17 @@ class ProjectionSink(Protocol):
     """A projection as delivery sees it, whether vector index or graph.
 
     The signature of a row is a tuple of numbers, such as its sequence number, that shows whether the row is up to date.
+    `takes_graph`: whether it takes relations and entities, beside memories.
     """
 
-    def prepare_write(self, connection: Connection, batch: change_feed.ChangeBatch) -> Callable[[], dict[str, str]]:
+    takes_graph: bool
+
+    def prepare_write(
+        self, connection: Connection, batch: change_feed.ChangeBatch, embedder: EmbedderId | None
+    ) -> Callable[[], dict[str, str]]:
         """Reads the batch's states from the ledger and returns the function that writes them to the store.
 
-        That function returns the rows that the store refused: {id: error}.
+        `embedder` is the one that the ledger records. The function returns refused rows: {id: error}.
         """
         ...
 
@@ -90,13 +94,17 @@ class VectorSink:
     is not the configured one.
     """
 
+    takes_graph = False
+
     def __init__(self, index: VectorIndex, spec: EmbeddingSpec, *, takes_configured_only: bool = False) -> None:
         self._index = index
         self._spec = spec
         self._takes_configured_only = takes_configured_only
 
-    def prepare_write(self, connection: Connection, batch: change_feed.ChangeBatch) -> Callable[[], dict[str, str]]:
-        embedder = recorded_embedder(connection) or self._spec.embedder
+    def prepare_write(
+        self, connection: Connection, batch: change_feed.ChangeBatch, embedder: EmbedderId | None
+    ) -> Callable[[], dict[str, str]]:
+        embedder = embedder or self._spec.embedder
         points: list[Point] = []
         if embedder == self._spec.embedder or not self._takes_configured_only:
             spec = replace(self._spec, model=embedder.model, dims=embedder.dims)
@@ -136,10 +144,14 @@ class VectorSink:
 class GraphSink:
     """The `ProjectionSink` of a graph. The signature is (sequence number,)."""
 
+    takes_graph = True
+
     def __init__(self, index: GraphIndex) -> None:
         self._index = index
 
-    def prepare_write(self, connection: Connection, batch: change_feed.ChangeBatch) -> Callable[[], dict[str, str]]:
+    def prepare_write(
+        self, connection: Connection, batch: change_feed.ChangeBatch, _embedder: EmbedderId | None
+    ) -> Callable[[], dict[str, str]]:
         memory_states = change_feed.memory_states(connection, batch.records)
         relation_states = change_feed.relation_states(connection, batch.relations)
         entity_states = change_feed.entity_states(connection, batch.entities)
@@ -297,8 +309,7 @@ class Projection:
             upto = state.last
             for partition in [None] if self.shared else partitions:
                 while self._is_behind(state, partition, upto) and self._acquire_turn(partition, upto):
-                    self._deliver(partition, progress)
-                    state = self._cursor_state()
+                    state = self._deliver(partition, progress)
 
     def deliver(self, partitions: Sequence[str]) -> None:
         """Delivers the changes committed so far, after a write to `partitions`.
@@ -306,13 +317,10 @@ class Projection:
         To a private projection, delivers only those of the `partitions` that it holds. `catch_up` fills the others when
         they are first read.
         """
-        with self._ledger.read() as connection:
-            epoch = outbox.epoch(connection)
         with self._lock:
-            self._wipe_if_reset(epoch)
-            self.catch_up(
-                [partition for partition in partitions if self.shared or partition in self._partition_cursors]
-            )
+            if not self.shared:
+                self._cursor_state()  # after a reset it holds no partition
+            self.catch_up([partition for partition in partitions if partition in self._partition_cursors])
 
     @property
     def flush_due_in(self) -> float | None:
@@ -337,9 +345,11 @@ class Projection:
         """Ends the wait for a lease, because the process closes."""
         self._stopped.set()
 
-    def _deliver(self, partition: str | None, progress: Progress | None) -> None:
+    def _deliver(self, partition: str | None, progress: Progress | None) -> outbox.CursorState:
+        """Delivers a batch and returns the state of the cursor after it."""
+        state: outbox.CursorState | None = None
         try:
-            self._deliver_batch(partition, progress)
+            state = self._deliver_batch(partition, progress)
         except StoreLost:
             nothing_delivered = not self._cursor(self._cursor_state(), None)
             self.invalidate()
@@ -350,6 +360,9 @@ class Projection:
             if self._has_lease:
                 with self._ledger.write() as connection:
                     self._release_lease(connection)
+        if state is None or state.cursor is None or self._unflushed is None:
+            return self._cursor_state()
+        return state  # the batch is not flushed, so the ledger's cursor is where it was
 
     def _cursor_state(self) -> outbox.CursorState:
         with self._ledger.read() as connection:
@@ -381,12 +394,20 @@ class Projection:
             outbox.release_lease(connection, self._cursor_name, self._lease_holder)
         self._has_lease = False
 
-    def _deliver_batch(self, partition: str | None, progress: Progress | None) -> None:
+    def _deliver_batch(self, partition: str | None, progress: Progress | None) -> outbox.CursorState:
         with self._ledger.read() as connection:
             state = outbox.cursor_state(connection, self._cursor_name)
             cursor = self._cursor(state, partition)
-            batch = change_feed.since(connection, self._ledger.digests, cursor or 0, BATCH, partition)
-            write = self._sink.prepare_write(connection, batch)
+            batch = change_feed.since(
+                connection,
+                self._ledger.digests,
+                cursor or 0,
+                state.last,
+                BATCH,
+                partition,
+                with_graph=self._sink.takes_graph,
+            )
+            write = self._sink.prepare_write(connection, batch, state.embedder)
         if cursor is None and self.shared:
             self._start_over(state.epoch)
         began, refused = monotonic(), write()
@@ -397,6 +418,7 @@ class Projection:
         self.batches_delivered += 1
         if progress is not None:
             progress(self.name, batch.upto, state.last)
+        return state
 
     def _wipe_if_reset(self, epoch: int) -> None:
         """Empties a private projection after a reset, which begins a new epoch.
@@ -602,14 +624,14 @@ class Projection:
 
     def _redeliver(self, ids: Sequence[str]) -> None:
         with self._ledger.read() as connection:
-            epoch = outbox.epoch(connection)
+            state = outbox.cursor_state(connection, self._cursor_name)
             batch = change_feed.states_of(connection, ids)
-            write = self._sink.prepare_write(connection, batch)
+            write = self._sink.prepare_write(connection, batch, state.embedder)
         refused = write()
         self._sink.flush()  # the cursor is past these rows: nothing would deliver them again
         if self.shared:
             with self._ledger.write() as connection:
-                if self._was_reset(connection, epoch):
+                if self._was_reset(connection, state.epoch):
                     return
                 outbox.remove_dead_letters(connection, self._cursor_name, ids)
                 outbox.add_dead_letters(connection, self._cursor_name, refused, batch.upto)

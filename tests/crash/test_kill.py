@@ -43,15 +43,15 @@ class Kill:
 
 KILLS = [
     # add: words → enrich → projections
-    Kill("inside the words' transaction", "add", f"after {COMMIT}:execute", False),
-    Kill("inside it, with the message noted, before its task", "add", f"before {JOBS}:enqueue_enrichment", False),
-    Kill("inside it, with the task, before COMMIT", "add", f"after {JOBS}:enqueue_enrichment", False),
+    Kill("inside the words' transaction", "add", f"after {COMMIT}:execute_all", False),
+    Kill("inside it, with the message noted, before its task", "add", f"before {JOBS}:enqueue_enrichments", False),
+    Kill("inside it, with the task, before COMMIT", "add", f"after {JOBS}:enqueue_enrichments", False),
     Kill("after the words commit", "add", f"after {ENGINE}:commit", True),
     Kill("before the embedder is called", "add", "before graphmem.models.callable:CallableEmbedder.embed", True),
     Kill("before the enrich commit", "add", "before graphmem.jobs.enrichment_lane:commit", True),
-    Kill("inside the enrich transaction, task completed", "add", f"after {JOBS}:complete_enrichment", True),
+    Kill("inside the enrich transaction, task completed", "add", f"after {JOBS}:complete_enrichments", True),
     Kill("inside it, between vectors and graph", "add", "before graphmem.stores.ledger.graph_writes:add", True),
-    Kill("inside it, before COMMIT", "add", f"after {COMMIT}:execute", True, nth=2),
+    Kill("inside it, before COMMIT", "add", f"after {COMMIT}:execute_all", True, nth=2),
     Kill("after the enrich commit", "add", "after graphmem.jobs.enrichment_lane:commit", True),
     Kill("before Edge upsert", "add", f"before {EDGE}:EmbeddedIndex.upsert", True),
     Kill("between Edge's delete and its upsert", "add", f"after {EDGE}:EmbeddedIndex._delete", True),

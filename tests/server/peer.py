@@ -30,15 +30,15 @@ def say(message: object) -> None:
 
 def linger() -> None:
     """Holds the next transaction open near its end: it has its sequence number, and its rows are written."""
-    real = unit_of_work.events.add_event
+    real = unit_of_work.events.add_first_events
 
     def waiting(*args: object, **more: object) -> None:
         real(*args, **more)
-        unit_of_work.events.add_event = real
+        unit_of_work.events.add_first_events = real
         say("inside")
         sys.stdin.readline()
 
-    unit_of_work.events.add_event = waiting
+    unit_of_work.events.add_first_events = waiting
 
 
 def main(url: str, home: str, order: str, name: str) -> None:

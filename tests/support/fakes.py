@@ -13,6 +13,7 @@ import numpy as np
 from graphmem.commands.types import ChangeSet, Command, Outcome
 from graphmem.commands.unit_of_work import commit
 from graphmem.concurrency import Pool
+from graphmem.extraction.protocols import Extractor
 from graphmem.ingest.enrichment import Enricher
 from graphmem.ingest.messages import message_commands
 from graphmem.model import MemoryRecord, Message, Scope, View
@@ -68,16 +69,17 @@ class LocatingHashEmbedder(HashEmbedder):
 class Clerk:
     """Writes to a ledger as the engine does, with models that need no files."""
 
-    def __init__(self, ledger: Ledger, pool: Pool) -> None:
+    def __init__(self, ledger: Ledger, pool: Pool, extractor: Extractor | None = None) -> None:
         self.ledger = ledger
         self._pool = pool
+        self._extractor = extractor or WordExtractor()
         self.use(HashEmbedder(DIMS))
 
     def use(self, embedder: Embedder) -> None:
         """Embeds later texts with this model."""
         self.embedder = embedder
-        self._enricher = Enricher(self.ledger, embedder, WordExtractor(), self._pool, Observers())
-        self.spec = self._enricher.spec
+        self.enricher = Enricher(self.ledger, embedder, self._extractor, self._pool, Observers())
+        self.spec = self.enricher.spec
 
     def commit(
         self, *steps: Command, within: Scope | None = None, gap: timedelta = timedelta(minutes=30), now: datetime = NOON
@@ -108,7 +110,7 @@ class Clerk:
             texts = jobs.claimable_enrichments(connection, "", by_force=True)
             records = memories.records_by_row(connection, [text.row for text in texts])
         if records:
-            self.commit(*self._enricher.compute(list(records.values())))
+            self.commit(*self.enricher.compute(list(records.values())))
 
     def record(self, uid: str) -> MemoryRecord:
         with self.ledger.read() as connection:

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from typing import Any
 
 from sqlalchemy import select
 
 from graphmem import Memory
+from graphmem.stores.ledger import Ledger
 from graphmem.stores.ledger import schema as s
 
 
 def contents(memory: Memory) -> dict[str, list[Any]]:
     """Every table, without row ids, sequence numbers and values derived from the ledger's own UUID."""
-    with memory._engine.ledger.read() as c:
+    return contents_of(memory._engine.ledger)
+
+
+def contents_of(ledger: Ledger) -> dict[str, list[Any]]:
+    """The same of a ledger."""
+    with ledger.read() as c:
         uids = dict(c.execute(select(s.memories.c.id, s.memories.c.uid)).all())
         partitions = dict(c.execute(select(s.partitions.c.id, s.partitions.c.key)).all())
         keys = dict(c.execute(select(s.entities.c.id, s.entities.c.key)).all())
@@ -61,6 +68,25 @@ def contents(memory: Memory) -> dict[str, list[Any]]:
             "settings": rows(s.settings),
             "jobs": rows(s.jobs, "id attempts error holder claimable_at created_at", memory=uids, partition=partitions),
         }
+
+
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+def contents_without_ids(ledger: Ledger) -> dict[str, list[Any]]:
+    """The same with numbers in place of UUIDs: those of memories in the order of their rows, then those of sessions."""
+    tables = contents_of(ledger)
+    place = {uid: number for number, uid in enumerate(tables["order"])}
+    tables["memories"].sort(key=lambda row: place[row["uid"]])
+    for event in tables["events"]:
+        del event["uid"]
+    numbers: dict[str, str] = {}
+    number = lambda found: numbers.setdefault(found[0], f"id {len(numbers)}")
+    numbered = {
+        table: json.loads(_UUID.sub(number, json.dumps(tables[table], default=repr, sort_keys=True)))
+        for table in ("order", "memories", *(tables.keys() - {"order", "memories"}))
+    }
+    return {table: sorted(rows, key=lambda row: json.dumps(row, sort_keys=True)) for table, rows in numbered.items()}
 
 
 def same(one: Memory, other: Memory, but: str = "") -> None:

@@ -19,7 +19,7 @@ from uuid import UUID
 import networkx as nx
 import pytest
 
-import graphmem.commands.memories
+import graphmem.commands.messages
 import graphmem.commands.unit_of_work
 import graphmem.wiring
 from graphmem import Memory
@@ -88,7 +88,7 @@ class Worlds:
 @contextmanager
 def patch_uuids(generator: Random) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        for module in (graphmem.commands.memories, graphmem.commands.unit_of_work):
+        for module in (graphmem.commands.messages, graphmem.commands.unit_of_work):
             patch.setattr(module, "uuid4", lambda: UUID(int=generator.getrandbits(128), version=4))
         yield
 

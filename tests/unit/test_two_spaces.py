@@ -12,7 +12,7 @@ from support.fakes import DIMS, HashEncoder, two_space_embedder
 from graphmem.commands.types import DeleteMemory, ReindexMemory, UpdateMemory
 from graphmem.model import VECTOR, SpaceVector
 from graphmem.retrieval.space_estimates import MIN_MEMORIES, SpaceEstimates
-from graphmem.stores.ledger import candidate_rows, change_feed, embeddings
+from graphmem.stores.ledger import candidate_rows, change_feed, embeddings, outbox
 from graphmem.stores.ledger.embedder import check_embedder, record_embedder, recorded_spaces
 from graphmem.stores.ledger.schema import embeddings as embeddings_table
 from graphmem.stores.ledger.schema import memories as rows
@@ -33,7 +33,9 @@ def point_of(clerk: Any, text: str) -> Any:
     with clerk.ledger.read() as connection:
         record = next(
             record
-            for record in change_feed.since(connection, clerk.ledger.digests, 0, 100).records
+            for record in change_feed.since(
+                connection, clerk.ledger.digests, 0, outbox.last_seq(connection), 100
+            ).records
             if record.text == text
         )
         (point,) = change_feed.points(connection, clerk.spec, [record])

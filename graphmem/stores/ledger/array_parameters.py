@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from sqlalchemy import ARRAY, JSON, ColumnElement, Dialect, Select, Text, bindparam
+from sqlalchemy import ARRAY, JSON, ColumnElement, Dialect, Select, TableValuedAlias, Text, bindparam, column
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
@@ -56,6 +56,28 @@ def _any_of(element: _InArray, compiler: SQLCompiler, **options: Any) -> str:
 def in_array(column: ColumnElement[Any], name: str) -> ColumnElement[bool]:
     """Returns the condition that a column's value is in the list given as the parameter `name`."""
     return _InArray(column, bindparam(name, type_=ArrayParameter(column.type)))
+
+
+class _ArrayRows(FunctionElement[Any]):
+    """A list as rows with the column `value`."""
+
+    inherit_cache = True
+
+
+@compiles(_ArrayRows, "sqlite")
+def _json_each(element: _ArrayRows, compiler: SQLCompiler, **options: Any) -> str:
+    return f"json_each({compiler.process(element.clauses, **options)})"
+
+
+@compiles(_ArrayRows, "postgresql")
+def _unnest(element: _ArrayRows, compiler: SQLCompiler, **options: Any) -> str:
+    return f"(SELECT unnest({compiler.process(element.clauses, **options)}) AS value)"
+
+
+def array_rows(name: str, item: TypeEngine[Any]) -> TableValuedAlias:
+    """Returns the list given as the parameter `name` as a table with the column `value`; `item` is its type."""
+    rows = _ArrayRows(bindparam(name, type_=ArrayParameter(item)))
+    return rows.table_valued(column("value", item), name=f"{name}_rows")
 
 
 class _InSubquery(FunctionElement[bool]):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -13,16 +11,18 @@ from sqlalchemy import Column, ColumnElement, Connection, RowMapping, Select, Ta
 
 from graphmem.digests import Digests
 from graphmem.model import (
+    VECTOR,
     EmbeddingSpec,
     Entity,
     EntityType,
     MemoryRecord,
     MentionKind,
     Relation,
+    SpaceVector,
     from_micros,
     optional_from_micros,
 )
-from graphmem.stores.ledger import candidate_rows, entity_names, graph_reads, memories, outbox
+from graphmem.stores.ledger import embeddings, entity_names, graph_reads, memories, outbox
 from graphmem.stores.ledger.array_parameters import in_array
 from graphmem.stores.ledger.decoding import decoding
 from graphmem.stores.ledger.schema import aliases, entities, partitions, relations, supports
@@ -58,20 +58,27 @@ class ChangeBatch:
 
 
 def since(
-    connection: Connection, digests: Digests, after: int, limit: int, partition: str | None = None
+    connection: Connection,
+    digests: Digests,
+    after: int,
+    last_seq: int,
+    limit: int,
+    partition: str | None = None,
+    *,
+    with_graph: bool = True,
 ) -> ChangeBatch:
     """Returns the next changes above sequence number `after`, of one partition or of all.
 
-    The batch is complete: no other row changed between `after` and its `upto`.
+    `last_seq` is the last number taken, read in the same transaction. The batch is complete: no other row changed
+    between `after` and its `upto`. Without `with_graph` it has no relations and no entities.
     """
-    last_seq = outbox.last_seq(connection)
     row = None if partition is None else memories.partition_row(connection, partition)
     if partition is not None and row is None:
         return ChangeBatch(last_seq, (), (), (), ())
     records = memories.changed_after(connection, after, limit, row)
     tombstones = tombstones_after(connection, after, limit, partition)
-    changed_relations = _changed(connection, relations, relations.c.uid, after, limit, row)
-    changed_entities = _changed(connection, entities, entities.c.id, after, limit, row)
+    changed_relations = _changed(connection, relations, relations.c.uid, after, limit, row) if with_graph else []
+    changed_entities = _changed(connection, entities, entities.c.id, after, limit, row) if with_graph else []
     seq_lists = [
         [record.seq for record in records],
         [tombstone.seq for tombstone in tombstones],
@@ -127,23 +134,18 @@ def _changed(
 
 def points(connection: Connection, spec: EmbeddingSpec, records: Sequence[MemoryRecord]) -> list[Point]:
     """Returns the points of the records that are enriched; the others have none yet."""
-    rows = [record.row for record in records]
-    window_rows, vectors = candidate_rows.read_vectors(connection, spec.model, rows)
-    counts = Counter(window_rows)
-    ends = list(accumulate(counts.values()))
-    windows = dict(zip(counts, np.split(vectors, ends[:-1]), strict=True)) if window_rows else {}
-    multilingual = dict(zip(*candidate_rows.read_multilingual(connection, spec, rows), strict=True))
-    no_vectors = np.empty((0, spec.dims), np.float32)
-    return [
-        Point(
-            record,
-            windows.get(record.row, no_vectors),
-            bm25_weights(term_counts(record.embedded_text)),
-            multilingual.get(record.row),
-        )
-        for record in records
-        if record.row in windows or record.row in multilingual
-    ]
+    stored = embeddings.vectors_by_row(connection, spec, [record.row for record in records])
+    return [_point(record, spec, stored[record.row]) for record in records if record.row in stored]
+
+
+def _point(record: MemoryRecord, spec: EmbeddingSpec, vectors: Sequence[SpaceVector]) -> Point:
+    windows = [vector.vector for vector in vectors if vector.space == VECTOR]
+    return Point(
+        record,
+        np.stack(windows) if windows else np.empty((0, spec.dims), np.float32),
+        bm25_weights(term_counts(record.embedded_text)),
+        next((vector.vector for vector in vectors if vector.space != VECTOR), None),
+    )
 
 
 def memory_states(connection: Connection, records: Sequence[MemoryRecord]) -> list[MemoryState]:

@@ -42,26 +42,35 @@ def recorded_spaces(connection: Connection) -> tuple[EmbedderId | None, str | No
 
 
 def check_embedder(ledger: Ledger, spec: EmbeddingSpec) -> None:
-    """Raises EmbedderChanged if the ledger's vectors are of another embedder; records the first one.
+    """Raises EmbedderChanged if the ledger's vectors are of another embedder; records the first one."""
+    with ledger.read() as connection:
+        is_recorded = is_recorded_embedder(connection, ledger, spec)
+    if not is_recorded:
+        record_embedder(ledger, spec)
 
-    Warns once in a process of a ledger whose texts have no vectors in the multilingual space yet.
+
+def is_recorded_embedder(connection: Connection, ledger: Ledger, spec: EmbeddingSpec) -> bool:
+    """Returns whether the ledger's vectors are of this embedder; False before the first vectors.
+
+    Raises EmbedderChanged if they are of another one. Warns once in a process of a ledger whose texts have no vectors
+    in the multilingual space yet.
     """
     configured = spec.embedder
-    with ledger.read() as connection:
-        recorded, multilingual = recorded_spaces(connection)
+    recorded, multilingual = recorded_spaces(connection)
     if recorded is None:
-        record_embedder(ledger, spec)
-    elif recorded != configured:
+        return False
+    if recorded != configured:
         raise EmbedderChanged(
             f"embedder: this ledger's vectors are of {recorded}, the configuration says {configured}; run `graphmem "
             f"rebuild` or call rebuild() to embed everything anew, or configure {recorded} again"
         )
-    elif multilingual != spec.multilingual and spec.multilingual is not None and ledger.uuid not in _warned_of:
+    if multilingual != spec.multilingual and spec.multilingual is not None and ledger.uuid not in _warned_of:
         _warned_of.add(ledger.uuid)
         logger.warning(
             "embedder: texts of this ledger have no vectors in the multilingual space yet, so that they are found in "
             "the embedder's own languages alone; `graphmem rebuild` or rebuild() adds these vectors"
         )
+    return True
 
 
 def record_embedder(ledger: Ledger, spec: EmbeddingSpec) -> None:

@@ -6,8 +6,9 @@ embedding.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, func, not_, or_, select, true
@@ -17,20 +18,21 @@ from graphmem.stores.ledger.array_parameters import in_array
 from graphmem.stores.ledger.decoding import decoding
 from graphmem.stores.ledger.schema import embeddings as embeddings_table
 from graphmem.stores.ledger.schema import memories
-from graphmem.stores.ledger.term_stats import update_term_counts
+from graphmem.stores.ledger.term_stats import add_term_counts
 from graphmem.text import is_passage, is_question, question_share
 
 if TYPE_CHECKING:
     from graphmem.models.protocols import Embedded, Matrix
 
 # Built once: every write runs these.
-_OF_TEXT = (
-    embeddings_table.c.hash == bindparam("text_hash"),
-    embeddings_table.c.model == bindparam("model"),
-    in_array(embeddings_table.c.form, "forms"),
+_FORMS = (embeddings_table.c.model == bindparam("model_name"), in_array(embeddings_table.c.form, "forms"))
+_STORED_FORMS = (
+    select(embeddings_table.c.hash, embeddings_table.c.form, func.count(), func.max(embeddings_table.c.uses))
+    .where(in_array(embeddings_table.c.hash, "hashes"), *_FORMS)
+    .group_by(embeddings_table.c.hash, embeddings_table.c.form)
 )
-_WINDOW_COUNTS = select(embeddings_table.c.form, func.count()).where(*_OF_TEXT).group_by(embeddings_table.c.form)
-_MAX_USES = select(func.max(embeddings_table.c.uses)).where(*_OF_TEXT)
+_OF_TEXT = (embeddings_table.c.hash == bindparam("text_hash"), *_FORMS)
+_COUNT_USES = embeddings_table.update().where(*_OF_TEXT).values(uses=embeddings_table.c.uses + bindparam("by"))
 _ERASE_FORMS = embeddings_table.delete().where(*_OF_TEXT)
 _MARK_ENRICHED = (
     memories.update()
@@ -40,8 +42,22 @@ _MARK_ENRICHED = (
         windows=bindparam("window_count"),
         answer_types=bindparam("new_answer_types"),
         question_share=bindparam("new_question_share"),
+        seq=bindparam("new_seq"),
     )
 )
+
+
+class Enriched(NamedTuple):
+    """A memory with its partition (a row id), the hash of its embedded text, its answer types and what was embedded.
+
+    `embedded` None: the vectors of the text were cached when its enrichment began.
+    """
+
+    record: MemoryRecord
+    partition: int
+    text_hash: str
+    answer_types: AnswerType
+    embedded: Embedded | None
 
 
 def cached_hashes(connection: Connection, spec: EmbeddingSpec, hashes: Sequence[str]) -> set[str]:
@@ -58,52 +74,62 @@ def cached_hashes(connection: Connection, spec: EmbeddingSpec, hashes: Sequence[
     return {text_hash for text_hash, names in forms.items() if spec.is_complete(names)}
 
 
-def add_reference(connection: Connection, spec: EmbeddingSpec, text_hash: str, embedded: Embedded | None) -> int:
-    """Counts one more use of a text's embeddings and stores those that are new. Returns its number of windows.
+def add_references(connection: Connection, spec: EmbeddingSpec, enriched: Sequence[Enriched]) -> dict[str, int]:
+    """Counts one more use of each text's embeddings and stores those that are new.
 
-    With `embedded` None the embeddings were cached when enrichment began; returns 0 if they were erased since. Of an
-    incomplete cached text, the forms that it no longer has are erased.
+    Returns the number of windows of each text by its hash: 0, and nothing changes, if nothing was embedded and the
+    cached embeddings were erased since. Of an incomplete cached text, the forms that it no longer has are erased.
     """
-    values = {"text_hash": text_hash, "model": spec.model, "forms": spec.names}
-    cached: dict[str, int] = dict(connection.execute(_WINDOW_COUNTS, values).all())
-    if cached:
-        of_text = (
-            embeddings_table.c.hash == text_hash,
-            embeddings_table.c.model == spec.model,
-            embeddings_table.c.form.in_(spec.names),
-        )
-        connection.execute(embeddings_table.update().where(*of_text).values(uses=embeddings_table.c.uses + 1))
-    if spec.is_complete(cached):
-        return cached.get(VECTOR, 1)
-    if embedded is None:
-        return 0
-    uses = connection.scalar(_MAX_USES, values) or 1
-    rows = list(_rows(spec, text_hash, embedded, uses))
-    superseded = cached.keys() - {row["form"] for row in rows}
-    if superseded:
-        connection.execute(_ERASE_FORMS, {**values, "forms": list(superseded)})
-    connection.execute(embeddings_table.insert(), [row for row in rows if row["form"] not in cached])
-    return embedded.windows
+    added_uses = Counter(one.text_hash for one in enriched)
+    embedded = {one.text_hash: one.embedded for one in enriched if one.embedded is not None}
+    of_spec = {"model_name": spec.model, "forms": spec.names}
+    cached: dict[str, dict[str, int]] = {}
+    uses: Counter[str] = Counter()
+    for text_hash, form, windows, form_uses in connection.execute(
+        _STORED_FORMS, {"hashes": list(added_uses), **of_spec}
+    ):
+        cached.setdefault(text_hash, {})[form] = windows
+        uses[text_hash] = max(uses[text_hash], form_uses)
+    window_counts: dict[str, int] = {}
+    counted: list[dict[str, Any]] = []
+    new_rows: list[dict[str, Any]] = []
+    for text_hash, by in added_uses.items():
+        forms = cached.get(text_hash, {})
+        text = embedded.get(text_hash)
+        if spec.is_complete(forms):
+            window_counts[text_hash] = forms.get(VECTOR, 1)
+        elif text is None:
+            window_counts[text_hash] = 0
+            continue
+        else:
+            rows = list(_rows(spec, text_hash, text, uses[text_hash] + by))
+            superseded = forms.keys() - {row["form"] for row in rows}
+            if superseded:
+                connection.execute(_ERASE_FORMS, {"text_hash": text_hash, **of_spec, "forms": list(superseded)})
+            new_rows += [row for row in rows if row["form"] not in forms]
+            window_counts[text_hash] = text.windows
+        if forms:
+            counted.append({"text_hash": text_hash, "by": by, **of_spec})
+    if counted:
+        connection.execute(_COUNT_USES, counted)
+    if new_rows:
+        connection.execute(embeddings_table.insert(), new_rows)
+    return window_counts
 
 
 def store_embeddings_and_terms(
-    connection: Connection,
-    record: MemoryRecord,
-    partition: int,
-    spec: EmbeddingSpec,
-    text_hash: str,
-    embedded: Embedded | None,
-    answer_types: AnswerType,
-) -> bool:
-    """Links a memory to the embeddings of its text and counts its terms in its partition (a row id).
+    connection: Connection, spec: EmbeddingSpec, enriched: Sequence[Enriched]
+) -> list[MemoryRecord]:
+    """Links memories to the embeddings of their texts and counts their terms in their partitions.
 
-    Returns False, and changes nothing, if `embedded` is None and the cached embeddings were erased since.
+    Returns the other memories, for which nothing changes: their cached embeddings were erased since.
     """
-    windows = add_reference(connection, spec, text_hash, embedded)
-    if windows:
-        mark_enriched(connection, record, text_hash, windows, answer_types)
-        update_term_counts(connection, record, partition, 1)
-    return bool(windows)
+    windows = add_references(connection, spec, enriched)
+    linked = [one for one in enriched if windows[one.text_hash]]
+    if linked:
+        connection.execute(_MARK_ENRICHED, [_enrichment_values(one, windows[one.text_hash]) for one in linked])
+        add_term_counts(connection, [(one.partition, one.record) for one in linked])
+    return [one.record for one in enriched if not windows[one.text_hash]]
 
 
 def _rows(spec: EmbeddingSpec, text_hash: str, embedded: Embedded, uses: int) -> Iterator[dict[str, Any]]:
@@ -132,21 +158,20 @@ def delete_other_embeddings(connection: Connection, spec: EmbeddingSpec) -> int:
     return connection.execute(embeddings_table.delete().where(~is_current)).rowcount
 
 
-def mark_enriched(
-    connection: Connection, record: MemoryRecord, text_hash: str, windows: int, answer_types: AnswerType
-) -> None:
-    """Stores a memory's text hash, number of windows, answer types and question share."""
-    if is_question(record.text):
+def _enrichment_values(enriched: Enriched, windows: int) -> dict[str, Any]:
+    text, answer_types = enriched.record.text, enriched.answer_types
+    if is_question(text):
         answer_types |= AnswerType.ASKS
-    if is_passage(record.text):
+    if is_passage(text):
         answer_types |= AnswerType.TITLED
-    values = {
-        "text_hash": text_hash,
+    return {
+        "row": enriched.record.row,
+        "text_hash": enriched.text_hash,
         "window_count": windows,
         "new_answer_types": int(answer_types),
-        "new_question_share": question_share(record.text),
+        "new_question_share": question_share(text),
+        "new_seq": enriched.record.seq,
     }
-    connection.execute(_MARK_ENRICHED, {"row": record.row, **values})
 
 
 def vectors_by_row(connection: Connection, spec: EmbeddingSpec, rows: Sequence[int]) -> dict[int, list[SpaceVector]]:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import (
     Column,
     ColumnElement,
     Connection,
     Select,
+    and_,
     bindparam,
     exists,
     func,
@@ -28,7 +29,7 @@ from graphmem.extraction.entity_resolution import ChosenName
 from graphmem.folding import without_marks
 from graphmem.model import Entity, EntityType, Link, MentionKind, Origin
 from graphmem.stores.ledger import outbox
-from graphmem.stores.ledger.array_parameters import in_array
+from graphmem.stores.ledger.array_parameters import array_rows, in_array
 from graphmem.stores.ledger.decoding import decoding
 from graphmem.stores.ledger.dialects import upsert
 from graphmem.stores.ledger.memories import BATCH
@@ -41,6 +42,17 @@ _LAST_CHARACTER = "\U0010ffff"
 # Built once: every search runs both.
 _ENTITIES_BY_KEY = select(entities).where(
     entities.c.partition == bindparam("partition"), in_array(entities.c.key, "keys")
+)
+_IS_MENTIONED = exists().where(mentions.c.entity == entities.c.id, ~in_array(mentions.c.memory, "without"))
+_WITH_PREFIX = (
+    select(entities)
+    .where(
+        entities.c.partition == bindparam("partition"),
+        entities.c.key >= bindparam("first"),
+        entities.c.key < bindparam("end"),
+    )
+    .order_by(entities.c.key)
+    .limit(bindparam("limit"))
 )
 _SIMILAR_KEYS = (
     select(entities.c.key)
@@ -188,6 +200,63 @@ def existing_entities(connection: Connection, partition: int | None, keys: Itera
     return {row.key: decode_entity(row) for row in rows}
 
 
+class MentionedEntities(NamedTuple):
+    """Entities and their row ids, both by key, and the keys of those without any alias or chosen name."""
+
+    entities: dict[str, Entity]
+    rows: dict[str, int]
+    unnamed: set[str]
+
+
+def mentioned_entities(connection: Connection, partition: int, keys: Sequence[str]) -> MentionedEntities:
+    """Returns the entities with these keys, which memories have just mentioned.
+
+    Gives sequence numbers to those of them that have aliases or chosen names but none yet: they were deleted with their
+    last mention and inserted again, while their aliases and chosen names were kept.
+    """
+    rows = connection.execute(_mentioned_entities(), {"partition": partition, "keys": list(keys)}).all()
+    assign_seqs(connection, partition, [row.key for row in rows if row.lacks_seq])
+    return MentionedEntities(
+        {row.key: decode_entity(row) for row in rows},
+        {row.key: row.id for row in rows},
+        {row.key for row in rows if row.seq is None and not row.lacks_seq},
+    )
+
+
+@lru_cache(maxsize=1)
+def _mentioned_entities() -> Select[Any]:
+    has_alias, has_name = (
+        select(table.c.key).where(table.c.partition == entities.c.partition, table.c.key == entities.c.key).exists()
+        for table in (aliases, names)
+    )
+    return _ENTITIES_BY_KEY.add_columns(and_(entities.c.seq.is_(None), or_(has_alias, has_name)).label("lacks_seq"))
+
+
+def shared_prefixes(connection: Connection, partition: int, prefixes: Iterable[str]) -> dict[str, int]:
+    """Returns how many keys of a partition begin with each prefix, counted up to two. Reads two rows of the index."""
+    values = {"partition": partition, "prefixes": list(prefixes), "last_character": _LAST_CHARACTER}
+    return {
+        prefix: (first is not None) + (second is not None)
+        for prefix, first, second in connection.execute(_shared_prefixes(), values)
+    }
+
+
+@lru_cache(maxsize=1)
+def _shared_prefixes() -> Select[Any]:
+    prefix = array_rows("prefixes", entities.c.key.type).c.value
+    key = (
+        select(entities.c.key)
+        .where(
+            entities.c.partition == bindparam("partition"),
+            entities.c.key >= prefix,
+            entities.c.key < prefix.concat(bindparam("last_character")),
+        )
+        .order_by(entities.c.key)
+        .limit(1)
+    )
+    return select(prefix, key.scalar_subquery(), key.offset(1).scalar_subquery())
+
+
 def similar_keys(connection: Connection, partition: int | None, keys: Collection[str]) -> dict[str, str]:
     """Returns the keys of entities that differ from these in marks of Latin letters only, each with the one it is like.
 
@@ -200,41 +269,48 @@ def similar_keys(connection: Connection, partition: int | None, keys: Collection
 
 
 def entities_with_prefix(
-    connection: Connection, partition: int, prefix: str, types: Iterable[EntityType], limit: int
+    connection: Connection,
+    partition: int,
+    prefix: str,
+    types: Iterable[EntityType],
+    limit: int,
+    without: Sequence[int] = (),
 ) -> list[Entity]:
     """Returns up to `limit` named entities of these types whose keys begin with a prefix, in the order of the keys.
 
-    Named: at least one memory mentions the entity by a name or a title. Reads a range of the index.
+    Named: at least one memory mentions the entity by a name or a title, apart from those in the rows `without`. Reads a
+    range of the index.
     """
-    is_named = exists().where(mentions.c.entity == entities.c.id, mentions.c.kind <= MentionKind.NAME)
-    statement = (
-        select(entities)
-        .where(
-            entities.c.partition == partition,
-            entities.c.key >= prefix,
-            entities.c.key < prefix + _LAST_CHARACTER,
-            entities.c.type.in_([type_.value for type_ in types]),
-            is_named,
-        )
-        .order_by(entities.c.key)
-        .limit(limit)
-    )
-    return [decode_entity(row) for row in connection.execute(statement)]
+    values = {"partition": partition, **_prefix_values(prefix, limit, without), "types": [one.value for one in types]}
+    return [decode_entity(row) for row in connection.execute(_named_with_prefix(), values)]
 
 
-def unnamed_entities(connection: Connection, partition: int, prefix: str, name: str, limit: int) -> list[Entity]:
+@lru_cache(maxsize=1)
+def _named_with_prefix() -> Select[Any]:
+    is_named = _IS_MENTIONED.where(mentions.c.kind <= MentionKind.NAME)
+    return _WITH_PREFIX.where(in_array(entities.c.type, "types"), is_named)
+
+
+def unnamed_entities(
+    connection: Connection, partition: int, prefix: str, name: str, limit: int, without: Sequence[int] = ()
+) -> list[Entity]:
     """Returns up to `limit` entities whose keys begin with a prefix and whose displayed name is `name` in lower case.
 
-    Their key is another. Compares the letters A to Z only without regard to case. Reads a range of the index.
+    Their key is another. Compares the letters A to Z only without regard to case. Entities that no memory mentions but
+    those in the rows `without` are left out. Reads a range of the index.
     """
-    statement = select(entities).where(
-        entities.c.partition == partition,
-        entities.c.key >= prefix,
-        entities.c.key < prefix + _LAST_CHARACTER,
-        entities.c.key != name,
-        func.lower(entities.c.name) == name,
-    )
-    return [decode_entity(row) for row in connection.execute(statement.order_by(entities.c.key).limit(limit))]
+    values = {"partition": partition, **_prefix_values(prefix, limit, without), "other_name": name}
+    return [decode_entity(row) for row in connection.execute(_unnamed_with_prefix(), values)]
+
+
+@lru_cache(maxsize=1)
+def _unnamed_with_prefix() -> Select[Any]:
+    name: ColumnElement[str] = bindparam("other_name")
+    return _WITH_PREFIX.where(entities.c.key != name, func.lower(entities.c.name) == name, _IS_MENTIONED)
+
+
+def _prefix_values(prefix: str, limit: int, without: Sequence[int]) -> dict[str, Any]:
+    return {"first": prefix, "end": prefix + _LAST_CHARACTER, "limit": limit, "without": list(without)}
 
 
 @decoding
@@ -327,27 +403,6 @@ def assign_seqs(connection: Connection, partition: int, keys: Collection[str]) -
     for row_id in list(connection.scalars(rows.order_by(entities.c.id))):
         seq = outbox.next_seq(connection)
         connection.execute(entities.update().where(entities.c.id == row_id).values(seq=seq))
-
-
-def assign_missing_seqs(connection: Connection, partition: int, keys: Sequence[str]) -> None:
-    """Gives sequence numbers to those of these entities that have aliases or chosen names but no sequence number.
-
-    They were deleted with their last mention and inserted again, while their aliases and chosen names were kept.
-    """
-    values = {"partition": partition, "keys": list(keys)}
-    assign_seqs(connection, partition, list(connection.scalars(_keys_without_seq(), values)))
-
-
-@lru_cache(maxsize=1)
-def _keys_without_seq() -> Select[Any]:
-    partition: ColumnElement[int] = bindparam("partition")
-    named = union(
-        select(aliases.c.key).where(aliases.c.partition == partition, in_array(aliases.c.key, "keys")),
-        select(names.c.key).where(names.c.partition == partition, in_array(names.c.key, "keys")),
-    ).subquery()
-    return select(entities.c.key).where(
-        entities.c.partition == partition, entities.c.seq.is_(None), entities.c.key.in_(select(named.c.key))
-    )
 
 
 # --- erasing --------------------------------------------------------------------------------------------------------

@@ -41,24 +41,36 @@ def add_event(
     """
     if record.source_only:
         return None
-    uid = str(uuid4())
     row = {
-        "uid": uid,
-        "memory": record.id,
-        "event": event,
+        **_event_row(event, record, now),
         "old_text": old,
         "new_text": new,
         "previous_state": None if before is None else dict(before),
         "reason": reason,
+        "batch": batch,
+    }
+    connection.execute(events_table.insert(), row)
+    return str(row["uid"])
+
+
+def add_first_events(connection: Connection, records: Sequence[MemoryRecord], *, now: datetime) -> None:
+    """Writes the ADD events of new memories, in order; none for source messages, which have no history."""
+    rows = [{**_event_row("ADD", record, now), "new_text": record.text} for record in records if not record.source_only]
+    if rows:
+        connection.execute(events_table.insert(), rows)
+
+
+def _event_row(event: str, record: MemoryRecord, now: datetime) -> dict[str, Any]:
+    return {
+        "uid": str(uuid4()),
+        "memory": record.id,
+        "event": event,
         "actor_id": record.actor_id,
         "role": record.role,
         "memory_created_at": micros(record.created_at),
         "at": micros(now),
         "seq": record.seq,
-        "batch": batch,
     }
-    connection.execute(events_table.insert(), row)
-    return uid
 
 
 def first_after(connection: Connection, seq: int) -> datetime | None:

@@ -12,6 +12,8 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Select,
+    and_,
+    bindparam,
     func,
     or_,
     select,
@@ -69,6 +71,8 @@ def _relations_where(
     supports_by_relation: dict[str, list[Any]] = {}
     for row in connection.execute(statement, {**memory_rows.view_values(connection, view), **values}):
         supports_by_relation.setdefault(row[0], []).append(row)
+    if not supports_by_relation:
+        return []
     found = [_relation_of(rows) for rows in supports_by_relation.values()]
     names = entity_queries.shown_names(connection, view, {key for one in found for key in (one.source, one.target)})
     return [
@@ -142,7 +146,14 @@ def relations_about(connection: Connection, view: View, keys: Iterable[str]) -> 
 
 def relations_stated_by(connection: Connection, view: View, uids: Iterable[str]) -> list[Relation]:
     """Returns the relations that those of these memories that are inside the view state."""
-    return _relations_where(connection, view, in_array(memories.c.uid, "uids"), uids=list(uids))
+    condition = in_array(memories.c.uid, "uids")
+    values: dict[str, Any] = {"uids": list(uids)}
+    if view.partition is not None:  # read with the memories, not by a statement of its own: every write runs this
+        own = select(partitions.c.id).where(partitions.c.key == bindparam("partition_key")).scalar_subquery()
+        condition = and_(condition, memories.c.partition + 0 == own)
+        values["partition_key"] = view.partition
+        view = replace(view, partition=None)
+    return _relations_where(connection, view, condition, **values)
 
 
 def entities_of(

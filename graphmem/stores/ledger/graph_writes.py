@@ -2,44 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 from sqlalchemy import ColumnElement, Connection, bindparam, func, or_, select
 
 from graphmem.digests import Digests
-from graphmem.model import Extraction, MemoryRecord, Mention, Scope, Statement, micros, optional_micros
+from graphmem.model import Extraction, MemoryRecord, Scope, Statement, micros, optional_micros
 from graphmem.stores.ledger import entity_names, outbox, tombstones
 from graphmem.stores.ledger.array_parameters import in_array
 from graphmem.stores.ledger.dialects import larger, upsert_for
-from graphmem.stores.ledger.memories import inserted_row
+from graphmem.stores.ledger.entity_names import MentionedEntities
 from graphmem.stores.ledger.schema import entities, memories, mentions, relations, supports
 from graphmem.text import bare_key, entity_id
 
-# Built once: each of these runs for every memory that is written.
-_ENTITIES_OF_MEMORY = select(mentions.c.entity).where(mentions.c.memory == bindparam("row_id")).limit(1)
-_ENTITY_ROWS_BY_KEY = select(entities.c.key, entities.c.id).where(
-    entities.c.partition == bindparam("partition"), in_array(entities.c.key, "keys")
+# Built once: each of these runs for every write.
+_SET_TYPE = (
+    entities.update()
+    .where(entities.c.partition == bindparam("in_partition"), entities.c.key == bindparam("with_key"))
+    .values(type=bindparam("new_type"))
 )
-_SET_TYPE = entities.update().where(entities.c.id == bindparam("row_id")).values(type=bindparam("new_type"))
-_SUPPORT = select(supports.c.fact).where(
-    supports.c.relation == bindparam("relation"), supports.c.memory == bindparam("memory")
-)
-_TOUCH_RELATION = (
-    relations.update()
-    .where(
-        relations.c.partition == bindparam("in_partition"),
-        relations.c.subject == bindparam("subject_row"),
-        relations.c.predicate == bindparam("with_predicate"),
-        relations.c.object == bindparam("object_row"),
-    )
-    .values(seq=bindparam("new_seq"), at=larger(relations.c.at, bindparam("moment")))
-    .returning(relations.c.id)
-)
+_RELATION_ROWS = select(relations.c.seq, relations.c.id).where(in_array(relations.c.seq, "seqs"))
 
 
 @lru_cache(maxsize=2)
@@ -47,6 +34,27 @@ def _insert_or_count_entity(dialect: str) -> Any:
     incremented = {"mentions": entities.c.mentions + 1}
     statement = upsert_for(dialect, entities)
     return statement.on_conflict_do_update(index_elements=[entities.c.partition, entities.c.key], set_=incremented)
+
+
+@lru_cache(maxsize=2)
+def _insert_or_touch_relation(dialect: str) -> Any:
+    statement = upsert_for(dialect, relations)
+    touched = {"seq": statement.excluded.seq, "at": larger(relations.c.at, statement.excluded.at)}
+    r = relations.c
+    return statement.on_conflict_do_update(index_elements=[r.partition, r.subject, r.predicate, r.object], set_=touched)
+
+
+@lru_cache(maxsize=2)
+def _insert_support(dialect: str) -> Any:
+    return upsert_for(dialect, supports).on_conflict_do_nothing()
+
+
+class GraphAddition(NamedTuple):
+    """What is added to the graph for a memory: the mentions and statements in its text. `partition` is a row id."""
+
+    record: MemoryRecord
+    partition: int
+    extraction: Extraction
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,85 +66,99 @@ class GraphRemoval:
     relations: int = 0
 
 
-def add(connection: Connection, record: MemoryRecord, partition: int, extraction: Extraction) -> None:
-    """Adds the mentions and statements of a memory's text to the graph.
+def add(connection: Connection, additions: Sequence[GraphAddition]) -> dict[int, MentionedEntities]:
+    """Adds the mentions and statements of memories' texts to the graph; an earlier one names a new entity.
 
-    The memory must have no mentions yet (see `has_mentions`). `partition` is a row id.
+    The memories must have no mentions yet. Returns the entities that they mention, by partition.
     """
-    entity_rows = _add_mentions(connection, record, partition, extraction.mentions)
-    for mention in extraction.mentions:
-        if mention.key in extraction.decided_types:
-            # Delivered with the memory, whose mentions carry the types of their entities.
-            values = {"row_id": entity_rows[mention.key], "new_type": mention.type.value}
-            connection.execute(_SET_TYPE, values)
-    for statement in extraction.statements:
-        ends = entity_rows[statement.subject], entity_rows[statement.object]
-        _add_support(connection, record, partition, *ends, statement)
-
-
-def has_mentions(connection: Connection, row_id: int) -> bool:
-    """Returns whether a memory has mentions. An imported memory may have brought its own."""
-    return connection.scalar(_ENTITIES_OF_MEMORY, {"row_id": row_id}) is not None
-
-
-def _add_mentions(
-    connection: Connection, record: MemoryRecord, partition: int, extracted: Sequence[Mention]
-) -> dict[str, int]:
-    """Inserts new entities, counts one more mention of the others; returns the row ids of all, by key."""
-    if not extracted:
+    mentioned = [
+        (addition.record, addition.partition, mention)
+        for addition in additions
+        for mention in addition.extraction.mentions
+    ]
+    if not mentioned:
         return {}
-    entity_values = [
+    new_entities = [
         {
             "partition": partition, "key": m.key, "name": m.name, "type": m.type.value, "mentions": 1,
             "bare_key": bare_key(m.key),
         }
-        for m in extracted
+        for _, partition, m in mentioned
     ]  # fmt: skip
-    connection.execute(_insert_or_count_entity(connection.dialect.name), entity_values)
-    values = {"partition": partition, "keys": [mention.key for mention in extracted]}
-    entity_rows: dict[str, int] = dict(connection.execute(_ENTITY_ROWS_BY_KEY, values).all())
-    entity_names.assign_missing_seqs(connection, partition, list(entity_rows))
-    at = micros(record.at)
-    rows = [{"memory": record.row, "entity": entity_rows[m.key], "kind": int(m.kind), "at": at} for m in extracted]
-    connection.execute(mentions.insert(), rows)
-    return entity_rows
-
-
-def _add_support(
-    connection: Connection, record: MemoryRecord, partition: int, subject: int, target: int, statement: Statement
-) -> None:
-    relation = _ensure_relation(connection, record, partition, subject, statement.predicate, target)
-    if connection.scalar(_SUPPORT, {"relation": relation, "memory": record.row}) is not None:
-        return  # a text that states the relation twice: the first sentence is kept
-    valid_at = statement.valid_at or (None if statement.is_past else record.valid_from)
-    invalid_at = statement.invalid_at or record.valid_to
-    support = {
-        "relation": relation,
-        "memory": record.row,
-        "fact": statement.fact,
-        "valid_at": optional_micros(valid_at),
-        "invalid_at": optional_micros(invalid_at),
-        "confidence": statement.confidence,
+    connection.execute(_insert_or_count_entity(connection.dialect.name), new_entities)
+    decided_types = [
+        {"in_partition": addition.partition, "with_key": mention.key, "new_type": mention.type.value}
+        for addition in additions
+        for mention in addition.extraction.mentions
+        if mention.key in addition.extraction.decided_types
+    ]
+    if decided_types:  # delivered with the memories, whose mentions carry the types of their entities
+        connection.execute(_SET_TYPE, decided_types)
+    keys: dict[int, dict[str, None]] = {}
+    for _, partition, mention in mentioned:
+        keys.setdefault(partition, {})[mention.key] = None
+    found = {
+        partition: entity_names.mentioned_entities(connection, partition, list(its_keys))
+        for partition, its_keys in keys.items()
     }
-    connection.execute(supports.insert(), support)
+    entity_rows = {(partition, key): row for partition, its in found.items() for key, row in its.rows.items()}
+    new_mentions = [
+        {"memory": record.row, "entity": entity_rows[partition, m.key], "kind": int(m.kind), "at": micros(record.at)}
+        for record, partition, m in mentioned
+    ]
+    connection.execute(mentions.insert(), new_mentions)
+    _add_supports(connection, additions, entity_rows)
+    return found
 
 
-def _ensure_relation(
-    connection: Connection, record: MemoryRecord, partition: int, subject: int, predicate: str, target: int
-) -> int:
-    seq, at = outbox.next_seq(connection), micros(record.at)
-    values = {
-        "in_partition": partition, "subject_row": subject, "with_predicate": predicate, "object_row": target,
-        "new_seq": seq, "moment": at,
-    }  # fmt: skip
-    existing = connection.scalar(_TOUCH_RELATION, values)
-    if existing is not None:
-        return int(existing)
-    new = {
-        "uid": str(uuid4()), "partition": partition, "subject": subject, "predicate": predicate, "object": target,
-        "at": at, "seq": seq,
-    }  # fmt: skip
-    return inserted_row(connection.execute(relations.insert(), new))
+def _add_supports(
+    connection: Connection, additions: Sequence[GraphAddition], entity_rows: Mapping[tuple[int, str], int]
+) -> None:
+    """Inserts new relations, moves the others to their newest statement, and adds the supports of all."""
+    stated = [
+        (addition.record, _Relation.of(addition.partition, statement, entity_rows), statement)
+        for addition in additions
+        for statement in addition.extraction.statements
+    ]
+    if not stated:
+        return
+    newest: dict[_Relation, int] = {}
+    for record, relation, _ in stated:
+        newest[relation] = max(newest.get(relation, micros(record.at)), micros(record.at))
+    seqs = dict(zip(newest, outbox.next_seqs(connection, len(newest)), strict=True))
+    new_relations = [
+        {"uid": str(uuid4()), **relation._asdict(), "at": at, "seq": seqs[relation]} for relation, at in newest.items()
+    ]
+    connection.execute(_insert_or_touch_relation(connection.dialect.name), new_relations)
+    rows: dict[int, int] = dict(connection.execute(_RELATION_ROWS, {"seqs": list(seqs.values())}).all())
+    new_supports = [
+        {
+            "relation": rows[seqs[relation]],
+            "memory": record.row,
+            "fact": statement.fact,
+            "valid_at": optional_micros(statement.valid_at or (None if statement.is_past else record.valid_from)),
+            "invalid_at": optional_micros(statement.invalid_at or record.valid_to),
+            "confidence": statement.confidence,
+        }
+        for record, relation, statement in stated
+    ]
+    # Of a text that states a relation twice the first sentence is kept.
+    connection.execute(_insert_support(connection.dialect.name), new_supports)
+
+
+class _Relation(NamedTuple):
+    """The columns that identify a relation: row ids, and the predicate."""
+
+    partition: int
+    subject: int
+    predicate: str
+    object: int
+
+    @classmethod
+    def of(cls, partition: int, statement: Statement, entity_rows: Mapping[tuple[int, str], int]) -> _Relation:
+        """Returns the relation that a statement is about."""
+        subject, target = entity_rows[partition, statement.subject], entity_rows[partition, statement.object]
+        return cls(partition, subject, statement.predicate, target)
 
 
 def remove(connection: Connection, record: MemoryRecord, now: datetime, digests: Digests) -> GraphRemoval:

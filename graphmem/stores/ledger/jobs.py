@@ -13,11 +13,12 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, bindparam, case, func, or_, select
 
-from graphmem.model import EMPTY_MAPPING, SCOPE_NAMES, Scope
+from graphmem.model import EMPTY_MAPPING, SCOPE_NAMES, MemoryRecord, Scope
+from graphmem.stores.ledger.array_parameters import in_array
 from graphmem.stores.ledger.decoding import decoding
 from graphmem.stores.ledger.dialects import now_micros, upsert
-from graphmem.stores.ledger.memories import ensure_partition
-from graphmem.stores.ledger.schema import jobs, memories, partitions
+from graphmem.stores.ledger.memories import RECORD, decode_record, ensure_partition
+from graphmem.stores.ledger.schema import jobs, memories, mentions, partitions
 
 MICROS_PER_SECOND = 1_000_000
 # Seconds in which only the call that enqueued a job may claim it: a worker that looks for claimable jobs would take it
@@ -227,11 +228,41 @@ _UNENRICHED = (
     .where(_IS_ENRICHMENT)
     .order_by(jobs.c.attempts, jobs.c.memory)
 )
-_COMPLETE_ENRICHMENT = jobs.delete().where(_IS_ENRICHMENT, jobs.c.memory == bindparam("row"))
+_COMPLETE_ENRICHMENTS = jobs.delete().where(_IS_ENRICHMENT, in_array(jobs.c.memory, "rows"))
+_IS_WAITING = select(jobs.c.memory).where(_IS_ENRICHMENT, jobs.c.memory == memories.c.id).exists()
+_HAS_MENTIONS = select(mentions.c.memory).where(mentions.c.memory == memories.c.id).exists()
+_ENRICHMENT_STATES = RECORD.add_columns(_IS_WAITING.label("is_waiting"), _HAS_MENTIONS.label("has_mentions")).where(
+    in_array(memories.c.uid, "ids")
+)
+_UNENRICHED_RECORDS = RECORD.where(in_array(memories.c.id, "rows"), _IS_WAITING)
 
 
-def enqueue_enrichment(connection: Connection, row: int, partition: int, holder: str) -> None:
-    """Stores the job to enrich a memory's text; replaces an earlier one. For some seconds it is `holder`'s alone."""
+class EnrichmentState(NamedTuple):
+    """A memory, its partition (a row id), whether it waits for enrichment, and whether it has mentions already.
+
+    An imported memory may have brought its own.
+    """
+
+    record: MemoryRecord
+    partition: int
+    is_waiting: bool
+    has_mentions: bool
+
+
+def enrichment_states(connection: Connection, ids: Sequence[str]) -> dict[str, EnrichmentState]:
+    """Returns the states of the memories with these ids, by id; unknown ids are left out."""
+    rows = connection.execute(_ENRICHMENT_STATES, {"ids": list(ids)}).mappings()
+    return {
+        row["uid"]: EnrichmentState(decode_record(row), row["partition"], row["is_waiting"], row["has_mentions"])
+        for row in rows
+    }
+
+
+def enqueue_enrichments(connection: Connection, rows: Sequence[tuple[int, int]], holder: str) -> None:
+    """Stores the jobs to enrich the texts of memories, as pairs of the memory's row and the partition's.
+
+    Replaces earlier ones. For some seconds they are `holder`'s alone.
+    """
     fresh: dict[str, Any] = {
         "attempts": 0,
         "error": None,
@@ -239,9 +270,12 @@ def enqueue_enrichment(connection: Connection, row: int, partition: int, holder:
         "claimable_at": _in(FIRST_CLAIM_SECONDS),
         "created_at": now_micros(),
     }
-    values = {"kind": JobKind.ENRICHMENT.value, "memory": row, "partition": partition, "request": {}, **fresh}
+    values = {"kind": JobKind.ENRICHMENT.value, "request": {}, **fresh}
     statement = upsert(connection, jobs).values(values)
-    connection.execute(statement.on_conflict_do_update(index_elements=[jobs.c.kind, jobs.c.memory], set_=fresh))
+    connection.execute(
+        statement.on_conflict_do_update(index_elements=[jobs.c.kind, jobs.c.memory], set_=fresh),
+        [{"memory": row, "partition": partition} for row, partition in rows],
+    )
 
 
 def claimable_enrichments(connection: Connection, holder: str, *, by_force: bool = False) -> list[UnenrichedText]:
@@ -254,6 +288,12 @@ def claimable_enrichments(connection: Connection, holder: str, *, by_force: bool
 def unenriched(connection: Connection, rows: Sequence[int]) -> set[int]:
     """Returns those of some memories' rows that wait for enrichment."""
     return set(connection.scalars(select(jobs.c.memory).where(_IS_ENRICHMENT, _IS_OF_ROWS), {"rows": list(rows)}))
+
+
+def unenriched_records(connection: Connection, rows: Sequence[int]) -> dict[int, MemoryRecord]:
+    """Returns those of some memories that wait for enrichment, by row."""
+    found = connection.execute(_UNENRICHED_RECORDS, {"rows": list(rows)}).mappings()
+    return {record.row: record for record in map(decode_record, found)}
 
 
 def claim_enrichments(
@@ -269,9 +309,9 @@ def claim_enrichments(
     return set(connection.scalars((statement if by_force else statement.where(is_free)).returning(jobs.c.memory)))
 
 
-def complete_enrichment(connection: Connection, row: int) -> bool:
-    """Deletes the job to enrich a memory. Returns False if it is gone already."""
-    return bool(connection.execute(_COMPLETE_ENRICHMENT, {"row": row}).rowcount)
+def complete_enrichments(connection: Connection, rows: Sequence[int]) -> None:
+    """Deletes the jobs to enrich some memories."""
+    connection.execute(_COMPLETE_ENRICHMENTS, {"rows": list(rows)})
 
 
 def record_enrichment_failures(connection: Connection, rows: Sequence[int], error: str) -> None:

@@ -10,12 +10,13 @@ from collections.abc import Generator, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import (
     ColumnElement,
     Connection,
     CursorResult,
+    Insert,
     RowMapping,
     Select,
     Table,
@@ -88,6 +89,13 @@ _RECORD_BY_ID = RECORD.where(memories.c.uid == bindparam("uid"))
 _RECORDS_BY_ID = RECORD.where(in_array(memories.c.uid, "uids"))
 _RECORDS_BY_ROW = RECORD.where(in_array(memories.c.id, "row_ids"))
 _IDS_BY_ROW = select(memories.c.id, memories.c.uid).where(in_array(memories.c.id, "row_ids"))
+_FORGOTTEN = RECORD.where(
+    memories.c.partition == bindparam("in_partition"),
+    in_array(memories.c.embedding, "hashes"),
+    memories.c.forgotten_at.is_not(None),
+    memories.c.kind == Kind.EPISODE.value,
+).order_by(memories.c.at.desc(), memories.c.id.desc())
+_ROWS_BY_ID = select(memories.c.uid, memories.c.id).where(in_array(memories.c.uid, "uids"))
 _PARTITION = select(partitions.c.id, partitions.c.size).where(partitions.c.key == bindparam("key"))
 _SET_SEQ = memories.update().where(memories.c.id == bindparam("row_id")).values(seq=bindparam("new_seq"))
 _LINK_TARGETS = (
@@ -420,21 +428,43 @@ def ids_of(connection: Connection, row_ids: Iterable[int]) -> dict[int, str]:
 
 
 def insert(connection: Connection, record: MemoryRecord, partition: int) -> int:
-    """Stores a new memory and returns its row id.
+    """Stores a new memory and returns its row id; see `insert_all`."""
+    return insert_all(connection, [(record, partition)])[0]
+
+
+def insert_all(connection: Connection, new: Sequence[tuple[MemoryRecord, int]]) -> list[int]:
+    """Stores new memories, as pairs of the memory and its partition, one after the other; returns their row ids.
 
     An episode's `previous` is the last episode of its session that is not later. The episode after it keeps its own
     `previous`: the caller changes that (`first_episode_after`, `set_previous`).
     """
-    previous = (
-        connection.scalar(_last_episode_until(), _session_position(record, partition))
-        if record.kind is Kind.EPISODE
-        else None
-    )
-    derived = {"uid": record.id, "partition": partition, "previous": previous, "windows": 0}
-    row_id = inserted_row(connection.execute(memories.insert(), {**derived, **encode_record(record)}))
-    if record.further_runs:
-        set_further_runs(connection, row_id, record.further_runs)
-    return row_id
+    values = [
+        {
+            **encode_record(record),
+            "uid": record.id,
+            "partition": partition,
+            "windows": 0,
+            **_session_position(record, partition),
+            "in_session": record.session if record.kind is Kind.EPISODE else None,
+        }
+        for record, partition in new
+    ]
+    result = connection.execute(_insert(), values)
+    if len(new) == 1:
+        rows = [inserted_row(result)]
+    else:  # one INSERT for all, which could return the ids, would not find the preceding episodes among its own rows
+        ids = [record.id for record, _ in new]
+        by_id: dict[str, int] = dict(connection.execute(_ROWS_BY_ID, {"uids": ids}).all())
+        rows = [by_id[uid] for uid in ids]
+    for row_id, (record, _) in zip(rows, new, strict=True):
+        if record.further_runs:
+            set_further_runs(connection, row_id, record.further_runs)
+    return rows
+
+
+@lru_cache(maxsize=1)
+def _insert() -> Insert:
+    return memories.insert().values(previous=_last_episode_until().scalar_subquery())
 
 
 def set_further_runs(connection: Connection, row_id: int, runs: Iterable[str]) -> None:
@@ -488,6 +518,41 @@ def nearest_session(connection: Connection, partition: int, scope: Scope, at: da
     return connection.scalar(earlier.limit(1)) or connection.scalar(later.limit(1))
 
 
+class LatestSession(NamedTuple):
+    """The time (microseconds) and session of an episode, and whether the session has a later one, of any scope."""
+
+    at: int
+    session: str
+    goes_on: bool
+
+
+def latest_session(connection: Connection, partition: int, scope: Scope, start: int, end: int) -> LatestSession | None:
+    """Returns the last of the candidates of `nearest_session` from `start` to `end` (microseconds), or None."""
+    values = {"in_partition": partition, "start": start, "end": end, **scope.parts}
+    row = connection.execute(_latest_session(tuple(scope.parts)), values).first()
+    return None if row is None else LatestSession(*row)
+
+
+@lru_cache(maxsize=8)
+def _latest_session(ids: tuple[str, ...]) -> Select[Any]:
+    m, later = memories.c, memories.alias("later").c
+    in_scope = [m[name] == bindparam(name) if name in ids else m[name].is_(None) for name in SCOPE_NAMES]
+    in_session = later.partition == m.partition, later.session == m.session, later.kind == Kind.EPISODE.value
+    goes_on = select(later.id).where(*in_session, later.at > m.at).exists()
+    return (
+        select(m.at, m.session, goes_on)
+        .where(
+            m.partition == bindparam("in_partition"),
+            m.kind == Kind.EPISODE.value,
+            m.session.not_like(f"{SINGLE_SESSION}%"),
+            *in_scope,
+            m.at.between(bindparam("start"), bindparam("end")),
+        )
+        .order_by(m.at.desc(), m.id.desc())
+        .limit(1)
+    )
+
+
 def episodes_saying(
     connection: Connection, partition: int, scope: Scope, text: str, at: datetime, window: timedelta
 ) -> list[MemoryRecord]:
@@ -507,17 +572,15 @@ def episodes_saying(
     return [decode_record(row) for row in rows]
 
 
-def forgotten_episodes(connection: Connection, partition: int, scope: Scope, text_hash: str) -> list[MemoryRecord]:
-    """Returns the forgotten episodes with this hash of their embedded text, newest first, of exactly this scope."""
-    statement = RECORD.where(
-        memories.c.partition == partition,
-        memories.c.embedding == text_hash,
-        memories.c.forgotten_at.is_not(None),
-        memories.c.kind == Kind.EPISODE,
-        *exact_scope(memories, scope),
-    )
-    rows = connection.execute(statement.order_by(memories.c.at.desc(), memories.c.id.desc())).mappings()
-    return [decode_record(row) for row in rows]
+def forgotten_episodes(
+    connection: Connection, partition: int, text_hashes: Iterable[str]
+) -> dict[str, list[MemoryRecord]]:
+    """Returns the forgotten episodes of a partition with these hashes of their embedded text, by hash, newest first."""
+    rows = connection.execute(_FORGOTTEN, {"in_partition": partition, "hashes": list(text_hashes)}).mappings()
+    found: dict[str, list[MemoryRecord]] = {}
+    for row in rows:
+        found.setdefault(row["embedding"], []).append(decode_record(row))
+    return found
 
 
 def forgotten_records(
@@ -542,23 +605,35 @@ def _session_position(record: MemoryRecord, partition: int) -> dict[str, Any]:
     return {"in_partition": partition, "in_session": record.session, "moment": micros(record.at)}
 
 
-def _episodes_of_session() -> Select[Any]:
-    m = memories.c
-    return select(m.id).where(
-        m.partition == bindparam("in_partition"), m.session == bindparam("in_session"), m.kind == Kind.EPISODE.value
-    )
-
-
-@lru_cache(maxsize=1)
 def _last_episode_until() -> Select[Any]:
-    m = memories.c
-    return _episodes_of_session().where(m.at <= bindparam("moment")).order_by(m.at.desc(), m.id.desc()).limit(1)
+    episode = memories.alias("episode").c  # within an INSERT into `memories`, too, it has a FROM of its own
+    return (
+        select(episode.id)
+        .where(
+            episode.partition == bindparam("in_partition"),
+            episode.session == bindparam("in_session"),
+            episode.kind == Kind.EPISODE.value,
+            episode.at <= bindparam("moment"),
+        )
+        .order_by(episode.at.desc(), episode.id.desc())
+        .limit(1)
+    )
 
 
 @lru_cache(maxsize=1)
 def _first_episode_after() -> Select[Any]:
     m = memories.c
-    return _episodes_of_session().where(m.at > bindparam("moment")).order_by(m.at, m.id).limit(1)
+    return (
+        select(m.id)
+        .where(
+            m.partition == bindparam("in_partition"),
+            m.session == bindparam("in_session"),
+            m.kind == Kind.EPISODE.value,
+            m.at > bindparam("moment"),
+        )
+        .order_by(m.at, m.id)
+        .limit(1)
+    )
 
 
 def first_episode_after(connection: Connection, record: MemoryRecord, partition: int) -> int | None:

@@ -5,27 +5,30 @@ Every change takes a sequence number in its transaction; projections read the ro
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from sqlalchemy import Connection, bindparam, func, or_, select
 
+from graphmem.model import EmbedderId
 from graphmem.stores.ledger.dialects import now_micros, upsert
 from graphmem.stores.ledger.schema import cursors, leases, ledger
 from graphmem.stores.ledger.schema import dead_letters as dead_letters_table
 
 # Built once: every write runs these.
-_NEXT_SEQ = ledger.update().values(seq=ledger.c.seq + 1).returning(ledger.c.seq)
+_NEXT_SEQS = ledger.update().values(seq=ledger.c.seq + bindparam("number")).returning(ledger.c.seq)
 
 
 class CursorState(NamedTuple):
-    """A projection's cursor (None: its content is unknown), beside the ledger's last sequence number and `epoch`.
+    """A projection's cursor (None: its content is unknown), beside what the ledger knows of itself.
 
-    The epoch counts the resets of the ledger.
+    `epoch` counts the resets of the ledger, `last` is its last sequence number, `embedder` the one whose vectors it
+    holds (None before the first).
     """
 
     epoch: int
     last: int
+    embedder: EmbedderId | None
     cursor: int | None
 
 
@@ -33,13 +36,23 @@ class CursorState(NamedTuple):
 _CURSOR_STATE = select(
     ledger.c.epoch,
     ledger.c.seq,
+    ledger.c.embedder,
+    ledger.c.embedder_dims,
     select(cursors.c.seq).where(cursors.c.projection == bindparam("projection")).scalar_subquery(),
 )
 
 
 def next_seq(connection: Connection) -> int:
     """Takes the next sequence number, inside the write transaction, so that numbers commit in order."""
-    return int(connection.scalar(_NEXT_SEQ))
+    return next_seqs(connection, 1)[0]
+
+
+def next_seqs(connection: Connection, number: int) -> Sequence[int]:
+    """Takes the next `number` sequence numbers, as `next_seq` does."""
+    if not number:
+        return ()
+    last = int(connection.scalar(_NEXT_SEQS, {"number": number}))
+    return range(last - number + 1, last + 1)
 
 
 def last_seq(connection: Connection) -> int:
@@ -53,8 +66,10 @@ def epoch(connection: Connection) -> int:
 
 
 def cursor_state(connection: Connection, projection: str) -> CursorState:
-    """Returns a projection's cursor beside the ledger's last sequence number and epoch."""
-    return CursorState(*connection.execute(_CURSOR_STATE, {"projection": projection}).one())
+    """Returns a projection's cursor beside what the ledger knows of itself."""
+    row = connection.execute(_CURSOR_STATE, {"projection": projection}).one()
+    epoch, last, model, dims, position = row
+    return CursorState(epoch, last, None if model is None else EmbedderId(model, dims), position)
 
 
 def cursor(connection: Connection, projection: str) -> int | None:

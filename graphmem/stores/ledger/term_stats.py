@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -17,7 +18,7 @@ from graphmem.text import term_counts
 
 _CHANGE_SIZE = (
     partitions.update()
-    .where(partitions.c.id == bindparam("partition"))
+    .where(partitions.c.id == bindparam("in_partition"))
     .values(size=partitions.c.size + bindparam("by"))
 )
 _FREQUENCIES = select(terms.c.term, terms.c.df).where(
@@ -25,17 +26,24 @@ _FREQUENCIES = select(terms.c.term, terms.c.df).where(
 )
 
 
-def update_term_counts(connection: Connection, record: MemoryRecord, partition: int, by: int) -> None:
-    """Adds a memory to its partition's statistics (`by` 1), or removes it from them (`by` -1)."""
-    connection.execute(_CHANGE_SIZE, {"partition": partition, "by": by})
+def add_term_counts(connection: Connection, added: Sequence[tuple[int, MemoryRecord]]) -> None:
+    """Adds memories to the statistics of their partitions, as pairs of the partition's row id and the memory."""
+    sizes = Counter(partition for partition, _ in added)
+    frequencies = Counter(
+        (partition, term) for partition, record in added for term in term_counts(record.embedded_text)
+    )
+    if sizes:
+        connection.execute(_CHANGE_SIZE, [{"in_partition": partition, "by": by} for partition, by in sizes.items()])
+    if frequencies:
+        rows = [{"partition": partition, "term": term, "df": df} for (partition, term), df in frequencies.items()]
+        connection.execute(_add_terms_statement(connection.dialect.name), rows)
+
+
+def remove_term_counts(connection: Connection, partition: int, record: MemoryRecord) -> None:
+    """Removes a memory from the statistics of its partition (a row id)."""
+    connection.execute(_CHANGE_SIZE, {"in_partition": partition, "by": -1})
     own_terms = list(term_counts(record.embedded_text))
     if not own_terms:
-        return
-    if by > 0:
-        connection.execute(
-            _add_terms_statement(connection.dialect.name),
-            [{"partition": partition, "term": term, "df": 1} for term in own_terms],
-        )
         return
     of_memory = (terms.c.partition == partition, terms.c.term.in_(own_terms))
     connection.execute(terms.update().where(*of_memory).values(df=terms.c.df - 1))
@@ -44,9 +52,9 @@ def update_term_counts(connection: Connection, record: MemoryRecord, partition: 
 
 @lru_cache(maxsize=2)
 def _add_terms_statement(dialect: str) -> Any:
-    increased = {"df": terms.c.df + 1}
-    return upsert_for(dialect, terms).on_conflict_do_update(
-        index_elements=[terms.c.partition, terms.c.term], set_=increased
+    statement = upsert_for(dialect, terms)
+    return statement.on_conflict_do_update(
+        index_elements=[terms.c.partition, terms.c.term], set_={"df": terms.c.df + statement.excluded.df}
     )
 
 

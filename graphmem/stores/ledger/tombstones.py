@@ -19,7 +19,7 @@ from graphmem.stores.ledger.schema import cursors, messages
 from graphmem.stores.ledger.schema import tombstones as tombstones_table
 
 # Built once: every write runs these.
-_MESSAGE = select(messages.c.memory, messages.c.content_digest).where(messages.c.key == bindparam("key"))
+_MESSAGES = select(messages.c.key, messages.c.memory, messages.c.content_digest).where(in_array(messages.c.key, "keys"))
 _KNOWN_KEYS = select(messages.c.key).where(in_array(messages.c.key, "keys"))
 _TOMBSTONE = select(tombstones_table).where(tombstones_table.c.uid == bindparam("uid"))
 
@@ -124,10 +124,13 @@ def _decode_tombstone(row: Any) -> Tombstone:
     )
 
 
-def message_lookup(connection: Connection, key: str) -> tuple[str, str | None] | None:
-    """Returns the id of a message's memory and the digest of its content (None once erased); None for a new message."""
-    row = connection.execute(_MESSAGE, {"key": key}).first()
-    return None if row is None else (row[0], row[1])
+def stored_messages(connection: Connection, keys: Iterable[str]) -> dict[str, tuple[str, str | None]]:
+    """Returns the ids of messages' memories and the digests of their contents (None once erased), by message key.
+
+    New messages are left out.
+    """
+    rows = connection.execute(_MESSAGES, {"keys": list(keys)})
+    return {key: (memory, content_digest) for key, memory, content_digest in rows}
 
 
 def stored_keys(connection: Connection, keys: Iterable[str]) -> set[str]:
@@ -135,9 +138,10 @@ def stored_keys(connection: Connection, keys: Iterable[str]) -> set[str]:
     return set(connection.scalars(_KNOWN_KEYS, {"keys": list(keys)}))
 
 
-def add_message_key(connection: Connection, key: str, memory: str, content_digest: str) -> None:
-    """Records the key of a stored message."""
-    connection.execute(messages.insert(), {"key": key, "memory": memory, "content_digest": content_digest})
+def add_message_keys(connection: Connection, added: Sequence[tuple[str, str, str]]) -> None:
+    """Records the keys of stored messages, each with the id of its memory and the digest of its content."""
+    rows = [{"key": key, "memory": memory, "content_digest": digest} for key, memory, digest in added]
+    connection.execute(messages.insert(), rows)
 
 
 def restore_message_key(connection: Connection, key: str, memory: str, content_digest: str | None) -> None:

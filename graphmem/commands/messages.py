@@ -1,0 +1,247 @@
+"""The handler of `AddMessage`, for `graphmem.commands.unit_of_work`: stores messages as episodes, in their sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from graphmem.commands import lifecycle
+from graphmem.commands.types import AddMessage, MessageIdReused, Outcome, OutcomeType, RememberMemory
+from graphmem.model import Kind, MemoryRecord, Scope, embedded_text, micros
+from graphmem.stores.ledger import events, memories, tombstones
+from graphmem.text import content_hash
+
+if TYPE_CHECKING:
+    from graphmem.commands.unit_of_work import UnitOfWork
+
+
+def add_messages(commands: Sequence[AddMessage], uow: UnitOfWork) -> list[Outcome]:
+    """Stores messages as episodes, but for those whose message key (`key`) shows that they were stored before.
+
+    Without a key, the same words of the same speaker less than `repeat_window` before show that. For a repeated message
+    the outcome is NONE, with the reason "known", or "erased" if the memory of the first one was erased. A message that
+    only repeats a forgotten memory brings that one back. Raises MessageIdReused if the first message with an id had
+    other words.
+    """
+    new, earlier = _NewEpisodes(commands, uow), _EarlierMessages(commands, uow)
+    outcomes: list[Outcome | str] = []  # the id of a new memory, until all are written
+    for command in commands:
+        repeated = earlier.outcome_of(command, new)
+        outcomes.append(new.add(command) if repeated is None else repeated)
+    added = new.write()
+    return [
+        Outcome(OutcomeType.ADD, outcome, record=added[outcome]) if isinstance(outcome, str) else outcome
+        for outcome in outcomes
+    ]
+
+
+class _EarlierMessages:
+    """What is stored of messages already: read for all of them together, before the first one."""
+
+    def __init__(self, commands: Sequence[AddMessage], uow: UnitOfWork) -> None:
+        self._uow = uow
+        keys = [command.key for command in commands if command.key is not None]
+        self._stored = tombstones.stored_messages(uow.connection, keys) if keys else {}
+        ids = [memory for memory, digest in self._stored.values() if digest is not None]
+        self._records = memories.records(uow.connection, ids) if ids else {}
+        hashes: dict[str, tuple[Scope, list[str]]] = {}
+        for command in commands:
+            _, of_partition = hashes.setdefault(command.scope.partition, (command.scope, []))
+            of_partition.append(_text_hash(command))
+        self._forgotten = {
+            partition: memories.forgotten_episodes(uow.connection, uow.partition_row(scope), of_partition)
+            for partition, (scope, of_partition) in hashes.items()
+        }
+
+    def outcome_of(self, command: AddMessage, new: _NewEpisodes) -> Outcome | None:
+        """Returns the outcome of a message that repeats an earlier one, or one of `new`; None for any other."""
+        if (
+            command.key is not None
+            and (stored := self._stored.get(command.key) or new.message(command.key)) is not None
+        ):
+            return self._known(command, *stored, new)
+        if command.repeat_window is not None and (said := self._just_said(command, command.repeat_window, new)):
+            return Outcome(OutcomeType.NONE, said.id, record=said, reason="known")
+        for one in self._forgotten[command.scope.partition].get(_text_hash(command), ()):
+            if one.scope == command.scope and _is_repetition(command, one) and self._is_still_forgotten(one):
+                return self._remember(one, new)
+        return None
+
+    def _known(self, command: AddMessage, memory_id: str, stored_digest: str | None, new: _NewEpisodes) -> Outcome:
+        if stored_digest is None:
+            return Outcome(OutcomeType.NONE, memory_id, reason="erased")
+        if stored_digest != command.content_digest:
+            raise MessageIdReused(str(command.message.id))
+        record = self._records.get(memory_id) or new.write().get(memory_id)
+        if record is not None and record.forgotten_at is not None:
+            if self._is_still_forgotten(record):
+                return self._remember(record, new)
+            record = memories.find(self._uow.connection, memory_id)
+        return Outcome(OutcomeType.NONE, memory_id, record=record, reason="known")
+
+    def _is_still_forgotten(self, record: MemoryRecord) -> bool:
+        """Returns whether no message before this one brought a forgotten memory back, or one that it is a source of."""
+        current = memories.find(self._uow.connection, record.id)
+        return current is not None and current.forgotten_at is not None
+
+    def _remember(self, record: MemoryRecord, new: _NewEpisodes) -> Outcome:
+        new.write()  # the events stay in the order of the messages
+        return lifecycle.remember_memory(RememberMemory(record.id, lifecycle.SAID_AGAIN), self._uow)
+
+    def _just_said(self, command: AddMessage, window: timedelta, new: _NewEpisodes) -> MemoryRecord | None:
+        """Returns the memory that a message would only repeat, or None.
+
+        A source message does not stand for one that is to be a memory of its own.
+        """
+        new.write()
+        uow, message = self._uow, command.message
+        equal = memories.episodes_saying(
+            uow.connection, uow.partition_row(command.scope), command.scope, message.content, message.at, window
+        )
+        return next((one for one in equal if _is_repetition(command, one)), None)
+
+
+def _text_hash(command: AddMessage) -> str:
+    return content_hash(embedded_text(command.speaker, command.message.content))
+
+
+def _is_repetition(command: AddMessage, stored: MemoryRecord) -> bool:
+    message = command.message
+    wanted = (message.role, message.name, command.memory_type, command.expires_at, dict(command.metadata))
+    found = (stored.role, stored.actor_id, stored.memory_type, stored.expires_at, dict(stored.metadata))
+    return found == wanted and stored.valid_to is None and (command.source_only or not stored.source_only)
+
+
+class _NewEpisodes:
+    """New episodes, which are collected and written by statements for all of them.
+
+    Messages mostly come in order, at the end of their sessions: then the session is looked for once, before the first
+    one. Before any other message those that were collected are written, and the ledger is read for it alone.
+    """
+
+    def __init__(self, commands: Sequence[AddMessage], uow: UnitOfWork) -> None:
+        self._uow = uow
+        self._collected: list[MemoryRecord] = []
+        self._written: dict[str, MemoryRecord] = {}
+        self._messages: dict[str, tuple[str, str]] = {}  # id and content digest by message key
+        self._new_keys: list[str] = []  # those that are not written yet
+        # The time of the last message of each scope, in microseconds.
+        self._last: dict[Scope, int] = {}
+        for command in commands:
+            at = micros(command.message.at)
+            self._last[command.scope] = max(at, self._last.get(command.scope, at))
+        # Up to when, in microseconds, all episodes of a scope or of a session are known to be, stored or collected; for
+        # a scope with the session of the last one. Those of a scope have to be known no further than the last message
+        # can reach.
+        self._scope_ends: dict[Scope, tuple[int, str]] = {}
+        self._session_ends: dict[tuple[str, str], int] = {}
+
+    def add(self, command: AddMessage) -> str:
+        """Adds a message and returns the id of its memory."""
+        message, scope, now = command.message, command.scope, self._uow.now
+        record = MemoryRecord(
+            id=str(uuid4()),
+            partition=scope.partition,
+            scope=scope,
+            kind=Kind.EPISODE,
+            text=message.content,
+            at=message.at,
+            utc_offset=message.utc_offset,
+            valid_from=message.at,
+            created_at=now,
+            updated_at=now,
+            session=self._session_for(command),
+            expires_at=command.expires_at,
+            memory_type=command.memory_type,
+            metadata=command.metadata,
+            speaker=command.speaker,
+            actor_id=message.name,
+            role=message.role,
+            message_id=message.id,
+            source_only=command.source_only,
+        )
+        is_last = self._is_last_of_session(record)
+        if not is_last:
+            self.write()
+        self._collected.append(record)
+        if command.key is not None:
+            self._messages[command.key] = record.id, command.content_digest
+            self._new_keys.append(command.key)
+        if not is_last:
+            self._uow.insert_into_session(self.write()[record.id])
+        return record.id
+
+    def message(self, key: str) -> tuple[str, str] | None:
+        """Returns the id and the content digest of the episode with this message key, or None."""
+        return self._messages.get(key)
+
+    def write(self) -> dict[str, MemoryRecord]:
+        """Writes what was collected since the last time, with events, message keys and jobs.
+
+        Returns all episodes that were written, by id, in order.
+        """
+        if self._collected:
+            uow = self._uow
+            seqs = uow.next_seqs(len(self._collected))
+            records = [replace(record, seq=seq) for record, seq in zip(self._collected, seqs, strict=True)]
+            rows = memories.insert_all(uow.connection, [(record, uow.partition_row(record)) for record in records])
+            records = [replace(record, row=row) for record, row in zip(records, rows, strict=True)]
+            events.add_first_events(uow.connection, records, now=uow.now)
+            if self._new_keys:
+                tombstones.add_message_keys(uow.connection, [(key, *self._messages[key]) for key in self._new_keys])
+            uow.enqueue_enrichments(records)
+            uow.new_source_messages += [record for record in records if record.source_only]
+            self._written |= {record.id: record for record in records}
+            self._collected, self._new_keys = [], []
+        return self._written
+
+    def _session_for(self, command: AddMessage) -> str:
+        """Returns the session of a message, as `UnitOfWork.session_for` does."""
+        uow, message, scope = self._uow, command.message, command.scope
+        at, gap = micros(message.at), uow.session_gap // timedelta(microseconds=1)
+        session = uow.own_session(scope, message.name, message.content, message.document)
+        if session is not None:
+            if session != scope.run_id and message.document is None:  # a new one
+                self._session_ends[scope.partition, session] = at
+            return session
+        end = self._scope_ends.get(scope)
+        if end is None:
+            self.write()
+            partition = uow.partition_row(scope)
+            latest = memories.latest_session(uow.connection, partition, scope, at - gap, self._last[scope] + gap)
+            if latest is not None and latest.at > at:
+                return self._session_among_others(command)
+            if latest is not None:
+                session = latest.session
+                if not latest.goes_on:
+                    self._session_ends.setdefault((scope.partition, session), latest.at)
+        elif at < end[0]:
+            return self._session_among_others(command)
+        else:
+            session = end[1] if at - end[0] <= gap else None
+        if session is None:
+            session = str(uuid4())
+            self._session_ends[scope.partition, session] = at
+        self._scope_ends[scope] = at, session
+        return session
+
+    def _session_among_others(self, command: AddMessage) -> str:
+        self.write()
+        message = command.message
+        return self._uow.session_for(command.scope, message.at, message.name, message.content, message.document)
+
+    def _is_last_of_session(self, record: MemoryRecord) -> bool:
+        """Returns whether no episode of its session is later than a record, and remembers that."""
+        place, at = (record.partition, record.session), micros(record.at)
+        end = self._session_ends.get(place)
+        if end is None:
+            row = memories.first_episode_after(self._uow.connection, record, self._uow.partition_row(record))
+            is_last = row is None
+        else:
+            is_last = at >= end
+        if is_last:
+            self._session_ends[place] = at
+        return is_last
