@@ -535,6 +535,27 @@ def test_a_cursor_belongs_to_its_list(client: TestClient) -> None:
     ok(client.get("/memories?user_id=ana&cursor=nonsense"), 400)
 
 
+def test_former_words_are_looked_for_with_what_is_retired_and_gone_when_erased(
+    client: TestClient, memory: Memory
+) -> None:
+    edited, other = (memory.add(text, user_id="ana")["results"][0]["id"] for text in ("At 12 Harbour Street.", "Tea."))
+    memory.update(edited, "At 5 Mill Lane.")
+    memory.update(other, "Green tea, at harbour.")
+
+    def found(q: str, **more: Any) -> tuple[list[str], int, int]:
+        page = ok(client.get("/memories", params={"user_id": "ana", "q": q, **more}))
+        return ids_of(page), page["total"], page.get("retired", 0)
+
+    assert found("harbour street") == ([], 0, 0)
+    assert found("harbour street", show_retired=True) == ([edited], 1, 0)
+    assert found("mill lane", show_retired=True) == found("mill lane") == ([edited], 1, 0)
+    assert found("harbour street mill", show_retired=True) == ([], 0, 0)
+    assert found("harbour", retired_only=True) == ([], 0, 0)
+    ok(client.delete(f"/memories/{edited}"))
+    assert found("harbour street", show_retired=True) == ([], 0, 0)
+    assert "Harbour" not in client.get("/export").text
+
+
 def test_the_same_words_sent_again_within_a_minute_are_one_memory(client: TestClient) -> None:
     body = {"messages": "I moved to Bergen.", "user_id": "ana"}
     first, again = (ok(client.post("/memories", json=body))["results"][0] for _ in range(2))

@@ -138,7 +138,13 @@ NO_PROGRAM = {
         "asks a model of OpenAI's",
     ),
     **dict.fromkeys(
-        ("docs/how-to/proxy.md", "docs/how-to/service.md", "docs/integrations/mem0-packages.md"), "calls the service"
+        (
+            "docs/how-to/erase.md",
+            "docs/how-to/proxy.md",
+            "docs/how-to/service.md",
+            "docs/integrations/mem0-packages.md",
+        ),
+        "calls the service",
     ),
     **dict.fromkeys(("docs/how-to/neo4j-browser.md", "docs/how-to/servers.md"), "calls servers"),
     "docs/integrations/langmem.md": "needs langmem",

@@ -134,7 +134,9 @@ class ListQuery(ScopeQuery):
     )
     retired_only: bool = Field(default=False, description="List only these.")
     q: str | None = Field(
-        default=None, description="List the memories whose words, with their speaker's name, contain all of these."
+        default=None,
+        description="List the memories whose words, with their speaker's name, contain all of these; with "
+        "`show_retired` also those of which a former text in their history does.",
     )
     mentions_type: str | None = Field(
         default=None, description=f"List the memories that mention a name of this type: {', '.join(EntityType)}."
