@@ -210,7 +210,8 @@ class ListFilter:
     """Which memories of a view are listed: those observed in since <= at < until that mention an entity of a type.
 
     None leaves a condition out. `words`, in any spelling, are all in the text or its speaker's name, also as parts of
-    words. `retired_only` lists those that are no longer true, of a view that shows them.
+    words; in a view that shows what is retired they may all be in a former text instead. `retired_only` lists those
+    that are no longer true, of a view that shows them.
     """
 
     mentions_type: EntityType | None = None

@@ -58,11 +58,8 @@ def picture_of_the_page(chromium: str, folder: Path) -> None:
     subprocess.run(command, check=True)
     with open_page(chromium, 1280, 780) as page:
         page.goto(file.as_uri())
-        page.fill("#search", CHOSEN)
-        page.press("#search", "Enter")
+        page.get_by_role("link", name=f"Person {CHOSEN}").click()
         page.get_by_role("heading", name=CHOSEN).wait_for()
-        page.fill("#search", "")
-        page.locator("#search").blur()
         take(page, "graph")
 
 

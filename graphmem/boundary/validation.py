@@ -176,7 +176,10 @@ def refuse_scope_names(node: object, argument: str, depth: int = 0) -> None:
     if isinstance(node, Mapping):
         for name in SCOPE_NAMES:
             if name in node:
-                remedy = f"scope ids cannot be filter conditions; give {name} beside the filters"
+                remedy = (
+                    "scope ids cannot be filter conditions, as one call is about one scope; give "
+                    f"{name} beside the filters, or at their top"
+                )
                 refuse(f"{argument}.{name}", node[name], remedy)
         node = list(node.values())
     if isinstance(node, list | tuple):

@@ -102,10 +102,10 @@ class GraphmemStore(BaseStore):
     `user_id`: all items are this user's. `user_label`: the label of a namespace, counted from 0, that names the user
     (write it with `label`); operations whose prefix ends before that label read across the users of `agent_id`. With
     neither, the items are the agent's. `fields`: the paths in a value whose texts are remembered, as in the `index` of
-    LangGraph's own stores (default: "memory", "text" and "content", else the whole value). `min_relevance`: the lowest
-    relevance of an item that a query finds, as in `Memory.search`; with it no other items fill the page. `ttl`:
-    LangGraph's settings of the time to live, of which `default_ttl` and `refresh_on_read` have an effect: expired items
-    are never returned, and deleted with the next write.
+    LangGraph's own stores (default: "memory", "text" and "content", also in one of these that is an object, else the
+    whole value). `min_relevance`: the lowest relevance of an item that a query finds, as in `Memory.search`; with it no
+    other items fill the page. `ttl`: LangGraph's settings of the time to live, of which `default_ttl` and
+    `refresh_on_read` have an effect: expired items are never returned, and deleted with the next write.
 
     Does not close the memory. Safe to use from several threads. Methods raise ValidationError (a ValueError) for
     unusable arguments, InvalidNamespaceError for namespaces that LangGraph forbids, StoreError when the ledger fails.
@@ -197,7 +197,7 @@ class GraphmemStore(BaseStore):
         paths = self._fields if op.index is None else _checked_paths(op.index, "index")
         if paths is not None:
             return _texts_at(value, paths)
-        return _texts_at(value, DEFAULT_FIELDS) or _texts_at(value, ["$"] if value else [])
+        return _usual_texts(value) or _texts_at(value, ["$"] if value else [])
 
     def _hits(self, op: SearchOp) -> dict[str, Hit] | None:
         """Returns the hits among the memories below a prefix, by id, best first; None without a query."""
@@ -361,6 +361,15 @@ def _is_ordered(value: object, operand: object) -> bool:
 
 def _checked_paths(value: object, argument: str) -> list[str]:
     return [validation.stored_text(path, argument) for path in validation.as_list(value, argument)]
+
+
+def _usual_texts(value: Mapping[str, Any]) -> list[str]:
+    """Returns the texts of the usual fields; of an object among them those of its own, as langmem nests them."""
+    found: list[str] = []
+    for field in DEFAULT_FIELDS:
+        inner = value.get(field)
+        found += (_usual_texts(inner) if isinstance(inner, Mapping) else []) or get_text_at_path(value, field)
+    return found
 
 
 def _texts_at(value: Mapping[str, Any], paths: Iterable[str]) -> list[str]:

@@ -171,7 +171,10 @@ async def _on_http_error(request: Request, error: Exception) -> JSONResponse:
         allowed = ", ".join(sorted(_methods(request)))
         problem = Problem(405, f"This path takes {allowed}.", headers={"Allow": allowed})
     elif error.status_code == HTTPStatus.NOT_FOUND:
-        problem = Problem(404, "There is no such path; GET /openapi.json lists those that there are.", "no_such_path")
+        detail = "There is no such path; GET /openapi.json lists those that there are."
+        if request.url.path.startswith("//"):
+            detail = "The path begins with two slashes: the host of a client ends without one."
+        problem = Problem(404, detail, "no_such_path")
     elif error.status_code == HTTPStatus.BAD_REQUEST:
         problem = _unreadable(request, "The body cannot be read: it must be JSON in UTF-8.")
     else:

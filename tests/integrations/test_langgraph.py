@@ -453,8 +453,17 @@ def test_fields_and_index_name_the_texts_to_remember(
     ]
 
 
-@pytest.mark.parametrize(("value", "remembered"), [({"likes": ["tea"]}, ['{"likes": ["tea"]}']), ({}, [])])
-def test_a_value_without_the_usual_fields_is_remembered_whole(
+@pytest.mark.parametrize(
+    ("value", "remembered"),
+    [
+        ({"likes": ["tea"]}, ['{"likes": ["tea"]}']),
+        ({}, []),
+        ({"kind": "Memory", "content": {"content": "Ana drinks tea."}}, ["Ana drinks tea."]),
+        ({"content": {"likes": "tea"}}, ['{"likes": "tea"}']),
+        ({"content": {}, "text": "tea"}, ["tea\n{}"]),
+    ],
+)
+def test_a_value_is_remembered_by_its_usual_fields_or_whole(
     store: GraphmemStore, memory: Memory, value: dict[str, Any], remembered: list[str]
 ) -> None:
     store.put(NOTES, "k", value)

@@ -14,6 +14,7 @@ from base64 import b64encode
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
+from urllib.parse import quote
 
 import networkx as nx
 import pytest
@@ -27,9 +28,8 @@ from graphmem.cli.demo import USER, messages
 from graphmem.cli.graph import commands, page
 from graphmem.cli.graph.cypher import cypher
 from graphmem.cli.graph.formats import graphml, node_link
-from graphmem.cli.graph.page import LIBRARY, MAX_NODES, VENDOR, limit_nodes
+from graphmem.cli.graph.page import LIBRARY, VENDOR
 
-FOLDER = Path(page.__file__).parent
 LIBRARY_ENTRY = json.loads((VENDOR / "manifest.json").read_text("utf-8"))[LIBRARY]
 HOSTILE = (
     "</script><script>alert(1)</script><img src=x onerror=alert(2)> \"'`&amp;<!-- ]]> ${x} $data "
@@ -279,23 +279,35 @@ def hash_source(text):
 
 
 def test_the_page_holds_the_graph(demo_graph):
-    data = json.loads(split_page(page.page(demo_graph))[0])
-    assert (data["title"], data["note"]) == ("demo", "")
-    nodes = {node["id"]: node for node in data["nodes"]}
-    greta = nodes["entity:greta lindholm"]
-    assert (greta["group"], greta["name"], greta["mentions"]) == ("Person", "Greta Lindholm", 2)
-    assert {"Person", "Organization", "Place", "episode"} <= set(data["groups"])
-    assert sum(group["count"] for group in data["groups"].values()) == len(demo_graph) == len(nodes)
-    kinds = Counter(link["kind"] for link in data["links"])
-    assert kinds == Counter(edge["relationship"] for *_, edge in demo_graph.edges(data=True))
-    assert kinds.keys() == {"MENTIONS", "NEXT", "RELATES_TO", "SAME_AS"}
-    assert all(bool(link["caption"]) == (link["kind"] == "RELATES_TO") for link in data["links"])
+    text = page.page(demo_graph)
+    data = json.loads(split_page(text)[0])
+    assert "<title>demo</title>" in text
+    assert {node["id"]: node.get("name") for node in data["nodes"]} == dict(demo_graph.nodes(data="name"))
+    greta = next(node for node in data["nodes"] if node["id"] == "entity:greta lindholm")
+    assert greta == {
+        "id": greta["id"],
+        "node": "entity",
+        "key": "greta lindholm",
+        "name": "Greta Lindholm",
+        "type": "Person",
+    }
+    assert data["total"] == sum(node["node"] == "memory" for node in data["nodes"]) == 27
+    edges = {(edge["source"], edge["target"], edge["key"]): edge["relationship"] for edge in data["edges"]}
+    assert edges == {edge[:3]: edge[3] for edge in demo_graph.edges(keys=True, data="relationship")}
+    assert set(edges.values()) == {"MENTIONS", "NEXT", "RELATES_TO", "SAME_AS"}
+    assert all(bool(edge["predicate"]) == (edge["relationship"] == "RELATES_TO") for edge in data["edges"])
 
 
-def test_every_group_has_a_colour_in_light_and_dark_mode():
-    style = (FOLDER / "page.css").read_text()
-    for group in page._GROUPS:
-        assert len(re.findall(rf"--{group.value}: #[0-9a-f]{{6}};", style)) == 2, group
+def test_the_page_is_the_view_of_the_service_in_one_script(demo_graph):
+    _, (library, script), (style,) = split_page(page.page(demo_graph))
+    assert not re.search(r"^(import|export)\b|\bimport\(", script, re.MULTILINE)
+    joined = re.findall(r"^modules\['([^']+)'\] = ", script, re.MULTILINE)
+    assert {"graph.js", "graph_canvas.js", "graph_data.js", "graph_panel.js", "words/graph.js", "api.js"} <= set(joined)
+    assert joined[-1] == "page.js"
+    assert not re.search(r"\b(fetch|XMLHttpRequest|WebSocket|sendBeacon)\b", script)
+    assert style == (page.UI / "style.css").read_text("utf-8")
+    assert library.endswith((VENDOR / LIBRARY).read_text("utf-8"))
+    assert "Permission is hereby granted" in library and "Apache License" in script and "Jason Miller" in script
 
 
 def test_hostile_text_does_not_break_out_of_the_page(hostile_graph, demo_graph):
@@ -303,7 +315,8 @@ def test_hostile_text_does_not_break_out_of_the_page(hostile_graph, demo_graph):
     data, scripts, styles = split_page(text)
     assert data.isascii()
     assert not set("<>&\n") & set(data)
-    assert {node["text"] for node in json.loads(data)["nodes"] if node["node"] == "memory"} == {HOSTILE}
+    shown = HOSTILE.replace("\ud800", "\ufffd")  # half of a pair, which no address holds
+    assert {node["memory"] for node in json.loads(data)["nodes"] if node["node"] == "memory"} == {shown}
     harmless = split_page(page.page(demo_graph))
     assert (scripts, styles) == harmless[1:]
     assert len(scripts) == 2
@@ -322,9 +335,10 @@ def test_the_policy_allows_these_scripts_and_no_network(demo_graph):
     assert rules["style-src"] == [f"'{one}'" for one in [hash_source(style), *LIBRARY_ENTRY["styles"]]]
     assert set(rules) == {"default-src", "script-src", "style-src", "base-uri", "form-action"}
     assert text.index("Content-Security-Policy") < text.index("<title>")
-    ours = text.replace(scripts[0], "")
-    assert not re.search(r"https?:|//[a-z]|\bsrc=|<link|@import|url\(", ours.replace("// ", ""))
-    assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval", ours)
+    document = text.replace(scripts[0], "").replace(scripts[1], "")
+    own = "".join(path.read_text("utf-8") for path in Path(page.__file__).parent.glob("*.js"))
+    assert not re.search(r"https?:|//[a-z]|\bsrc=|<link|@import|url\(", document + own)
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval", own)
 
 
 def test_the_manifest_names_the_version_and_the_styles_of_the_library():
@@ -336,29 +350,14 @@ def test_the_manifest_names_the_version_and_the_styles_of_the_library():
     assert (VENDOR / LIBRARY_ENTRY["licences"]).read_text("utf-8").count("Permission") > 5
 
 
-def test_a_large_graph_is_cut_to_the_newest_and_best_connected_and_says_so(demo_graph, capsys):
-    large_graph = nx.MultiDiGraph(ledger="l", partition="user:much")
-    for i in range(MAX_NODES):
-        at = f"20{i // 100:02}-01-01T00:00:00+00:00"
-        large_graph.add_node(f"m{i:04}", node="memory", memory="words", kind="episode", speaker=None, at=at)
-        large_graph.add_node(f"entity:{i}", node="entity", key=str(i), name=str(i), type="Other")
-        large_graph.add_edge(f"m{i:04}", f"entity:{i}", key="MENTIONS", relationship="MENTIONS", kind="name")
-        large_graph.add_edge(f"m{i:04}", "entity:7", key="MENTIONS", relationship="MENTIONS", kind="name")
-    limited_graph = limit_nodes(large_graph, MAX_NODES)
-    assert sorted(node for node in limited_graph if node[0] == "m") == [
-        f"m{i:04}" for i in range(MAX_NODES // 2, MAX_NODES)
-    ]
-    assert "entity:7" in limited_graph
-    assert len(limited_graph) == MAX_NODES
-    data = json.loads(split_page(page.page(large_graph))[0])
-    assert data["note"].startswith("2,000 of 4,000 nodes are shown")
-    assert "2,000 of 4,000" in capsys.readouterr().err
-    small_graph = large_graph.subgraph(
-        [node for node in large_graph if node[0] == "m" or node in {"entity:7", "entity:8"}]
-    )
-    assert len(limit_nodes(small_graph, MAX_NODES)) == MAX_NODES
-    assert {"entity:7", "entity:8"} <= set(limit_nodes(small_graph, MAX_NODES))
-    assert limit_nodes(demo_graph, MAX_NODES) is demo_graph
+def test_a_page_of_many_memories_has_the_newest_and_says_of_how_many(home, monkeypatch):
+    monkeypatch.setattr(page, "MAX_MEMORIES", 5)
+    result = run(home, "--format", "html")
+    assert result.stderr == "graphmem: only the newest 5 of 27 memories were read\n"
+    data = json.loads(split_page(result.stdout)[0])
+    assert (data["total"], sum(node["node"] == "memory" for node in data["nodes"])) == (27, 5)
+    around = run(home, "--format", "html", "--around", "Greta Lindholm", "--hops", "1")
+    assert (json.loads(split_page(around.stdout)[0])["total"], around.stderr) == (2, "")
 
 
 # --- Cypher --------------------------------------------------------------------------------------------------------
@@ -450,17 +449,18 @@ def open_file():
         assert len(requests) == 1
 
 
+# The number of pixels of the graph's canvas that are drawn on, read from a copy, as reading makes a canvas slow.
+PIXELS = """() => {
+    const canvas = document.querySelector(".net canvas");
+    const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext("2d", { willReadFrequently: true });
+    copy.drawImage(canvas, 0, 0);
+    const { data } = copy.getImageData(0, 0, canvas.width, canvas.height);
+    return data.filter((value, place) => place % 4 === 3 && value).length;
+}"""
+
+
 def count_pixels(tab):
-    """The number of pixels of the graph's canvas that are drawn on."""
-    return tab.evaluate(
-        """() => {
-            const canvas = document.querySelector("#graph canvas");
-            const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
-            let drawn = 0;
-            for (let i = 3; i < pixels.length; i += 4) drawn += pixels[i] > 0;
-            return drawn;
-        }"""
-    )
+    return tab.evaluate(PIXELS)
 
 
 @pytest.mark.server
@@ -468,21 +468,41 @@ def test_in_a_browser_the_graph_is_shown(home, tmp_path, open_file):
     file = tmp_path / "graph.html"
     run(home, "--output", str(file))
     tab = open_file(file)
+    panel = tab.locator("aside.panel")
     wait_until(lambda: count_pixels(tab) > 5_000)
-    tab.fill("#search", "greta")
-    assert "Greta Lindholm" in tab.inner_text("#panel")
-    tab.press("#search", "Enter")
-    panel_text = tab.inner_text("#panel")
-    assert "Person, in 2 memories" in panel_text
-    assert "Imagine, Greta Lindholm sits on the board of Kestrel Ferries." in panel_text
-    tab.click("#panel button.memory >> nth=1")
-    assert "Kestrel Ferries" in tab.inner_text("#panel")
+    assert (tab.title(), tab.inner_text("h1")) == ("demo · graphmem", "demo")
+    tab.keyboard.press("/")
+    tab.keyboard.type("greta lindholm")
+    tab.keyboard.press("Enter")
+    panel.get_by_text("Named in 2 memories").wait_for()
+    panel.get_by_role("link", name="Imagine, Greta Lindholm sits on the board of Kestrel Ferries.").click()
+    panel.get_by_role("link", name="Organization Kestrel Ferries").click()
+    panel.get_by_role("heading", name="Kestrel Ferries").wait_for()
+    assert panel.get_by_role("button", name="Rename").count() == 0
     tab.keyboard.press("Escape")
-    assert "MENTIONED MOST" in tab.inner_text("#panel").upper()
-    wait_until(lambda: count_pixels(tab) > 5_000)  # a change of the panel's width empties the canvas for a moment
-    for box in tab.query_selector_all("#legend input"):
-        box.uncheck()
+    panel.get_by_role("heading", name="Greta Lindholm").wait_for()
+    tab.keyboard.press("Escape")
+    panel.get_by_role("heading", name="In this graph").wait_for()
+    tab.fill("input[type=search]", "LENTILS, HE says")
+    tab.press("input[type=search]", "Enter")
+    panel.get_by_text("One spoonful of lentils").wait_for()
+    assert "Greta" not in panel.inner_text()
+    tab.get_by_role("button", name="中文").click()
+    panel.get_by_role("heading", name="此图谱中").wait_for()
+    for button in tab.query_selector_all(".legend button"):
+        button.click()
     wait_until(lambda: count_pixels(tab) == 0)
+
+
+@pytest.mark.server
+def test_in_a_browser_two_names_of_one_entity_are_one_node(home, tmp_path, open_file):
+    file = tmp_path / "graph.html"
+    run(home, "--output", str(file))
+    tab = open_file(file)
+    tab.locator("aside.panel").get_by_role("link", name="Person Bela Moravec").click()
+    also = tab.locator("aside.panel section", has=tab.get_by_role("heading", name="Also called"))
+    also.get_by_role("link", name="Person Hannah Osei").wait_for()
+    assert tab.locator("aside.panel").get_by_text("Marlow Clinic insist on Hannah Osei").count() == 1
 
 
 @pytest.mark.server
@@ -490,15 +510,9 @@ def test_in_a_browser_a_click_selects_a_node_and_dark_mode_is_dark(home, tmp_pat
     file = tmp_path / "graph.html"
     run(home, "--around", "Greta Lindholm", "--hops", "0", "--output", str(file))
     tab = open_file(file)
-    box = tab.locator("#graph").bounding_box()
-    legend = tab.locator("#legend").bounding_box()
-
-    def is_selected() -> bool:
-        tab.mouse.click(box["x"] + box["width"] / 2, legend["y"] / 2)  # the only node comes to rest in the middle
-        tab.wait_for_timeout(300)
-        return "Person, in" in tab.inner_text("#panel")
-
-    wait_until(is_selected)
+    tab.keyboard.press("ArrowRight")
+    tab.keyboard.press("Enter")
+    tab.locator("aside.panel").get_by_role("heading", name="Greta Lindholm").wait_for()
     background = "getComputedStyle(document.body).backgroundColor"
     light = tab.evaluate(background)
     tab.emulate_media(color_scheme="dark")
@@ -510,10 +524,47 @@ def test_in_a_browser_hostile_text_is_shown_as_text(hostile_graph, tmp_path, ope
     file = tmp_path / "graph.html"
     file.write_text(page.page(hostile_graph), "utf-8", errors="replace")
     tab = open_file(file)
-    assert "</script><script>alert(1)</script>" in tab.inner_text("#panel")
-    tab.click("#panel button.entity")
-    tab.click("#panel button.memory")
-    box = tab.locator("#graph").bounding_box()
+    assert "</script><script>alert(1)</script>" in tab.inner_text("aside.panel")
+    tab.locator("aside.panel .chip").first.click()
+    tab.locator("aside.panel h2.named", has_text="<img src=x").wait_for()
+    tab.locator("aside.panel .quote a").first.click()
+    tab.locator("aside.panel p.named", has_text="<img src=x").wait_for()
+    tab.evaluate("hash => { location.hash = hash; }", f"#graph?around={quote(HOSTILE, errors='replace')}")
+    box = tab.locator(".net").bounding_box()
     for step in range(12):
         tab.mouse.move(box["x"] + box["width"] * step / 12, box["y"] + box["height"] / 2)
-    assert tab.query_selector_all("img, #panel script") == []
+    assert tab.query_selector_all("img, iframe, #page script") == []
+
+
+@pytest.mark.server
+def test_in_a_browser_two_thousand_nodes_are_drawn_while_they_find_their_places(tmp_path, open_file):
+    large_graph = nx.MultiDiGraph(ledger="l", partition="user:much")
+    said = {"memory": "words", "kind": "episode", "actor_id": None, "role": "user", "valid_to": None, "user_id": "much"}
+    for i in range(1_000):
+        at = f"20{i // 50:02}-01-01T00:00:00+00:00"
+        large_graph.add_node(f"m{i}", node="memory", at=at, **said)
+        large_graph.add_node(f"entity:{i}", node="entity", key=str(i), name=f"Name {i}", type="Place")
+        for other in {i, i // 2, i // 7}:
+            large_graph.add_edge(f"m{i}", f"entity:{other}", key="MENTIONS", relationship="MENTIONS")
+    file = tmp_path / "graph.html"
+    file.write_text(page.page(large_graph), "utf-8")
+    tab = open_file(file)
+    tab.get_by_text("The newest 300 memories of 1,000 are drawn.").wait_for()
+    tab.wait_for_function("() => !document.querySelector('.net').ariaBusy")
+    # Pictures of all of them, seen before the layout is complete.
+    tab.evaluate(
+        f"""() => {{
+            window.seen = [];
+            const look = () => {{
+                const {{ ariaLabel, ariaBusy }} = document.querySelector(".net");
+                if (ariaBusy && ariaLabel.startsWith("1,000 names and 1,000")) window.seen.push(({PIXELS})());
+                requestAnimationFrame(look);
+            }};
+            look();
+        }}"""
+    )
+    tab.get_by_role("button", name="Draw all").click()
+    tab.wait_for_function("() => window.seen.length && !document.querySelector('.net').ariaBusy")
+    seen = tab.evaluate("window.seen")
+    assert len([pixels for pixels in seen if pixels > 1_000]) > 20
+    assert count_pixels(tab) > 1_000

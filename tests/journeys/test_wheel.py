@@ -25,7 +25,7 @@ def test_the_wheel_runs_the_demo_outside_the_checkout(tmp_path: Path) -> None:
     assert "graphmem/_cypher/README.md" in names
     assert "graphmem/stores/ledger/migrations/versions/0007_first.py" in names
     assert {"graphmem/py.typed", "graphmem/prompts/rewrite.md"} <= set(names)
-    assert {"graphmem/cli/graph/page.html", "graphmem/service/ui/index.html"} <= set(names)
+    assert {"graphmem/cli/graph/answers.js", "graphmem/service/ui/index.html"} <= set(names)
     assert {"graphmem/folding/traditional.txt", "graphmem/folding/LICENSE.opencc.txt"} <= set(names)
     bundled = {"htm-preact.js", "force-graph.min.js", "LICENSES.txt", "force-graph.LICENSES.txt"}
     assert {f"graphmem/service/ui/vendor/{name}" for name in bundled} <= set(names)

@@ -822,6 +822,30 @@ def test_what_is_no_longer_true_is_counted_found_and_erased(site: Site) -> None:
     assert "retired" not in site.memory.get_all(user_id="ana", kinds=["fact", "episode"])
 
 
+def test_former_words_and_messages_behind_facts_are_found_and_erased(site: Site) -> None:
+    edited = site.add("My post goes to Harbour Street.")
+    site.memory.update(edited, "My post goes to Mill Lane.")
+    message = source_message(site.memory, "I live in Harbour Street, and Clara in Porto.", user_id="ana")
+    fact(site.memory, "Clara lives in Porto.", message, user_id="ana")
+    site.enter()
+    page = site.page
+    site.row("Mill Lane").wait_for()
+    page.keyboard.press("/")
+    page.keyboard.type("harbour street")
+    page.get_by_text("Nothing is remembered with these filters.").wait_for()
+    page.get_by_role("button", name="Look in sources and former words too").click()
+    site.row("I live in Harbour Street").wait_for()
+    assert page.locator(".row").count() == 2
+    for words in ("Mill Lane", "I live in Harbour Street"):
+        site.open(words).get_by_role("button", name="Delete").click()
+        page.get_by_label("Yes, erase").check()
+        page.get_by_role("button", name="Erase for good").click()
+        site.row(words).wait_for(state="detached")
+    page.get_by_text("Nothing is remembered with these filters.").wait_for()
+    assert page.get_by_role("button", name="Look in sources").count() == 0
+    assert [one["memory"] for one in site.memory.get_all(user_id="ana")["results"]] == ["Clara lives in Porto."]
+
+
 # --- keys, motion, many rows ------------------------------------------------------------------------------------------
 
 

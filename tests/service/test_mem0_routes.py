@@ -345,9 +345,45 @@ def test_the_project_is_that_of_the_configuration(make_memory: Make) -> None:
         assert "configuration file" in ok(client.patch(path, json={"custom_instructions": "x"}), 405)["detail"]
 
 
-def test_feedback_is_refused_and_no_memory_is_said_to_be_missing(client: TestClient) -> None:
-    body = {"memory_id": added(client), "feedback": "POSITIVE"}
-    assert "not kept" in ok(client.post("/v1/feedback/", json=body), 422)["detail"]
+@pytest.mark.parametrize(
+    ("method", "path", "remedy"),
+    [
+        ("POST", "/v1/feedback/", "not kept"),
+        ("POST", "/v1/exports/", "GET /export"),
+        ("POST", "/v1/exports/get/", "GET /export"),
+        ("GET", "/v2/entities/user/ana/profile/", "POST /context"),
+        ("GET", "/v2/profiles/settings/", "POST /context"),
+        ("GET", "/api/v1/webhooks/projects/graphmem/", "GET /memories?since"),
+        ("POST", "//v3/memories/add/", "two slashes"),
+    ],
+)
+def test_calls_that_have_nothing_here_say_so_and_not_that_a_memory_is_missing(
+    client: TestClient, method: str, path: str, remedy: str
+) -> None:
+    status = 404 if path.startswith("//") else 422
+    assert remedy in ok(client.request(method, f"http://testserver{path}"), status)["detail"]
+
+
+def test_conditions_under_metadata_are_those_of_its_keys(client: TestClient, memory: Memory) -> None:
+    work, home = (
+        memory.add(f"Tea at {place}.", user_id="ana", metadata={"place": place, "n": n})["results"][0]["id"]
+        for n, place in enumerate(("work", "home"))
+    )
+    metadata = {"metadata": {"place": "home"}}
+    cases: list[tuple[dict[str, Any], set[str]]] = [
+        (metadata, {home}),
+        ({"AND": [metadata]}, {home}),
+        ({"NOT": [metadata]}, {work}),
+        ({"OR": [metadata, {"metadata": {"n": {"lt": 1}}}]}, {home, work}),
+        ({**metadata, "AND": [{"n": 0}]}, set()),
+        ({"metadata": {"eq": "home"}}, set()),
+    ]
+    for conditions, expected in cases:
+        filters = {"user_id": "ana", **conditions}
+        found = ok(client.post("/v3/memories/search/", json={"query": "tea", "filters": filters}))
+        assert (
+            set(ids_of(found)) == set(ids_of(ok(client.post("/v3/memories/", json={"filters": filters})))) == expected
+        )
 
 
 def test_the_history_is_a_list_of_mem0s_columns_with_reasons(client: TestClient, memory: Memory) -> None:
@@ -533,6 +569,27 @@ def test_a_cursor_belongs_to_its_list(client: TestClient) -> None:
     for params in ({"user_id": "ben"}, {}, {"user_id": "ana", "kinds": "episode"}):
         assert ok(client.get("/memories", params={**params, "cursor": cursor}), 400)["detail"].startswith("cursor")
     ok(client.get("/memories?user_id=ana&cursor=nonsense"), 400)
+
+
+def test_former_words_are_looked_for_with_what_is_retired_and_gone_when_erased(
+    client: TestClient, memory: Memory
+) -> None:
+    edited, other = (memory.add(text, user_id="ana")["results"][0]["id"] for text in ("At 12 Harbour Street.", "Tea."))
+    memory.update(edited, "At 5 Mill Lane.")
+    memory.update(other, "Green tea, at harbour.")
+
+    def found(q: str, **more: Any) -> tuple[list[str], int, int]:
+        page = ok(client.get("/memories", params={"user_id": "ana", "q": q, **more}))
+        return ids_of(page), page["total"], page.get("retired", 0)
+
+    assert found("harbour street") == ([], 0, 0)
+    assert found("harbour street", show_retired=True) == ([edited], 1, 0)
+    assert found("mill lane", show_retired=True) == found("mill lane") == ([edited], 1, 0)
+    assert found("harbour street mill", show_retired=True) == ([], 0, 0)
+    assert found("harbour", retired_only=True) == ([], 0, 0)
+    ok(client.delete(f"/memories/{edited}"))
+    assert found("harbour street", show_retired=True) == ([], 0, 0)
+    assert "Harbour" not in client.get("/export").text
 
 
 def test_the_same_words_sent_again_within_a_minute_are_one_memory(client: TestClient) -> None:

@@ -109,6 +109,9 @@ NOT_RUN = {
     },
     "docs/integrations/langchain.md": {"pip install '.[langchain]'": _INSTALLS},
     "docs/integrations/langgraph.md": {"pip install '.[langgraph]'": _INSTALLS},
+    "docs/integrations/langmem.md": {
+        "from langgraph.func import entrypoint": "integrations/test_langmem.py runs it, with langmem"
+    },
     "docs/integrations/mcp.md": {"pip install '.[mcp]'": _INSTALLS},
     "docs/integrations/mem0-packages.md": dict.fromkeys(("import asyncio", "import os"), _PACKAGES),
     "docs/integrations/typescript.md": {
@@ -135,9 +138,16 @@ NO_PROGRAM = {
         "asks a model of OpenAI's",
     ),
     **dict.fromkeys(
-        ("docs/how-to/proxy.md", "docs/how-to/service.md", "docs/integrations/mem0-packages.md"), "calls the service"
+        (
+            "docs/how-to/erase.md",
+            "docs/how-to/proxy.md",
+            "docs/how-to/service.md",
+            "docs/integrations/mem0-packages.md",
+        ),
+        "calls the service",
     ),
     **dict.fromkeys(("docs/how-to/neo4j-browser.md", "docs/how-to/servers.md"), "calls servers"),
+    "docs/integrations/langmem.md": "needs langmem",
     **dict.fromkeys(
         ("docs/how-to/from-mem0.md", "docs/integrations/langchain.md", "docs/integrations/openai-agents.md"),
         "has names of the reader's own",

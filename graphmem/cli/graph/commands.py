@@ -58,13 +58,14 @@ def graph(
     chosen = _choose_format(call, form, output)
     with call.memory() as memory:
         storage_paths = memory._engine.storage_paths  # noqa: SLF001  (not public)
-        entity_graph = _read_graph(memory, call.scope, around, hops, show_retired=show_retired)
+        is_page = chosen is OutputFormat.HTML
+        entity_graph, total = _read_graph(memory, call.scope, around, hops, show_retired=show_retired, is_page=is_page)
     if chosen is None:
         call.print_answer(None, lambda renderer: renderer.graph(entity_graph))
         return
     from graphmem.cli.graph.output import write_output  # noqa: PLC0415
 
-    write_output(_format_graph(chosen, entity_graph), output, storage_paths)
+    write_output(_format_graph(chosen, entity_graph, total), output, storage_paths)
 
 
 def _choose_format(call: CommandContext, form: str | None, output: Path | None) -> OutputFormat | None:
@@ -98,21 +99,26 @@ def _parse_format(word: str, error: str = "") -> OutputFormat:
 
 
 def _read_graph(
-    memory: Memory, scope: dict[str, Any], around: str | None, hops: int, *, show_retired: bool
-) -> nx.MultiDiGraph[str]:
-    """Returns the graph. Exits with an error for an unknown `around`; warns of a graph that is cut or empty."""
+    memory: Memory, scope: dict[str, Any], around: str | None, hops: int, *, show_retired: bool, is_page: bool
+) -> tuple[nx.MultiDiGraph[str], int | None]:
+    """Returns the graph and the number of memories of its scope, None if only what is around a name was asked for.
+
+    Exits with an error for an unknown `around`; warns of a graph that is cut or empty.
+    """
+    from graphmem.cli.graph.page import MAX_MEMORIES  # noqa: PLC0415
     from graphmem.memory import MAX_LIST_LIMIT  # noqa: PLC0415
 
-    graph = memory.graph(**scope, around=around, hops=hops, limit=MAX_LIST_LIMIT, show_retired=show_retired)
+    limit = MAX_MEMORIES if is_page and around is None else MAX_LIST_LIMIT
+    graph = memory.graph(**scope, around=around, hops=hops, limit=limit, show_retired=show_retired)
     if around is not None and not graph:
         raise error_exit(_unknown_name_message(memory, scope, around))
     every = ["episode", "fact", "summary"]
     total = memory.get_all(**scope, kinds=every, limit=1, show_retired=show_retired)["total"]
-    if total > MAX_LIST_LIMIT:
-        typer.echo(f"graphmem: only the newest {MAX_LIST_LIMIT:,} of {total:,} memories were read", err=True)
+    if total > limit:
+        typer.echo(f"graphmem: only the newest {limit:,} of {total:,} memories were read", err=True)
     elif not total:
         typer.echo("graphmem: nothing is remembered there", err=True)
-    return graph
+    return graph, total if around is None else None
 
 
 def _unknown_name_message(memory: Memory, scope: dict[str, Any], around: str) -> str:
@@ -134,12 +140,12 @@ def _unknown_name_message(memory: Memory, scope: dict[str, Any], around: str) ->
     return f"no memory there mentions {around!r} or has it as its id; {remedy}"
 
 
-def _format_graph(form: OutputFormat, graph: nx.MultiDiGraph[str]) -> str:
+def _format_graph(form: OutputFormat, graph: nx.MultiDiGraph[str], total: int | None) -> str:
     """Returns the graph as text in that format; imports only the modules that the format needs."""
     if form is OutputFormat.HTML:
         from graphmem.cli.graph.page import page  # noqa: PLC0415
 
-        return page(graph)
+        return page(graph, total)
     if form is OutputFormat.CYPHER:
         from graphmem.cli.graph.cypher import cypher  # noqa: PLC0415
 

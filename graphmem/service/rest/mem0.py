@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from graphmem import responses
 from graphmem.boundary import validation
+from graphmem.boundary.filters import OPERATORS
 from graphmem.commands.types import UNSET, MessageIdReused
 from graphmem.errors import NotFoundError
 from graphmem.integrations.base import result_dict
@@ -136,7 +137,9 @@ class ListQuery(ScopeQuery):
     retired_only: bool = Field(default=False, description="List only these.")
     show_forgotten: bool = Field(default=False, description="List also memories that were forgotten.")
     q: str | None = Field(
-        default=None, description="List the memories whose words, with their speaker's name, contain all of these."
+        default=None,
+        description="List the memories whose words, with their speaker's name, contain all of these; with "
+        "`show_retired` also those of which a former text in their history does.",
     )
     mentions_type: str | None = Field(
         default=None, description=f"List the memories that mention a name of this type: {', '.join(EntityType)}."
@@ -413,10 +416,27 @@ def scope_and_conditions(
     condition on what memories of mem0's platform have and these never do, as it would find nothing.
     """
     scope, conditions = validation.scope(**ids.named(), filters=filters)
+    conditions = _with_metadata_inside(conditions)
     _refuse_never_stored(conditions)
     if app_id is not None:
         conditions = {"AND": [{"app_id": {"eq": app_id}}, *given(filters=conditions).values()]}
     return caller.scope({} if scope is None else scope.parts), conditions
+
+
+def _with_metadata_inside(filters: Any) -> Any:
+    """Returns filters with the keys under "metadata", as mem0's platform nests them, as conditions of their own."""
+    if isinstance(filters, list):
+        return [_with_metadata_inside(part) for part in filters]
+    if not isinstance(filters, dict):
+        return filters
+    conditions = {
+        name: _with_metadata_inside(value) if name in validation.LOGIC else value for name, value in filters.items()
+    }
+    nested, parts = conditions.get("metadata"), conditions.get("AND", [])
+    if not isinstance(nested, dict) or not nested or nested.keys() & set(OPERATORS) or not isinstance(parts, list):
+        return conditions
+    del conditions["metadata"]
+    return {**conditions, "AND": [*parts, nested]}
 
 
 def _refuse_never_stored(conditions: Any) -> None:

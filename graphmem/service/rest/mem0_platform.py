@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request, Response
@@ -11,6 +12,7 @@ from graphmem.boundary import validation
 from graphmem.integrations.base import result_dict
 from graphmem.memory import DEFAULT_LIST_LIMIT
 from graphmem.service import limits, problems
+from graphmem.service.auth import Caller
 from graphmem.service.listing import within_answer
 from graphmem.service.problems import Problem
 from graphmem.service.rest import answers, mem0, mem0_admin
@@ -251,13 +253,32 @@ async def no_project_changes(_: AdminParam) -> None:
     raise Problem(405, detail, headers={"Allow": "GET"})
 
 
-async def no_feedback(_: CallerParam) -> None:
-    """Refuses mem0's route for judgements of memories. 404 would be to its client that there is no such memory."""
-    raise Problem(422, "Feedback is not kept here; change the memory, or erase it.", "not_supported")
+# Routes of mem0's platform that have nothing here, and why. 404 would be to its client that there is no such memory.
+_NO_EXPORTS = "No model fills a schema here; GET /export returns all that is kept."
+_NO_PROFILES = "There are no profiles here; POST /context returns what is known for a question."
+_NOTHING_HERE = {
+    "/v1/feedback/": "Feedback is not kept here; change the memory, or erase it.",
+    "/v1/exports/": _NO_EXPORTS,
+    "/v1/exports/get/": _NO_EXPORTS,
+    "/v2/profiles/settings/": _NO_PROFILES,
+    "/v2/entities/user/{name}/profile/": _NO_PROFILES,
+    "/api/v1/webhooks/{rest:path}": "There are no webhooks here; GET /memories?since=… lists what is new.",
+}
+
+
+def _nothing_here(detail: str) -> Callable[[Caller], Awaitable[None]]:
+    async def refuse(_: CallerParam) -> None:
+        raise Problem(422, detail, "not_supported")
+
+    return refuse
 
 
 router.add_api_route(_PROJECT_PATH, no_project_changes, methods=["PATCH"], include_in_schema=False)
-router.add_api_route("/v1/feedback/", no_feedback, methods=["POST"], include_in_schema=False)
+for path, why in _NOTHING_HERE.items():
+    methods = ["GET", "POST", "PUT", "PATCH"] + (
+        ["DELETE"] if "{name}" not in path else []
+    )  # a user may be "x/profile"
+    router.add_api_route(path, _nothing_here(why), methods=methods, include_in_schema=False)
 
 
 class PlatformEntity(mem0_admin.EntityItem):

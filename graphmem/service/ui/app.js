@@ -7,6 +7,7 @@ import { Chat } from "./chat.js";
 import { dropDrafts } from "./drafts.js";
 import { Graph } from "./graph.js";
 import { number, reasonOf, t } from "./i18n.js";
+import { registerKeys } from "./keyboard.js";
 import { Keys } from "./keys.js";
 import { Memories } from "./memories.js";
 import { Dialog, Icon, IconButton, Menu, ownName, RequestId, Toast } from "./parts.js";
@@ -33,30 +34,6 @@ const VIEWS = {
   keys: { icon: "lock", view: Keys, roles: ["admin"], behind: "system" },
 };
 const MAX_USERS = 1000;
-// Keys of the open views and panels: the last one that was opened comes first.
-const keyMaps = [];
-
-function registerKeys(map) {
-  keyMaps.unshift(map);
-  return () => keyMaps.splice(keyMaps.indexOf(map), 1);
-}
-
-let isAfterG = false;
-
-function onKeyDown(event) {
-  const { target, key } = event;
-  const isTyping = target.closest?.("input:not([type=checkbox]), textarea, select");
-  if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
-  if (document.querySelector("dialog[open]") || (isTyping && key !== "Escape")) return;
-  if (key.length === 1 && !hasLetters()) return;
-  const name = isAfterG ? `g ${key}` : key;
-  isAfterG = key === "g";
-  const act = keyMaps.find((map) => name in map)?.[name];
-  if (!act) return;
-  event.preventDefault();
-  act();
-}
-
 /**
  * Returns the address as {view, id, query}; its view is one of those that the caller may see.
  *
@@ -233,7 +210,6 @@ function App() {
       }
     };
     addEventListener("hashchange", () => location.hash.startsWith("#key=") && enter());
-    addEventListener("keydown", onKeyDown);
     addEventListener(SERVICE_BACK, () => !isOpen.current && enter());
     enter();
     joinTabs({

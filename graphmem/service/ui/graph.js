@@ -7,7 +7,7 @@ import { beginOfDay, endOfDay, readPastDay } from "./days.js";
 import { pathThrough, readGraph } from "./graph_data.js";
 import { Panel } from "./graph_panel.js";
 import { Ruler } from "./graph_ruler.js";
-import { day, number, reasonOf, t, typeName, TYPES } from "./i18n.js";
+import { day, number, reasonOf, t, typeName, TYPES, written } from "./i18n.js";
 import { Failed, Icon, IconButton, TruthPick } from "./parts.js";
 
 const HOPS = [1, 2, 3];
@@ -114,19 +114,19 @@ function Legend({ graph, hidden, onToggle }) {
     <span>${nameOf(group)}</span><span class="count num">${counts.get(group)}</span></button>`)}</div>`;
 }
 
-function Top({ around, hops, hasMiddle, truth, names, field, onAround, onHops, onTruth }) {
+function Top({ title, hint, around, hops, hasMiddle, names, field, onAround, onHops, children }) {
   const [text, setText] = useState(around);
   useLayoutEffect(() => setText(around), [around]);
   const onKeyDown = (event) => {
     if (event.key === "Enter") onAround(text.trim());
   };
-  return html`<div class="top"><h1>${t("graph")}</h1>
-    <input class="field" type="search" dir="auto" ref=${field} aria-label=${t("graph_around")} placeholder=${t("graph_around_hint")} value=${text} list="graph-names"
+  return html`<div class="top"><h1 ...${written(title)}>${title}</h1>
+    <input class="field" type="search" dir="auto" ref=${field} aria-label=${t("graph_around")} placeholder=${hint} value=${text} list="graph-names"
       onInput=${(event) => setText(event.target.value)} onKeyDown=${onKeyDown} />
     <datalist id="graph-names">${names.map((name) => html`<option key=${name} value=${name} />`)}</datalist>
     ${hasMiddle && html`<div class="seg" role="group" aria-label=${t("graph_hops")}>${HOPS.map((one) => html`<button type="button" key=${one}
       aria-pressed=${String(one === hops)} onClick=${() => onHops(one)}>${one === 1 ? t("graph_hop_1") : one}</button>`)}</div>`}
-    <${TruthPick} value=${truth} onChoose=${onTruth} /></div>`;
+    ${children}</div>`;
 }
 
 /** Returns the ids of what stands out: the path, and the selected node with its neighbours; null if nothing does. */
@@ -183,9 +183,14 @@ function Zoom({ closer, further, fit }) {
     <${IconButton} icon="minus" label=${t("graph_further")} onClick=${further} /><${IconButton} icon="fit" label=${t("graph_fit")} onClick=${fit} /></div>`;
 }
 
-/** `id` is that of the selected node, "" if it is the one in the middle; `query` has around, hops, as_of, path and q. */
+/**
+ * `id` is that of the selected node, "" if it is the one in the middle; `query` has around, hops, as_of, path and q.
+ *
+ * `app.file` is undefined on the page of the service. In a file that holds the graph alone it has the `title` and the `buttons` of the top: there is no other
+ * view, nothing can be changed, and memories that are no longer true are drawn if the file has them.
+ */
 export function Graph({ app, id, query }) {
-  const wanted = readQuery(query);
+  const wanted = readQuery(app.file ? { ...query, as_of: "", truth: "both" } : query);
   const { around, hops, asOf, path } = wanted;
   const [{ graph, centre, stored, retired, isBusy, problem }, load] = useGraph(app, wanted);
   const truth = wanted.hasPast ? "both" : "now";
@@ -226,9 +231,11 @@ export function Graph({ app, id, query }) {
   const isEmpty = graph && !isBusy && !graph.nodes.size;
   return html`<section class="view" ref=${root}><div class="atlas">
     <div class=${isBusy && graph ? "stage stale" : "stage"}>
-      <${Top} around=${around} hops=${hops} hasMiddle=${Boolean(around || path.length)} names=${graph?.entities.map((one) => one.name) ?? []}
-        field=${field} truth=${truth} onTruth=${setTruth} onHops=${(n) => go(id, { hops: n === USUAL_HOPS ? "" : n })}
-        onAround=${(name) => (name === around ? load() : go("", { around: name, path: "", q: "", all: "" }))} />
+      <${Top} title=${app.file?.title ?? t("graph")} hint=${t(app.file ? "graph_around_words" : "graph_around_hint")} around=${around} hops=${hops}
+        hasMiddle=${Boolean(around || path.length)} names=${graph?.entities.map((one) => one.name) ?? []} field=${field}
+        onHops=${(n) => go(id, { hops: n === USUAL_HOPS ? "" : n })}
+        onAround=${(name) => (name === around ? load() : go("", { around: name, path: "", q: "", all: "" }))}>
+        ${app.file ? app.file.buttons : html`<${TruthPick} value=${truth} onChoose=${setTruth} />`}<//>
       <${Picture} graph=${graph} selected=${selected} centre=${graph?.find(centre)} route=${route} hidden=${hidden} onSelect=${select} onToggle=${toggle}>
         <div class="notes">
           ${asOf && html`<div class="say"><${Icon} name="clock" /><span>${t("graph_past", { day: day(beginOfDay(asOf)) })}</span>
@@ -243,7 +250,7 @@ export function Graph({ app, id, query }) {
             : t(hasMore ? "none_now" : "graph_empty")}</p>
             ${!hasMore && html`<p class="soft">${t(around ? "graph_nobody_do" : "graph_empty_do")}</p>`}</div>`}
         </div><//>
-      <${Ruler} app=${app} asOf=${asOf} truth=${truth} onChange=${setDay} />
+      ${!app.file && html`<${Ruler} app=${app} asOf=${asOf} truth=${truth} onChange=${setDay} />`}
     </div>
     <${Panel} app=${app} graph=${graph} selected=${selected} isMissing=${Boolean(id && graph && !isBusy && !isClosed && !selected)}
       asOf=${asOf} hasPast=${wanted.hasPast} retired=${retired} steps=${steps} path=${path} question=${wanted.q} query=${query} onClose=${close} onChanged=${load}

@@ -4,6 +4,10 @@ import "./vendor/force-graph.min.js";
 import { isolated } from "./i18n.js";
 
 const FAINT = 0.36;
+// Of so many nodes at most the whole layout is computed before the first picture, in some tenths of a second. More are drawn while they move
+// to their places, a step for each picture, so that nothing waits for them: and every so many steps as near as they fit.
+const AT_ONCE = 250;
+const FIT_EVERY = 10;
 const LABEL_PIXELS = 13;
 const MAX_LABEL = 32;
 const CALM = 200;
@@ -60,7 +64,7 @@ export function openCanvas(element, { onSelect, onMove }) {
   let shown = { graph: null, lit: null, selected: "", route: [], hidden: new Set(), numbers: new Map(), pairs: new Set() };
   let colour = {};
   let font = "";
-  let [cursor, isFitDue] = [null, false];
+  let [cursor, isFitDue, steps] = [null, false, 0];
   let [nodes, byId] = [[], new Map()];
 
   const isShown = (node) => node.id === shown.selected || !shown.hidden.has(node.group);
@@ -155,6 +159,7 @@ export function openCanvas(element, { onSelect, onMove }) {
 
   // Labels come last, the weightiest first; one that would cover another goes elsewhere beside its name or, until there is room, away.
   function drawLabels(context, scale) {
+    if (element.ariaBusy) return; // while all moves, none could be read
     const taken = [];
     const [start, end] = [picture.screen2GraphCoords(0, 0), picture.screen2GraphCoords(element.clientWidth, element.clientHeight)];
     Object.assign(context, { textAlign: "center", textBaseline: "middle", lineJoin: "round" });
@@ -203,12 +208,16 @@ export function openCanvas(element, { onSelect, onMove }) {
     .onNodeClick((node) => onSelect(node.id))
     .onNodeHover((node) => element.classList.toggle("points", Boolean(node)))
     .enableNodeDrag(false)
-    // The whole layout is computed before the first picture, and rests.
-    .cooldownTicks(0)
+    .cooldownTime(Infinity) // the same data always gives the same picture, also on a slow machine
     .d3VelocityDecay(0.35)
     .minZoom(0.05)
     .maxZoom(8)
+    .onEngineTick(() => {
+      steps += 1;
+      if (isFitDue && steps % FIT_EVERY === 0) frame(0);
+    })
     .onEngineStop(() => {
+      element.ariaBusy = null;
       for (const node of nodes) Object.assign(node, { fx: undefined, fy: undefined });
       if (isFitDue) fit(0);
       isFitDue = false;
@@ -240,6 +249,10 @@ export function openCanvas(element, { onSelect, onMove }) {
   /** Moves so that all is in sight; of much, or on a narrow screen, what is lit. */
   function fit(time = isStill() ? 0 : CALM) {
     picture.width(element.clientWidth).height(element.clientHeight);
+    frame(time);
+  }
+
+  function frame(time) {
     const visible = nodes.filter(isShown);
     const lit = visible.filter(isLit);
     const isMuch = visible.length > 60 || element.clientWidth < 500;
@@ -258,7 +271,9 @@ export function openCanvas(element, { onSelect, onMove }) {
     if (placed.length * 2 > nodes.length) for (const node of placed) Object.assign(node, { fx: node.x, fy: node.y });
     cursor = nodes.find((node) => node.id === cursor?.id) ?? null;
     const ticks = nodes.length > 600 ? 120 : 300;
-    picture.warmupTicks(ticks).d3AlphaDecay(1 - 0.001 ** (1 / ticks));
+    const isMuch = nodes.length > AT_ONCE;
+    picture.warmupTicks(isMuch ? 0 : ticks).cooldownTicks(isMuch ? ticks : 0).d3AlphaDecay(1 - 0.001 ** (1 / ticks));
+    element.ariaBusy = isMuch ? "true" : null;
     isFitDue = true;
     picture.width(element.clientWidth).height(element.clientHeight)
       .graphData({ nodes, links: graph.links.map((link) => ({ ...link })) });

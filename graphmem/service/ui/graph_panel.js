@@ -12,12 +12,10 @@ import { Bones, Busy, Chip, Failed, Icon, IconButton, Menu, RequestId, Time, spe
 const MAX_MEMORIES = 1000;
 const [NAMES, MEMORIES] = [40, 8];
 
-/** A line of a list of memories; `memory` is a node of the graph or a record. */
-function drawQuote(memory) {
-  return html`<div class="quote" key=${memory.id}><${Who} record=${memory} /><div><p class="read" ...${written(memory.memory)}>
-    <a href=${addressOf("memories", memory.id, { truth: memory.isPast ? "both" : "" })}>${memory.memory}</a></p><${Time} at=${memory.at} />
+/** Returns a function that draws a line of a list of memories; `memory` is a node of the graph or a record. */
+const quoteTo = (memoryHref) => (memory) => html`<div class="quote" key=${memory.id}><${Who} record=${memory} /><div><p class="read" ...${written(memory.memory)}>
+    <a href=${memoryHref(memory)}>${memory.memory}</a></p><${Time} at=${memory.at} />
     ${memory.isPast && html` <span class="tag line">${t("truth_past")}</span>`}</div></div>`;
-}
 
 /** A part with a list, of which the first `some` are shown until the rest is asked for. */
 function Listed({ title, items, some, class: classes, draw }) {
@@ -107,11 +105,11 @@ function SameAs({ graph, name, onChoose }) {
     typed=${(text) => t("graph_same_typed", { name: text })} button=${() => html`<${Icon} name="same" /><span>${t("graph_same")}</span>`} />`;
 }
 
-function Name({ app, node, graph, asOf, hasPast, hrefOf, heading, children, onChanged }) {
+function Name({ app, node, graph, asOf, hasPast, hrefOf, drawQuote, heading, children, onChanged }) {
   const { entity, error, load, rename, link, change } = useEntity(app, node.key, asOf, hasPast, graph, onChanged);
   const [isRenaming, setRenaming] = useState(false);
   const [problem, setProblem] = useState(null);
-  const canChange = entity && !asOf;
+  const canChange = entity && !asOf && !app.file;
   const attempt = async (...what) => {
     setProblem(null);
     try {
@@ -172,7 +170,7 @@ function Relations({ relations, own, graph, hrefOf }) {
   })}</dl></section>`;
 }
 
-function Slip({ node, graph, hrefOf, heading, children }) {
+function Slip({ app, node, graph, hrefOf, memoryHref, drawQuote, heading, children }) {
   const who = speakerOf(node);
   const near = [...graph.near.get(node.id)].map((id) => graph.nodes.get(id));
   const beside = (end, other) => graph.links.filter((link) => link.kind === "NEXT" && link[end] === node.id).map((link) => graph.nodes.get(link[other]));
@@ -180,7 +178,7 @@ function Slip({ node, graph, hrefOf, heading, children }) {
   return html`<p class="read words named" tabindex="-1" ref=${heading} ...${written(node.memory)}>${node.memory}</p>
     <p class="byline">${who && html`<b ...${written(who)}>${who}</b> `}<${Time} at=${node.at} /></p>
     ${node.isPast && html`<p class="byline">${nodes("retired", { when: html`<${Time} at=${node.valid_to} as="day" />` })}</p>`}
-    <div class="acts"><a class="btn" href=${addressOf("memories", node.id, { truth: node.isPast ? "both" : "" })}>${t("graph_open")}</a></div>
+    ${!app.file && html`<div class="acts"><a class="btn" href=${memoryHref(node)}>${t("graph_open")}</a></div>`}
     ${children}
     <${Listed} title=${t("graph_all_names")} class="chips" items=${near.filter((one) => one.isName)} some=${NAMES} draw=${(one) => html`<${Chip} key=${one.id}
       name=${one.label} type=${one.type} href=${hrefOf(one)} />`} />
@@ -188,7 +186,7 @@ function Slip({ node, graph, hrefOf, heading, children }) {
     ${quotes(t("graph_after"), beside("source", "target"))}`;
 }
 
-function Overview({ graph, retired, hasPast, hrefOf, heading, children }) {
+function Overview({ graph, retired, hasPast, hrefOf, drawQuote, heading, children }) {
   const { names, memories } = ranked(graph.nodes);
   const over = hasPast ? memories.filter((one) => one.isPast).length : retired;
   const words = !over ? "graph_memories" : hasPast ? "total_both" : "total_and_past";
@@ -213,7 +211,10 @@ export function Panel({ app, graph, selected, isMissing, asOf, hasPast, retired,
   // A node of this graph is selected in it; around another name, another graph is drawn.
   const hrefOf = ({ id, label }) => (id ? addressOf("graph", id, query) : addressOf("graph", "", { ...query, around: label, path: "", q: "" }));
   const pathPart = html`<${PathPart} steps=${steps} path=${path} question=${question} app=${app} onClear=${onClearPath} />`;
-  const given = { app, graph, hrefOf, heading };
+  // A memory is opened in its view; a file has none, and shows it in the graph.
+  const memoryHref = app.file ? ({ id }) => hrefOf(graph.nodes.get(id) ?? { label: id })
+    : ({ id, isPast: hasEnded }) => addressOf("memories", id, { truth: hasEnded ? "both" : "" });
+  const given = { app, graph, hrefOf, memoryHref, drawQuote: quoteTo(memoryHref), heading };
   return html`<aside class="panel" aria-label=${t("graph_panel")}>
     <header>${selected && html`<span class=${selected.isName ? "tag" : `tag ${selected.kind}`}>${selected.isName ? typeName(selected.type) : t(selected.kind)}</span>
       <nav><${IconButton} icon="x" label=${t("close_panel")} onClick=${onClose} /></nav>`}</header>

@@ -135,6 +135,10 @@ function isNarrowed({ words, truth, kind, type, day: wanted }) {
   return Boolean(words || type || wanted || kind !== "usual" || truth !== "now");
 }
 
+// Under which words are looked for wherever they are kept: also in messages that facts stand for, and in former texts.
+const EVERYTHING = { kind: "all", truth: "both" };
+const canLookFurther = ({ words, kind, truth }) => Boolean(words) && (kind !== EVERYTHING.kind || truth !== EVERYTHING.truth);
+
 function Filters({ filters, setFilters, field }) {
   const { words, truth, kind, type, day: wantedDay } = filters;
   const change = (values) => setFilters({ ...filters, ...values });
@@ -269,6 +273,8 @@ export function Memories({ app, id, query }) {
       ${list.isLoaded && !list.isBusy && !list.problem && !shown.length && !(isEmpty && hasOthers !== false && !list.retired) && html`<div class="empty">
         <p class="read">${t(list.retired ? "none_now" : isWhole ? "first_title" : "none")}</p>
         ${!isWhole && !list.retired && html`<p class="soft">${t("none_do")}</p>`}
+        ${canLookFurther(filters) && !list.retired && html`<p><button type="button" class="btn"
+          onClick=${() => setFilters({ ...filters, ...EVERYTHING })}>${t("none_look")}</button></p>`}
         ${list.retired > 0 && html`<p><button type="button" class="btn" onClick=${() => setFilters({ ...filters, truth: "past" })}>
           ${t("none_now_do", { n: list.retired })}</button></p>`}</div>`}
       ${list.isLoaded && list.total > 0 && html`<${Pager} list=${list} onMore=${() => load(list)} />`}

@@ -45,7 +45,7 @@ from graphmem.model import (
     optional_from_micros,
     optional_micros,
 )
-from graphmem.stores.ledger import events, visibility
+from graphmem.stores.ledger import events, schema, visibility
 from graphmem.stores.ledger.array_parameters import in_array, json_object_agg
 from graphmem.stores.ledger.decoding import decoding
 from graphmem.stores.ledger.dialects import contains_word, upsert
@@ -310,7 +310,7 @@ def list_page(
         else:
             values |= {"after_at": place.at, "after_row": place.id}
     statement = _page(visibility.shape(view), is_first=after is None, with_sources=with_sources)
-    statement = statement.where(*_filter_conditions(list_filter))
+    statement = statement.where(*_filter_conditions(list_filter, has_former_words=view.show_retired))
     yield from _fetched(connection, statement, {**values, "limit": limit, "offset": offset})
 
 
@@ -354,7 +354,8 @@ def count_records(
     The second counts also what the view hides as retired. Source messages count as in `list_records`.
     """
     shown = replace(view, show_retired=True)
-    statement = _count(visibility.shape(shown), with_sources=with_sources).where(*_filter_conditions(list_filter))
+    statement = _count(visibility.shape(shown), with_sources=with_sources)
+    statement = statement.where(*_filter_conditions(list_filter, has_former_words=view.show_retired))
     past, every = connection.execute(statement, view_values(connection, shown)).one()
     return every if view.show_retired else every - past, past
 
@@ -366,14 +367,20 @@ def _count(shape: visibility.ViewShape, *, with_sources: bool) -> Select[Any]:
     return counts.add_columns(func.count())
 
 
-def _filter_conditions(list_filter: ListFilter) -> list[ColumnElement[bool]]:
+def _filter_conditions(list_filter: ListFilter, *, has_former_words: bool) -> list[ColumnElement[bool]]:
+    """Returns the conditions of a filter; with `has_former_words`, all of its words may also stand in a former text."""
     at: ColumnElement[int] = memories.c.at
     clauses: list[ColumnElement[bool]] = []
     if list_filter.since is not None:
         clauses.append(at >= micros(list_filter.since))
     if list_filter.until is not None:
         clauses.append(at < micros(list_filter.until))
-    clauses.extend(contains_word.of(_TEXT_AND_SPEAKER, word) for word in list_filter.words)
+    if list_filter.words:
+        present = and_(*(contains_word.of(_TEXT_AND_SPEAKER, word) for word in list_filter.words))
+        change = schema.events.c
+        in_former = (contains_word.of(change.old_text, word) for word in list_filter.words)
+        former = select(change.id).where(change.memory == memories.c.uid, change.old_text.is_not(None), *in_former)
+        clauses.append(or_(present, former.correlate(memories).exists()) if has_former_words else present)
     if list_filter.retired_only:
         clauses.append(visibility.is_past())
     if list_filter.mentions_type is not None:

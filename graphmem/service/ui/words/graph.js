@@ -4,6 +4,7 @@ export default {
   graph: ["Graph", "图谱"],
   graph_around: ["Around whom or what", "以谁或什么为中心"],
   graph_around_hint: ["A name", "名字"],
+  graph_around_words: ["A name, or words", "名字或词语"],
   graph_hops: ["Hops", "跳数"],
   graph_hop_1: ["1 hop", "1 跳"],
   graph_picture: [

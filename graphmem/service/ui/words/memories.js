@@ -53,6 +53,7 @@ export default {
   none_now_do: ["Show {n} that is no longer true|Show {n} that are no longer true", "显示 {n} 条不再成立的"],
   none_drawn: ["No fact was drawn from what was said yet.", "还没有从说过的话里提取到事实。"],
   none_drawn_do: ["What was said is kept, and searched.", "说过的话都已记下，也可以搜索。"],
+  none_look: ["Look in sources and former words too", "也在来源消息和以前的文字中查找"],
   none_do: ["Try fewer words, or take the filters off.", "试试更少的词，或清除筛选。"],
   not_loaded: ["The memories could not be loaded. {reason}", "无法加载记忆。{reason}"],
   no_answer: ["The service does not answer; check that it runs.", "服务没有应答，请检查它是否在运行。"],
