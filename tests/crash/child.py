@@ -35,6 +35,7 @@ SEEDS = (
     "gamma Carl met Dora fernwhistle",
 )
 NEW = "delta Emil bought Fagott moonladder"
+LATER = "2999-01-01"
 REVISED = "beta Bella left Bergen snowlantern"
 
 
@@ -54,6 +55,7 @@ def settings(home: Path, dims: int = 64, graph: str = "ledger", model: str | Non
             },
             "extractor": {"provider": "none"},
             "graph_store": {"provider": graph},
+            "lifecycle": {"enabled": True},
             **config,
         }
     )
@@ -212,6 +214,8 @@ def execute(order: dict) -> None:
     if act == "optimize":
         edge = importlib.import_module(EDGE)
         edge._OPTIMIZE_AFTER, edge._OPTIMIZE_SHARE = 1, 0
+    if act == "tend":
+        importlib.import_module("graphmem.jobs.cycle").COMMAND_BATCH = 1
     if act == "remodel":
         memory.close()
         memory = open_memory(home, 32)
@@ -231,6 +235,7 @@ def execute(order: dict) -> None:
         "flushed batches": memory.rebuild,
         "remodel": memory.rebuild,
         "reset": memory.reset,
+        "tend": lambda: memory.tend(user_id="u", now=LATER),
         "close": lambda: (memory.delete(ids[1]), journal.note(done="delete"), memory.close()),
     }
     acts[act]()

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import power
 import pytest
-from child import NEW, REVISED, SEEDS, open_memory, settings
+from child import LATER, NEW, REVISED, SEEDS, open_memory, settings
 from victims import Server, assert_verified, in_memory, words_in_files
 
 from graphmem import Memory
@@ -229,7 +229,7 @@ def expected_after(kill: Kill, ids: list[str]) -> dict[str, str]:
 @pytest.mark.quick
 def test_every_kill_point_names_something_that_exists():
     """Else a renaming is noticed only by the thorough tests."""
-    points = [kill.point for kill in KILLS] + [point for _, point, _ in OPENINGS]
+    points = [kill.point for kill in KILLS] + [point for _, point, *_ in OPENINGS + CYCLES]
     for module, _, attributes in [point.split(" ", 1)[1].partition(":") for point in points if " shard." not in point]:
         operator.attrgetter(attributes)(importlib.import_module(module))
 
@@ -251,6 +251,41 @@ def test_killed_at(kill: Kill, server: Server, folder: Path):
     if kill.act in {"delete", "delete_all", "reset", "close"} and kill.durable:
         erased_word = SEEDS[1].split()[-1]
         assert words_in_files(home, [erased_word]) == []
+
+
+CYCLES = [
+    ("memories rated, before COMMIT", "after graphmem.stores.ledger.vitals:store_rating", 2, 0),
+    ("nothing decided", "before graphmem.jobs.cycle:plan_cycle", 1, 0),
+    ("the first memory is being forgotten, before COMMIT", "after graphmem.stores.ledger.vitals:state_of", 1, 0),
+    ("one of three is forgotten", f"after {ENGINE}:commit", 1, 1),
+    ("the third is being forgotten, before COMMIT", "after graphmem.stores.ledger.vitals:state_of", 3, 2),
+    ("all are forgotten, the cycle has not ended", "before graphmem.stores.ledger.vitals:end_cycle", 1, 3),
+    ("the cycle has ended, before COMMIT", "after graphmem.stores.ledger.vitals:end_cycle", 1, 3),
+    ("the cycle has ended, nothing is delivered", f"before {ENGINE}:Engine.deliver", 1, 3),
+]
+
+
+@pytest.mark.parametrize(("point", "nth", "forgotten"), [one[1:] for one in CYCLES], ids=[one[0] for one in CYCLES])
+def test_killed_in_a_cycle(point: str, nth: int, forgotten: int, server: Server, folder: Path):
+    """Nothing is half forgotten; the next cycle does the rest, and the former one can be undone as far as it went."""
+    home = folder / "home"
+    code, lines = server.order(home, "tend", point=point, nth=nth)
+    assert code == -9, f"the point was not reached: {point} (exit {code})"
+    ids = [line["id"] for line in lines if line.get("done") == "add"]
+    with open_memory(home) as memory:
+        assert memory.flush() == {"pending": []}
+        gone = {one["id"] for one in memory.pending_deletion(user_id="u")["results"]}
+        visible = list_texts(memory)
+        assert (len(gone), gone | visible.keys(), gone & visible.keys()) == (forgotten, set(ids), set())
+        check_found_by_own_words(memory, visible)
+        for uid in ids:
+            events = [event["event"] for event in memory.history(uid)]
+            assert events == ["ADD", *(["FORGET"] if uid in gone else [])]
+        assert memory.verify()["ok"]
+        assert memory.tend(user_id="u", now=LATER)["forgotten"] == 3 - forgotten
+        assert list_texts(memory) == {}
+        assert memory.search(SEEDS[0], user_id="u")["results"] == []
+        assert memory.verify()["ok"]
 
 
 @pytest.mark.parametrize("kept", [pytest.param(0.0, id="all lost"), pytest.param(0.5, id="half lost")])
