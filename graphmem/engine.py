@@ -392,6 +392,7 @@ class Engine:
 
     def _enrich_all(self) -> None:
         """Enriches all texts that wait for it. Raises the error of one that fails; its job stays recorded."""
+        self._job_worker.wait_for_texts()  # those in work may fail, for example for another embedder
         futures = self._job_worker.enrich_recorded(by_force=True)
         self._job_worker.wait_for_texts()
         for future in futures:
