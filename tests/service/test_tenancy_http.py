@@ -210,7 +210,7 @@ def list_requests(ids: list[str], events: list[str]) -> dict[str, list[Request]]
         "POST /events/{event_id}/undo": by_event,
         "POST /memories/{memory_id}/forget": by_id,
         "POST /lifecycle/cycles": [Request("", body={"dry_run": True}), Request("", {"run_id": "run-"})],
-        "POST /lifecycle/cycles/{cycle}/undo": by_event,
+        "POST /lifecycle/undo": [Request("", body={"cycle": event}) for event in like_ids(events)[-3:]],
         "GET /lifecycle/forgotten": [Request(""), Request("", {"run_id": "run-"})],
         "DELETE /lifecycle/forgotten": [Request("", {"confirm": True})],
         "PUT /memories/{memory_id}/pin": by_id,

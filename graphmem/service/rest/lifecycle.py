@@ -25,6 +25,12 @@ class CycleBody(Body):
     now: Moment | None = None
 
 
+class UndoBody(Body):
+    """The id of the cycle that is taken back."""
+
+    cycle: str
+
+
 class Change(BaseModel):
     """What a dry run would do to a memory: "promote" or "forget"."""
 
@@ -95,12 +101,12 @@ async def run_cycle(
     return CycleAnswer.model_validate(result)
 
 
-@router.post("/lifecycle/cycles/{cycle}/undo")
+@router.post("/lifecycle/undo")
 async def undo_cycle(
-    cycle: str, query: Annotated[Ids, Query()], caller: CallerParam, service: ServiceParam
+    body: UndoBody, query: Annotated[Ids, Query()], caller: CallerParam, service: ServiceParam
 ) -> UndoneAnswer:
     """Takes back what a cycle did."""
-    result: dict[str, Any] = await service.memory.undo_cycle(cycle, **caller.scope(query.named(), required=False))
+    result: dict[str, Any] = await service.memory.undo_cycle(body.cycle, **caller.scope(query.named(), required=False))
     return UndoneAnswer.model_validate(result)
 
 

@@ -1,0 +1,48 @@
+"""The lifecycle over HTTP: forgetting, pins, and a cycle that is seen before it runs, run, and undone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support.contract import Make
+from support.service import client_of
+
+LATER = "2999-01-01"
+
+
+@pytest.fixture
+def memory(make_memory: Make) -> Any:
+    return make_memory(lifecycle={"enabled": True})
+
+
+def test_a_cycle_over_http(memory: Any) -> None:
+    memory.add(["I like tea.", "The weather is grey."], user_id="ana")
+    with client_of(memory) as client:
+        ana = {"user_id": "ana"}
+        dry = client.post("/lifecycle/cycles", params=ana, json={"dry_run": True, "now": LATER}).json()
+        assert sorted(change["change"] for change in dry["changes"]) == ["forget", "promote"]
+        result = client.post("/lifecycle/cycles", params=ana, json={"now": LATER}).json()
+        assert (result["forgotten"], result["promoted"]) == (1, 1)
+        (listed,) = client.get("/lifecycle/forgotten", params=ana).json()["results"]
+        assert (listed["memory"], listed["reason"]) == ("The weather is grey.", "retention below 0.1")
+        undone = client.post("/lifecycle/undo", params=ana, json={"cycle": result["cycle"]}).json()
+        assert (len(undone["undone"]), undone["skipped"]) == (2, 0)
+        client.post("/lifecycle/cycles", params=ana, json={"now": LATER})
+        assert client.delete("/lifecycle/forgotten", params=ana).status_code == 400
+        receipt = client.delete("/lifecycle/forgotten", params={**ana, "confirm": True}).json()
+        assert receipt["deleted"] == [listed["id"]]
+
+
+def test_forget_and_pin_over_http(memory: Any) -> None:
+    (tea,) = (one["id"] for one in memory.add("I like tea.", user_id="ana")["results"])
+    with client_of(memory) as client:
+        ana = {"user_id": "ana"}
+        assert client.put(f"/memories/{tea}/pin", params=ana).json()["pinned"]
+        assert "pinned" not in client.delete(f"/memories/{tea}/pin", params=ana).json()
+        forgotten = client.post(f"/memories/{tea}/forget", params=ana, json={"reason": "asked"}).json()
+        assert client.get("/memories", params=ana).json()["results"] == []
+        shown = client.get("/memories", params={**ana, "show_forgotten": True}).json()["results"]
+        assert [one["forgotten_at"] for one in shown] == [forgotten["forgotten_at"]]
+        client.post(f"/events/{forgotten['event_id']}/undo", params=ana)
+        assert client.post("/search", json={"query": "tea", **ana}).json()["results"][0]["id"] == tea
