@@ -62,7 +62,7 @@ class Kind(StrEnum):
     SUMMARY = "summary"
 
 
-MemoryType: TypeAlias = Literal["semantic", "episodic", "preference", "procedural"]
+MemoryType: TypeAlias = Literal["semantic", "episodic", "preference", "procedural", "fact"]
 Role: TypeAlias = Literal["user", "assistant", "tool", "function"]
 """The roles whose messages are stored."""
 MinRelevance: TypeAlias = float | Literal["default"] | None

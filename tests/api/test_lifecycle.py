@@ -55,6 +55,17 @@ def test_small_talk_is_forgotten_within_days_and_a_preference_is_kept_for_good(r
     assert ripening.verify()["ok"]
 
 
+def test_a_rated_memory_survives_an_export(ripening: Memory, make_memory: Make, tmp_path: Any) -> None:
+    (name,) = said(ripening, 1, "My name is Ana.")
+    tend(ripening)
+    assert ripening.get(name, **ANA)["memory_type"] == "fact"
+    ripening.export(tmp_path / "x.jsonl")
+    target = make_memory()
+    target.import_(tmp_path / "x.jsonl")
+    assert target.get(name, **ANA) == ripening.get(name, **ANA)
+    assert ids(target.search("name", **ANA, filters={"memory_type": "fact"})) == [name]
+
+
 def test_a_cycle_twice_is_a_cycle_once(ripening: Memory) -> None:
     said(ripening, 8, TALK, LIKES, PLAIN)
     tend(ripening)

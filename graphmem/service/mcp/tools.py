@@ -250,7 +250,8 @@ class SearchMemories(Tool):
             memory.search,
             self.query,
             **scope.parts,
-            filters={"memory_type": {"in": [_stored_type(name) for name in self.memory_types]}}
+            # A fact that the lifecycle rated has the type "fact", one that a tool stored has another.
+            filters={"memory_type": {"in": [*self.memory_types, *map(_stored_type, self.memory_types)]}}
             if self.memory_types
             else None,
             as_of=self.as_of or None,
@@ -572,7 +573,7 @@ DOTTED_NAMES = {
 
 
 def _stored_type(memory_type: str) -> str:
-    """Returns the type as which `Memory` stores it: it has no "fact"."""
+    """Returns the type as which a tool stores it: a fact is "semantic", as those that a language model draws are."""
     return "semantic" if memory_type == "fact" else memory_type
 
 
