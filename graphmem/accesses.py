@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from threading import Lock, Timer
@@ -33,9 +33,7 @@ class AccessLog:
         """Counts an access to each of these memories, by their rows; returns at once but for every 500 memories."""
         now = datetime.now(UTC)
         with self._lock:
-            for row in rows:
-                times = self._counts[row].times if row in self._counts else 0
-                self._counts[row] = Access(times + 1, now)
+            self._count({row: Access(1, now) for row in rows})
             is_full = len(self._counts) >= WRITE_ROWS
             if self._counts and self._timer is None and not self._closed:
                 self._timer = Timer(WRITE_SECONDS, self.write)
@@ -60,9 +58,13 @@ class AccessLog:
         except StoreError as error:
             logger.warning("how often memories were found could not be recorded (%s)", log_text(error))
             with self._lock:
-                for row, access in counts.items():
-                    times = self._counts[row].times if row in self._counts else 0
-                    self._counts[row] = Access(times + access.times, access.last)
+                self._count(counts)
+
+    def _count(self, accesses: Mapping[int, Access]) -> None:
+        for row, access in accesses.items():
+            earlier = self._counts.get(row)
+            times, last = (0, access.last) if earlier is None else earlier
+            self._counts[row] = Access(times + access.times, max(last, access.last))
 
     def close(self) -> None:
         """Writes the counts, and sets no timer any more."""

@@ -406,7 +406,8 @@ class Engine:
         self.accesses.write()
         with _log_and_leave_pending():
             self._enrich_all()
-        with self.ledger.write() as connection:
+        open_ledger = self.ledger.write if settings.enabled else self.ledger.read
+        with open_ledger() as connection:
             since = vitals.lifecycle_since(connection, datetime.now(UTC), begins=settings.enabled)
         cycle = Cycle(
             self.ledger,

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import IO, TYPE_CHECKING, Any, Literal, Self, TypeVar, cast
@@ -59,6 +59,7 @@ from graphmem.tracing import operation as traced_operation
 
 if TYPE_CHECKING:
     import networkx as nx
+    from sqlalchemy import Connection
 
     from graphmem.retrieval.context import Size
 
@@ -591,14 +592,28 @@ class Memory:
                 "confirm: is not True; what is erased cannot be brought back: look at pending_deletion, then give "
                 "confirm=True"
             )
-        erased, partitions = ErasureReport(), set[str]()
+        return self._delete_in_batches(
+            lambda connection: memories.forgotten_records(connection, scope, before, DELETE_BATCH)[0], ErasureReport()
+        )
+
+    def _delete_in_batches(
+        self,
+        read_batch: Callable[[Connection], list[MemoryRecord]],
+        erased: ErasureReport,
+        run_id: str | None = None,
+    ) -> types.Receipt:
+        """Erases the memories that `read_batch` returns until it returns none, and returns a receipt.
+
+        `run_id` is that of `DeleteMemory`. `erased` was erased before and counts in the receipt.
+        """
+        partitions: set[str] = set()
         while True:
             with self._engine.ledger.read() as connection:
-                batch, _ = memories.forgotten_records(connection, scope, before, DELETE_BATCH)
+                batch = read_batch(connection)
             if not batch:
                 break
             partitions |= {record.partition for record in batch}
-            commands = [DeleteMemory(record.id, missing_ok=True) for record in batch]
+            commands = [DeleteMemory(record.id, missing_ok=True, run_id=run_id) for record in batch]
             erased = sum((outcome.erased for outcome in self._engine.commit(commands)), erased)
         message = f"{len(erased.ids)} memories deleted successfully!"
         return responses.receipt(erased, self._engine.deliver(sorted(partitions)), message)
@@ -641,18 +656,9 @@ class Memory:
         erasing: list[Command] = [DeleteItems(scope)]
         if scope.user_id is not None and len(scope.parts) == 1:
             erasing.append(DeleteSettings(scope.user_id))
-        outcomes, partitions = self._engine.commit(erasing), set[str]()
-        erased = sum((outcome.erased for outcome in outcomes), ErasureReport())
-        while True:
-            with self._engine.ledger.read() as connection:
-                batch = memories.records_in_scope(connection, scope, DELETE_BATCH)
-            if not batch:
-                break
-            partitions |= {record.partition for record in batch}
-            commands = [DeleteMemory(record.id, missing_ok=True, run_id=scope.run_id) for record in batch]
-            erased = sum((outcome.erased for outcome in self._engine.commit(commands)), erased)
-        return responses.receipt(
-            erased, self._engine.deliver(sorted(partitions)), f"{len(erased.ids)} memories deleted successfully!"
+        erased = sum((outcome.erased for outcome in self._engine.commit(erasing)), ErasureReport())
+        return self._delete_in_batches(
+            lambda connection: memories.records_in_scope(connection, scope, DELETE_BATCH), erased, scope.run_id
         )
 
     # --- reading ------------------------------------------------------------------------------------------------

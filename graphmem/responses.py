@@ -222,21 +222,20 @@ def dropped_summary(dropped: Mapping[str, int]) -> str:
 
 def cycle(result: CycleResult) -> CycleDict:
     """Converts what a cycle did, or would do, to the result of `tend`."""
-    plan, is_dry = result.plan, result.id is None
-    merged = result.merged_into
+    plan, merged = result.plan, result.merged_into
     converted = CycleDict(
         cycle=result.id,
         processed=plan.processed,
         decayed=len(plan.decayed),
-        forgotten=len(plan.forgotten) if is_dry else result.forgotten,
-        merged=len(merged) if is_dry else result.merged,
-        promoted=len(plan.promoted) if is_dry else result.promoted,
+        forgotten=result.forgotten,
+        merged=result.merged,
+        promoted=result.promoted,
         saved_bytes=result.saved_bytes,
         skipped=result.left_out,
     )
     if plan.brake is not None:
         converted["brake"] = plan.brake
-    if is_dry:
+    if result.id is None:
         promoted = [{"id": one.memory.id, "change": "promote", "reason": one.reason} for one in plan.promoted]
         forgotten = [
             {

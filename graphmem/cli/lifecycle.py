@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from graphmem.cli.options import CommandContext, command, error_exit
+from graphmem.cli.options import CommandContext, command, confirm_erasure, require_terminal
 
 if TYPE_CHECKING:
     from graphmem.cli.render import Renderer
@@ -53,14 +52,14 @@ def purge(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,  # noqa: FBT002
 ) -> None:
     """Erases forgotten memories from all stores."""
-    if call.scope and not yes and not sys.stdin.isatty():
-        raise typer.BadParameter("purge needs --yes without a terminal, as nobody can be asked")
+    must_ask = bool(call.scope) and not yes
+    if must_ask:
+        require_terminal("purge")
     with call.memory() as memory:
-        if call.scope and not yes:
+        if must_ask:
             number = memory.pending_deletion(**call.scope, limit=1)["total"]
             which = "all" if forgotten_before is None else f"those forgotten before {forgotten_before}, of"
-            if not typer.confirm(f"Erase {which} {number} forgotten memories? This cannot be reversed.", err=True):
-                raise error_exit("nothing was deleted")
+            confirm_erasure(f"Erase {which} {number} forgotten memories?")
         receipt = memory.purge(**call.scope, forgotten_before=forgotten_before, confirm=True)
     call.print_answer(receipt, lambda renderer: renderer.line(receipt["message"]))
 

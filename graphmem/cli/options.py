@@ -7,6 +7,7 @@ import inspect
 import json
 import os
 import re
+import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -228,6 +229,18 @@ def error_exit(message: str, status: int = FAILED) -> typer.Exit:
 
     typer.echo(f"graphmem: {one_line(message)}", err=True)
     return typer.Exit(status)
+
+
+def require_terminal(asker: str) -> None:
+    """Raises an error of usage unless somebody can be asked; `asker` is what needs a confirmation, as it is written."""
+    if not sys.stdin.isatty():
+        raise typer.BadParameter(f"{asker} needs --yes without a terminal, as nobody can be asked")
+
+
+def confirm_erasure(question: str) -> None:
+    """Asks whether to erase; ends the command, with an error, if the answer is no."""
+    if not typer.confirm(f"{question} This cannot be reversed.", err=True):
+        raise error_exit("nothing was deleted")
 
 
 def _check_exists(settings: Settings) -> None:

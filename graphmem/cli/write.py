@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from graphmem.cli.options import CommandContext, Id, Metadata, command, error_exit, json_object, unscoped_command
+from graphmem.cli.options import (
+    CommandContext,
+    Id,
+    Metadata,
+    command,
+    confirm_erasure,
+    error_exit,
+    json_object,
+    require_terminal,
+    unscoped_command,
+)
 from graphmem.transfer.sources.message_files import InputFormat
 
 if TYPE_CHECKING:
@@ -177,11 +187,9 @@ def delete(
 
 
 def _confirm_delete_all(call: CommandContext) -> None:
-    if not sys.stdin.isatty():
-        raise typer.BadParameter("--all needs --yes without a terminal, as nobody can be asked")
+    require_terminal("--all")
     scope = ", ".join(f"{name.removesuffix('_id')} {value!r}" for name, value in call.scope.items())
-    if not typer.confirm(f"Erase all memories of {scope}? This cannot be reversed.", err=True):
-        raise error_exit("nothing was deleted")
+    confirm_erasure(f"Erase all memories of {scope}?")
 
 
 def _merge_receipts(receipts: list[Any]) -> Mapping[str, Any]:

@@ -216,7 +216,7 @@ def restore_memory(command: RestoreMemory, uow: UnitOfWork) -> Outcome:
     source_visibility.update_source_visibility(uow, restored, uow.now)
     for successor in memories.records_linking_to(uow.connection, record.row, "replaces"):
         memories.set_seq(uow.connection, successor.row, uow.next_seq())
-    uow.connection.execute(links.delete().where(links.c.other == record.row, links.c.kind == "replaces"))
+    memories.remove_links_to(uow.connection, record.row, "replaces")
     uow.add_event("RESTORE", restored, old=record.text, new=record.text, before=before, reason=command.reason)
     return Outcome(OutcomeType.RESTORE, record.id, kind=record.kind, record=restored, reason=command.reason)
 

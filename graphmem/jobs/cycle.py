@@ -77,7 +77,7 @@ class Cycle:
         plan = plan_cycle(records, now, self._policy, force=force)
         targets = self._merge_targets(row, records, plan)
         if dry_run:
-            return CycleResult(None, plan, targets)
+            return CycleResult(None, plan, targets, len(plan.forgotten), len(targets), len(plan.promoted))
         cycle = str(uuid4())
         outcomes = self._carry_out(plan, targets, cycle)
         with self._ledger.write() as connection:
@@ -146,27 +146,29 @@ class Cycle:
         while True:
             with self._ledger.read() as connection:
                 batch = vitals.unrated(connection, partition, RATED_BATCH, documents=self._documents)
-                if batch and matrices is None:
+                rules = {memory.row: self._rules.match(memory.text) for memory in batch}
+                unmatched = [row for row, rule in rules.items() if rule is None]
+                if unmatched and matrices is None:
                     matrices = embeddings.matrices(connection, self._spec, partition)
             if not batch:
                 return
-            nearest = _highest_similarities(
-                [memory.row for memory in batch if self._rules.match(memory.text) is None], matrices or {}
-            )
+            nearest = _highest_similarities(unmatched, matrices or {})
             with self._ledger.write() as connection:
                 for memory in batch:
-                    number, memory_type = self._rating(memory, nearest.get(memory.row))
+                    rule = rules[memory.row]
+                    memory_type = memory.memory_type or (OTHER_TYPE if rule is None else rule.memory_type)
+                    number = (
+                        _computed_importance(memory, memory_type, nearest.get(memory.row))
+                        if rule is None
+                        else rule.importance
+                    )
                     vitals.store_rating(connection, memory.row, memory.version, number, memory_type)
 
-    def _rating(self, memory: UnratedMemory, highest_similarity: float | None) -> tuple[float, str]:
-        rule = self._rules.match(memory.text)
-        if rule is not None:
-            return rule.importance, memory.memory_type or rule.memory_type
-        memory_type = memory.memory_type or OTHER_TYPE
-        sure = certainty(memory.text, memory.question_share) if memory.confidence is None else memory.confidence
-        # As on the day on which it was written.
-        newness = recency(memory.created_at, memory.created_at)
-        return importance(scarcity(highest_similarity), memory_type, newness, sure), memory_type
+
+def _computed_importance(memory: UnratedMemory, memory_type: str, highest_similarity: float | None) -> float:
+    """Returns the importance of a memory that no rule rates, as on the day on which it was written."""
+    sure = certainty(memory.text, memory.question_share) if memory.confidence is None else memory.confidence
+    return importance(scarcity(highest_similarity), memory_type, recency(memory.created_at, memory.created_at), sure)
 
 
 def _highest_similarities(rows: Sequence[int], matrices: Mapping[str, tuple[list[int], Matrix]]) -> dict[int, float]:

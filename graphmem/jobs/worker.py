@@ -11,6 +11,7 @@ from concurrent.futures import Future
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from functools import partial
+from math import inf
 from threading import RLock, Timer
 from typing import TYPE_CHECKING
 
@@ -74,7 +75,9 @@ class JobWorker:
         self._claim_seconds = claim_seconds
         self._on_background_done = on_background_done
         # A few texts that callers wait for, many short texts, and long texts hold each other up in no queue.
-        lane = partial(EnrichmentLane, ledger, enricher, commit_pool, on_unfinished=self._retry_later)
+        # Some of the texts that stay pending were never tried, because others failed before them.
+        retry = partial(self._set_timer_for_next_job, at_most=jobs.RETRY_BASE)
+        lane = partial(EnrichmentLane, ledger, enricher, commit_pool, on_unfinished=retry)
         self._awaited = lane("graphmem-awaited-texts")
         self._short = lane("graphmem-short-texts", on_committed=on_background_done)
         self._long = lane("graphmem-long-texts", on_committed=on_background_done)
@@ -151,12 +154,12 @@ class JobWorker:
 
         `texts_by_force`: also the enrichment of texts that another process has claimed: it may have died.
         """
-        self.enrich_recorded(by_force=texts_by_force)
         with self._ledger.read() as connection:
             due_rows = jobs.claimable(connection) if self._pipeline is not None else []
-        for row in due_rows:
-            self.run(row)
-        self._set_timer_for_next_job()
+            self.enrich_recorded(by_force=texts_by_force)
+            for row in due_rows:
+                self.run(row)
+            self._set_timer_for_next_job()
 
     def drain(self, *, by_force: bool = False) -> list[JobResult | JobFailure]:
         """Runs all jobs for a model once, also those that wait after a failure, and returns their results.
@@ -188,17 +191,13 @@ class JobWorker:
         for lane in self._lanes:
             lane.close(finish=finish and lane is not self._long)
 
-    def _set_timer_for_next_job(self) -> None:
+    def _set_timer_for_next_job(self, *, at_most: float = inf) -> None:
+        """Sets a timer for the next job that becomes claimable, for at most so many seconds."""
         with self._ledger.read() as connection:
-            seconds = jobs.next_due(connection)
-        if seconds is not None:
-            self._set_timer(seconds + 0.1)
-
-    def _retry_later(self) -> None:
-        """Sets a timer for texts that stay pending; some were never tried, because others failed before them."""
-        with self._ledger.read() as connection:
-            seconds = jobs.next_due(connection)
-        self._set_timer(jobs.RETRY_BASE if seconds is None else min(seconds + 0.1, jobs.RETRY_BASE))
+            due = jobs.next_due(connection)
+        seconds = min(at_most, inf if due is None else due + 0.1)
+        if seconds < inf:
+            self._set_timer(seconds)
 
     def _set_timer(self, seconds: float) -> None:
         with self._lock:

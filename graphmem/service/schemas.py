@@ -36,6 +36,10 @@ class Ids(BaseModel):
         return {"user_id": self.user_id, "agent_id": self.agent_id, "run_id": self.run_id}
 
 
+Moment = str | float
+"""ISO 8601 text, or seconds since 1970."""
+
+
 class Body(BaseModel):
     """The body of a request: no unknown fields, and no value is converted to another type."""
 

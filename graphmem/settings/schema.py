@@ -579,6 +579,10 @@ class LimitSettings(_Section):
 MemoryTypeName = Literal["episodic", "semantic", "preference", "fact"]
 
 
+# Their numbers are the defaults.
+_CURVE, _POLICY = ForgettingCurve(), LifecyclePolicy()
+
+
 class LifecycleSettings(_Section):
     """When memories are forgotten and which are kept; off by default. See "Let a memory ripen" in the documentation.
 
@@ -596,36 +600,42 @@ class LifecycleSettings(_Section):
         default=None, description="A TOML file of rules of importance, in place of those of graphmem."
     )
     base_strength: Annotated[float, Field(gt=0, le=1000)] = Field(
-        default=1.0, description="The strength to begin with."
+        default=_CURVE.base_strength, description="The strength to begin with."
     )
     importance_multiplier: Annotated[float, Field(ge=0, le=1000)] = Field(
-        default=2.0, description="What an importance of 1 adds to it."
+        default=_CURVE.importance_multiplier, description="What an importance of 1 adds to it."
     )
     access_bonus: Annotated[float, Field(ge=0, le=1000)] = Field(
-        default=0.1, description="What each search that finds the memory adds to it."
+        default=_CURVE.access_bonus, description="What each search that finds the memory adds to it."
     )
     type_factors: dict[MemoryTypeName, Annotated[float, Field(gt=0, le=1000)]] = Field(
         default={"preference": 1.5, "fact": 1.3},
         description="Factors by type of memory; 1 for types that are not named.",
     )
-    max_strength: Annotated[float, Field(gt=0, le=1000)] = Field(default=10.0, description="The highest strength.")
+    max_strength: Annotated[float, Field(gt=0, le=1000)] = Field(
+        default=_CURVE.max_strength, description="The highest strength."
+    )
     min_retention: Annotated[float, Field(gt=0, lt=1)] = Field(
-        default=0.1, description="A memory whose retention is lower is forgotten."
+        default=_CURVE.min_retention, description="A memory whose retention is lower is forgotten."
     )
     promote_after_days: Annotated[int, Field(ge=0, le=3650)] = Field(
-        default=7, description="Days after which an important memory is kept for good."
+        default=_POLICY.promote_after.days, description="Days after which an important memory is kept for good."
     )
     short_term_capacity: Annotated[int, Field(ge=1)] = Field(
-        default=500, description="Memories of a user that fade; beyond it the least important are forgotten."
+        default=_POLICY.short_term_capacity,
+        description="Memories of a user that fade; beyond it the least important are forgotten.",
     )
     long_term_capacity: Annotated[int, Field(ge=1)] = Field(
-        default=100, description="Memories of a user that are kept; beyond it the least important are forgotten."
+        default=_POLICY.long_term_capacity,
+        description="Memories of a user that are kept; beyond it the least important are forgotten.",
     )
     brake_share: Annotated[float, Field(ge=0, le=1)] = Field(
-        default=0.3,
+        default=_POLICY.brake_share,
         description="A cycle that would forget a larger share, and more than `brake_memories`, does nothing.",
     )
-    brake_memories: Annotated[int, Field(ge=0)] = Field(default=50, description="See `brake_share`.")
+    brake_memories: Annotated[int, Field(ge=0)] = Field(
+        default=_POLICY.brake_memories, description="See `brake_share`."
+    )
 
     def policy(self, since: datetime) -> LifecyclePolicy:
         """Returns the numbers of a cycle; nothing fades before `since`, unless the setting says otherwise."""

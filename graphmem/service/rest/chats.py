@@ -27,7 +27,7 @@ from graphmem.service.chat_settings import ChatSettings, MaxChars, Prompt, Round
 from graphmem.service.problems import code_of
 from graphmem.service.rest.dependencies import CallerParam, Service, ServiceParam
 from graphmem.service.rest.json_route import JsonRoute
-from graphmem.service.schemas import IdsBody, Items, LeastRelevance, given
+from graphmem.service.schemas import IdsBody, Items, LeastRelevance, Moment, given
 
 logger = logging.getLogger("graphmem")
 
@@ -35,8 +35,6 @@ logger = logging.getLogger("graphmem")
 router = APIRouter(route_class=JsonRoute, tags=["chats"], responses=problems.documented())
 
 Name = Annotated[str, Field(max_length=validation.MAX_NAME_CHARS)]
-Moment = str | float
-"""ISO 8601 text, or seconds since 1970."""
 
 
 # --- context ----------------------------------------------------------------------------------------------------------

@@ -11,9 +11,8 @@ from graphmem.service import limits, problems
 from graphmem.service.rest import answers
 from graphmem.service.rest.dependencies import CallerParam, ServiceParam
 from graphmem.service.rest.json_route import JsonRoute
-from graphmem.service.schemas import Body, Ids
+from graphmem.service.schemas import Body, Ids, Moment
 
-Moment = str | float
 router = APIRouter(route_class=JsonRoute, tags=["lifecycle"], responses=problems.documented(404))
 
 

@@ -26,11 +26,10 @@ from graphmem.service.problems import Problem
 from graphmem.service.rest import answers
 from graphmem.service.rest.dependencies import CallerParam, Service, ServiceParam, until_client_leaves
 from graphmem.service.rest.json_route import JsonRoute
-from graphmem.service.schemas import IGNORED, Body, Ids, IdsBody, Items, LeastRelevance, Mem0Fields, given
+from graphmem.service.schemas import IGNORED, Body, Ids, IdsBody, Items, LeastRelevance, Mem0Fields, Moment, given
 
 router = APIRouter(route_class=JsonRoute, tags=["memories"], responses=problems.documented(502))
 
-Moment = str | float
 # An 8-digit number is a date without hyphens; after a time, "+" is read as a space by the rules for queries.
 _EPOCH_SECONDS, _ZONE_AFTER_SPACE = re.compile(r"(?!\d{8}$)-?\d+(\.\d+)?"), re.compile(r"([T ]\d\d\S*) (\d\d:?\d\d)")
 IdempotencyKey = Annotated[

@@ -11,7 +11,7 @@ from enum import StrEnum
 from json import dumps
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, bindparam, case, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Row, and_, case, func, or_, select
 
 from graphmem.model import EMPTY_MAPPING, SCOPE_NAMES, MemoryRecord, Scope
 from graphmem.stores.ledger.array_parameters import in_array
@@ -220,7 +220,7 @@ class UnenrichedText(NamedTuple):
     attempts: int = 0
 
 
-_IS_OF_ROWS = jobs.c.memory.in_(bindparam("rows", expanding=True))
+_OF_ROWS = (_IS_ENRICHMENT, in_array(jobs.c.memory, "rows"))
 _UNENRICHED = (
     select(jobs.c.memory, func.length(memories.c.text), partitions.c.key, jobs.c.attempts)
     .join_from(jobs, memories, jobs.c.memory == memories.c.id)
@@ -228,7 +228,7 @@ _UNENRICHED = (
     .where(_IS_ENRICHMENT)
     .order_by(jobs.c.attempts, jobs.c.memory)
 )
-_COMPLETE_ENRICHMENTS = jobs.delete().where(_IS_ENRICHMENT, in_array(jobs.c.memory, "rows"))
+_COMPLETE_ENRICHMENTS = jobs.delete().where(*_OF_ROWS)
 _IS_WAITING = select(jobs.c.memory).where(_IS_ENRICHMENT, jobs.c.memory == memories.c.id).exists()
 _HAS_MENTIONS = select(mentions.c.memory).where(mentions.c.memory == memories.c.id).exists()
 _ENRICHMENT_STATES = RECORD.add_columns(_IS_WAITING.label("is_waiting"), _HAS_MENTIONS.label("has_mentions")).where(
@@ -287,7 +287,7 @@ def claimable_enrichments(connection: Connection, holder: str, *, by_force: bool
 
 def unenriched(connection: Connection, rows: Sequence[int]) -> set[int]:
     """Returns those of some memories' rows that wait for enrichment."""
-    return set(connection.scalars(select(jobs.c.memory).where(_IS_ENRICHMENT, _IS_OF_ROWS), {"rows": list(rows)}))
+    return set(connection.scalars(select(jobs.c.memory).where(*_OF_ROWS), {"rows": list(rows)}))
 
 
 def unenriched_records(connection: Connection, rows: Sequence[int]) -> dict[int, MemoryRecord]:
@@ -304,9 +304,9 @@ def claim_enrichments(
     `by_force` takes those of others too, such as a process that died.
     """
     is_free = or_(jobs.c.claimable_at <= now_micros(), jobs.c.holder.is_(None), jobs.c.holder == holder)
-    statement = jobs.update().where(_IS_ENRICHMENT, jobs.c.memory.in_(list(rows)))
-    statement = statement.values(holder=holder, claimable_at=_in(seconds))
-    return set(connection.scalars((statement if by_force else statement.where(is_free)).returning(jobs.c.memory)))
+    statement = jobs.update().where(*_OF_ROWS).values(holder=holder, claimable_at=_in(seconds))
+    statement = statement if by_force else statement.where(is_free)
+    return set(connection.scalars(statement.returning(jobs.c.memory), {"rows": list(rows)}))
 
 
 def complete_enrichments(connection: Connection, rows: Sequence[int]) -> None:
@@ -316,7 +316,7 @@ def complete_enrichments(connection: Connection, rows: Sequence[int]) -> None:
 
 def record_enrichment_failures(connection: Connection, rows: Sequence[int], error: str) -> None:
     """Counts a failed attempt at enriching each of some memories, as `record_failure` does."""
-    connection.execute(jobs.update().where(_IS_ENRICHMENT, jobs.c.memory.in_(list(rows))).values(_failed(error)))
+    connection.execute(jobs.update().where(*_OF_ROWS).values(_failed(error)), {"rows": list(rows)})
 
 
 def count_enrichments(connection: Connection, *, failed: bool = False) -> int:

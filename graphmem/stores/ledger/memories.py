@@ -500,17 +500,16 @@ def exact_scope(table: Table, scope: Scope) -> list[ColumnElement[bool]]:
     return [table.c[name] == getattr(scope, name) for name in SCOPE_NAMES]
 
 
+# The condition that a further message may go on with the session of an episode.
+_IS_IN_SESSION_OF_SEVERAL = (memories.c.kind == Kind.EPISODE.value, memories.c.session.not_like(f"{SINGLE_SESSION}%"))
+
+
 def nearest_session(connection: Connection, partition: int, scope: Scope, at: datetime, gap: timedelta) -> str | None:
     """Returns the session of the episode that is nearest before `at`, else nearest after it, or None.
 
     Candidates are episodes written under exactly this scope, at most `gap` away; `SINGLE_SESSION` ones are none.
     """
-    candidates = [
-        memories.c.partition == partition,
-        memories.c.kind == Kind.EPISODE,
-        memories.c.session.not_like(f"{SINGLE_SESSION}%"),
-        *exact_scope(memories, scope),
-    ]
+    candidates = [memories.c.partition == partition, *_IS_IN_SESSION_OF_SEVERAL, *exact_scope(memories, scope)]
     moment, reach = micros(at), gap // timedelta(microseconds=1)
     earlier = (
         select(memories.c.session)
@@ -550,8 +549,7 @@ def _latest_session(ids: tuple[str, ...]) -> Select[Any]:
         select(m.at, m.session, goes_on)
         .where(
             m.partition == bindparam("in_partition"),
-            m.kind == Kind.EPISODE.value,
-            m.session.not_like(f"{SINGLE_SESSION}%"),
+            *_IS_IN_SESSION_OF_SEVERAL,
             *in_scope,
             m.at.between(bindparam("start"), bindparam("end")),
         )
