@@ -97,13 +97,15 @@ _PAST = re.compile(
 )
 
 _STRING = {"type": "string"}
+# The memory types that a model is asked for: all of what it draws are facts, and "fact" would say nothing.
+ASKED_TYPES = tuple(name for name in validation.MEMORY_TYPES if name != "fact")
 # Strict schemas require each property and have no tuples. As objects, with null for most dates, and with the entities
 # of each fact, relations and entities took 87 of the 158 tokens of a fact; as texts, each entity once, 20 of 64.
 _FIELDS = {
     "facts": array_schema(
         object_schema(
             text=_STRING,
-            type={"type": "string", "enum": list(validation.MEMORY_TYPES)},
+            type={"type": "string", "enum": list(ASKED_TYPES)},
             confidence={"type": "number"},
             messages=array_schema({"type": "integer"}),
             relations=array_schema(_STRING),
@@ -540,7 +542,8 @@ def _may_be_source(subject: str, role: str | None) -> bool:
 
 
 def _memory_type(value: Any) -> str | None:
-    return checked_or(validation.memory_type, value.casefold() if isinstance(value, str) else None, None)
+    found = checked_or(validation.memory_type, value.casefold() if isinstance(value, str) else None, None)
+    return found if found in ASKED_TYPES else None
 
 
 def _date(value: Any) -> datetime | None:
