@@ -36,7 +36,7 @@ class Rules:
 
     def match(self, text: str) -> Rule | None:
         """Returns the most important rule that a text matches, None if it matches none."""
-        folded = fold(text).replace("’", "'")
+        folded = _folded(text)
         return next((rule for rule in self.rules if rule.expression.search(folded)), None)
 
 
@@ -74,9 +74,13 @@ def _patterns(rule: Mapping[str, Any], field: str, where: str) -> list[str]:
     patterns: Sequence[Any] = rule.get(field, ())
     if isinstance(patterns, str) or not all(isinstance(one, str) and one.strip() for one in patterns):
         raise ConfigError(f"{where}: {field} is no list of texts")
-    return [_expression(fold(one.strip())) for one in patterns]
+    return [_expression(one.strip()) for one in patterns]
 
 
 def _expression(pattern: str) -> str:
     gap = rf"[^.!?。！？\n]{{0,{GAP}}}?"
-    return gap.join(re.escape(part) for part in pattern.split("..."))
+    return gap.join(re.escape(_folded(part)) for part in pattern.split("..."))  # before "…" is folded to "..."
+
+
+def _folded(text: str) -> str:
+    return fold(text).replace("’", "'")

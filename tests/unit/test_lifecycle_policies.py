@@ -122,6 +122,12 @@ def test_unusable_rules_are_named(table: dict[str, Any], message: str) -> None:
     assert "secret" not in str(caught.value)
 
 
+@pytest.mark.parametrize("sign", ["0…0", "don’t"])
+def test_a_sign_matches_itself_whatever_it_is_folded_to(sign: str) -> None:
+    rules = parse_rules({"a": {"importance": 1, "type": "fact", "signs": [sign]}}, "own.toml")
+    assert rules.match(f"before {sign} after") is not None
+
+
 @given(st.text(min_size=1).filter(lambda text: text.strip() and "..." not in text))
 def test_a_pattern_is_a_text_and_no_expression(text: str) -> None:
     rules = parse_rules({"a": {"importance": 1, "type": "fact", "signs": [text]}}, "own.toml")
