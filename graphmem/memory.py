@@ -175,7 +175,7 @@ class Memory:
         (default: now): a datetime, ISO 8601 text or epoch seconds; its UTC offset is kept. `infer`: draw facts
         (default: if a language model is configured). `prompt` replaces the configured instructions for drawing facts.
         `memory_type="procedural_memory"` draws one summary of a procedure instead. A message with neither id nor time
-        is always new; with a `repeat_window` (seconds) the same words, sent alone, are one memory within that time.
+        is always new; with a `repeat_window` (seconds) a call that only repeats the words of that time stores nothing.
 
         The words are durable when this returns. `wait=False` leaves all else to the background; `flush()` waits for it.
 

@@ -21,15 +21,16 @@ if TYPE_CHECKING:
 def add_messages(commands: Sequence[AddMessage], uow: UnitOfWork) -> list[Outcome]:
     """Stores messages as episodes, but for those whose message key (`key`) shows that they were stored before.
 
-    Without a key, the same words of the same speaker less than `repeat_window` before show that. For a repeated message
-    the outcome is NONE, with the reason "known", or "erased" if the memory of the first one was erased. A message that
-    only repeats a forgotten memory brings that one back. Raises MessageIdReused if the first message with an id had
-    other words.
+    Messages without a key, but with a `repeat_window`, are those of one call: they were stored before if all of them
+    were said by the same speakers within that time, for a part of them may be turns of a chat that are said again. For
+    a repeated message the outcome is NONE, with the reason "known", or "erased" if the memory of the first one was
+    erased. A message that only repeats a forgotten memory brings that one back. Raises MessageIdReused if the first
+    message with an id had other words.
     """
     new, earlier = _NewEpisodes(commands, uow), _EarlierMessages(commands, uow)
     outcomes: list[Outcome | str] = []  # the id of a new memory, until all are written
-    for command in commands:
-        repeated = earlier.outcome_of(command, new)
+    for place, command in enumerate(commands):
+        repeated = earlier.outcome_of(place, command, new)
         outcomes.append(new.add(command) if repeated is None else repeated)
     added = new.write()
     return [
@@ -55,15 +56,16 @@ class _EarlierMessages:
             partition: memories.forgotten_episodes(uow.connection, uow.partition_row(scope), of_partition)
             for partition, (scope, of_partition) in hashes.items()
         }
+        self._just_said = self._find_just_said(commands)
 
-    def outcome_of(self, command: AddMessage, new: _NewEpisodes) -> Outcome | None:
-        """Returns the outcome of a message that repeats an earlier one, or one of `new`; None for any other."""
+    def outcome_of(self, place: int, command: AddMessage, new: _NewEpisodes) -> Outcome | None:
+        """Returns the outcome of the command at a place if it repeats an earlier message or one of `new`, else None."""
         if (
             command.key is not None
             and (stored := self._stored.get(command.key) or new.message(command.key)) is not None
         ):
             return self._known(command, *stored, new)
-        if command.repeat_window is not None and (said := self._just_said(command, command.repeat_window, new)):
+        if (said := self._just_said.get(place)) is not None:
             return Outcome(OutcomeType.NONE, said.id, record=said, reason="known")
         for one in self._forgotten[command.scope.partition].get(_text_hash(command), ()):
             if one.scope == command.scope and _is_repetition(command, one) and self._is_still_forgotten(one):
@@ -91,17 +93,33 @@ class _EarlierMessages:
         new.write()  # the events stay in the order of the messages
         return lifecycle.remember_memory(RememberMemory(record.id, lifecycle.SAID_AGAIN), self._uow)
 
-    def _just_said(self, command: AddMessage, window: timedelta, new: _NewEpisodes) -> MemoryRecord | None:
-        """Returns the memory that a message would only repeat, or None.
+    def _find_just_said(self, commands: Sequence[AddMessage]) -> dict[int, MemoryRecord]:
+        """Returns the memories that all commands with a repeat window would only repeat, by the commands' places.
 
-        A source message does not stand for one that is to be a memory of its own.
+        Empty if one of them would not. A source message does not stand for one that is to be a memory of its own.
         """
-        new.write()
-        uow, message = self._uow, command.message
-        equal = memories.episodes_saying(
-            uow.connection, uow.partition_row(command.scope), command.scope, message.content, message.at, window
+        windows = {
+            place: command.repeat_window for place, command in enumerate(commands) if command.repeat_window is not None
+        }
+        if not windows:
+            return {}
+        first = commands[min(windows)]  # all are of one scope and time
+        said = memories.episodes_saying(
+            self._uow.connection,
+            self._uow.partition_row(first.scope),
+            first.scope,
+            {commands[place].message.content for place in windows},
+            first.message.at,
+            max(windows.values()),
         )
-        return next((one for one in equal if _is_repetition(command, one)), None)
+        found: dict[int, MemoryRecord] = {}
+        for place in windows:
+            one = next((one for one in said if _is_repetition(commands[place], one)), None)
+            if one is None:
+                return {}
+            said.remove(one)
+            found[place] = one
+        return found
 
 
 def _text_hash(command: AddMessage) -> str:
@@ -112,7 +130,12 @@ def _is_repetition(command: AddMessage, stored: MemoryRecord) -> bool:
     message = command.message
     wanted = (message.role, message.name, command.memory_type, command.expires_at, dict(command.metadata))
     found = (stored.role, stored.actor_id, stored.memory_type, stored.expires_at, dict(stored.metadata))
-    return found == wanted and stored.valid_to is None and (command.source_only or not stored.source_only)
+    return (
+        stored.text == message.content
+        and found == wanted
+        and stored.valid_to is None
+        and (command.source_only or not stored.source_only)
+    )
 
 
 class _NewEpisodes:

@@ -63,9 +63,9 @@ class MessageIdReused(ValidationError):
 class AddMessage:
     """Stores one message as an episode.
 
-    `key` recognises a repeated message; without one it is new, unless the same was said at most `repeat_window` before
-    (None: always new). `content_digest` must be the same in a repeated message. `source_only`: the episode is a source
-    message, for facts to be drawn from.
+    `key` recognises a repeated message; without one it is new, unless it and all others of its change set that have a
+    `repeat_window` were said at most that long before (None: always new). `content_digest` must be the same in a
+    repeated message. `source_only`: the episode is a source message, for facts to be drawn from.
     """
 
     scope: Scope

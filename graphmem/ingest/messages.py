@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -38,18 +39,17 @@ def message_commands(
     """Returns a command for each message that `before_store` accepts, in order and with the changes made by it.
 
     A repeated message is recognised by its id or, without one, by speaker, words, its own time and its ordinal among
-    equal messages of this call. A message with neither id nor own time is new, unless it is the only one and the same
-    was said within `repeat_window` before: equal turns of a chat come with others.
+    equal messages of this call. Messages with neither id nor own time are new, unless all of the call were said within
+    `repeat_window` before.
     """
     ordinals: Counter[str] = Counter()
-    commands = []
+    commands: list[AddMessage] = []
     for original in messages:
         accepted = apply_before_store(before_store, original, _merged_metadata(metadata, original))
         if accepted is None:
             continue
         message, message_metadata = accepted
         key = _key(message, scope, digests, ordinals)
-        is_alone = key is None and len(messages) == 1 and message.document is None
         commands.append(
             AddMessage(
                 scope=scope,
@@ -60,10 +60,11 @@ def message_commands(
                 metadata=message_metadata,
                 memory_type=memory_type,
                 expires_at=expires_at,
-                repeat_window=repeat_window if is_alone else None,
             )
         )
     log_refused(len(messages) - len(commands), len(messages))
+    if repeat_window is not None and all(one.key is None and one.message.document is None for one in commands):
+        commands = [replace(one, repeat_window=repeat_window) for one in commands]
     return tuple(commands)
 
 

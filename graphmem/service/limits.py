@@ -107,7 +107,7 @@ REDIS_SECONDS = 0.5
 
 # --- times ------------------------------------------------------------------------------------------------------------
 
-# Seconds within which the same words, sent alone without an id or a time, are one memory: somebody saved twice, or a
+# Seconds within which the messages of a request, without an id or a time, are stored once: somebody saved twice, or a
 # client sent again what had no answer.
 REPEAT_SECONDS = 60.0
 # Seconds that the ledger may take to answer a question about the service's health.

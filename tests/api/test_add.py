@@ -43,7 +43,10 @@ def test_the_same_words_within_a_window_are_one_memory(memory: Memory) -> None:
     assert events({"role": "user", "content": "I moved to Bergen.", "name": "Ben"}) == ["ADD"]
     chat = [{"role": "user", "content": "Yes."}, {"role": "assistant", "content": "Good."}]
     assert events(chat * 2) == ["ADD"] * 4
-    assert events(chat) == ["ADD"] * 2
+    assert events(chat) == ["NONE"] * 2
+    assert events(chat * 3) == ["ADD"] * 6
+    assert events([*chat, "And you?"]) == ["ADD"] * 3
+    assert events(["I moved to Bergen.", "Where to?"], user_id="u2") == ["ADD"] * 2
     memory.delete(first)
     assert events("I moved to Bergen.") == ["ADD"]
     for unusable in (0, -1, "soon", 86_401):

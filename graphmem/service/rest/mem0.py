@@ -158,7 +158,7 @@ async def add_memories(
 ) -> answers.AddAnswer:
     """Stores messages as memories and, with a language model, the facts drawn from them.
 
-    A message that is sent alone, without an id or a time, and repeats what was said less than a minute ago is known.
+    Messages without an id or a time that all repeat what was said less than a minute ago are known.
     """
     return await store_messages(body, caller.scope(body.named()), service, response, idempotency_key, wait=wait)
 

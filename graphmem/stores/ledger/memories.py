@@ -6,7 +6,7 @@ key by which the tables refer to each other. A `partition` argument is a row id 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Collection, Generator, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
@@ -559,9 +559,9 @@ def _latest_session(ids: tuple[str, ...]) -> Select[Any]:
 
 
 def episodes_saying(
-    connection: Connection, partition: int, scope: Scope, text: str, at: datetime, window: timedelta
+    connection: Connection, partition: int, scope: Scope, texts: Collection[str], at: datetime, window: timedelta
 ) -> list[MemoryRecord]:
-    """Returns the episodes with this text that were said at `at` or at most `window` before, the newest first.
+    """Returns the episodes with these texts that were said at `at` or at most `window` before, the newest first.
 
     Only those written under exactly this scope.
     """
@@ -570,10 +570,11 @@ def episodes_saying(
         memories.c.partition == partition,
         memories.c.kind == Kind.EPISODE,
         memories.c.at.between(moment - window // timedelta(microseconds=1), moment),
-        memories.c.text == text,
+        in_array(memories.c.text, "texts"),
         *exact_scope(memories, scope),
     )
-    rows = connection.execute(statement.order_by(memories.c.at.desc(), memories.c.id.desc())).mappings()
+    statement = statement.order_by(memories.c.at.desc(), memories.c.id.desc())
+    rows = connection.execute(statement, {"texts": list(texts)}).mappings()
     return [decode_record(row) for row in rows]
 
 
