@@ -38,7 +38,7 @@ from graphmem.stores.ledger.embedder import (
     recorded_embedder,
     recorded_spaces,
 )
-from graphmem.stores.ledger.jobs import JobKind
+from graphmem.stores.ledger.jobs import MODEL_KINDS, JobKind
 from graphmem.stores.projection import Progress, Projection
 from graphmem.stores.projection_worker import ProjectionWorker
 from graphmem.wiring import Backends, open_backends, storage_paths
@@ -155,7 +155,16 @@ class Engine:
         if self.llm is not None and self.settings.llm is not None:
             pipeline = self._make_pipeline(self.llm)
             claim_seconds = CLAIM_TIMEOUTS * self.settings.llm.config.timeout + CLAIM_MARGIN
-        return JobWorker(self.ledger, self._enricher, self._pool, pipeline, claim_seconds, self._finish_background_work)
+        return JobWorker(
+            self.ledger,
+            self._enricher,
+            self._pool,
+            pipeline,
+            claim_seconds,
+            self._finish_background_work,
+            self.settings.lifecycle.nights(self.settings.zone),
+            self._run_nightly_cycle,
+        )
 
     def _make_pipeline(self, model: LanguageModel) -> FactPipeline:
         from graphmem.ingest.facts.pipeline import FactPipeline, PipelineConfig  # noqa: PLC0415  (only a model needs it)
@@ -211,8 +220,18 @@ class Engine:
         """Connects to the servers, all at the same time, and schedules the work that an ended process left behind."""
         for opening in [self._pool.submit(worker.open) for worker in self.projection_workers]:
             opening.result()
+        if self.settings.lifecycle.enabled:
+            self._begin_lifecycle()
         # The processes of a file are mostly one after the other, and the one before may have died.
         self._job_worker.schedule(texts_by_force=not self.ledger.on_server)
+
+    def _begin_lifecycle(self) -> None:
+        """Records when the lifecycle was first enabled, if it is for the first time."""
+        with self.ledger.read() as connection:
+            has_begun = vitals.lifecycle_since(connection) is not None
+        if not has_begun:
+            with self.ledger.write() as connection:
+                vitals.begin_lifecycle(connection, datetime.now(UTC))
 
     def load_models(self) -> None:
         """Loads the models that run in this process, side by side, so that the first search need not wait for them.
@@ -269,7 +288,7 @@ class Engine:
         job_worker = self.job_worker()
         future: Future[JobResult | JobFailure] | None = None
         with _log_and_leave_pending():
-            future = job_worker.run(job, in_background=not wait)
+            future = job_worker.run(job, kind, in_background=not wait)
         pending = self.enrich_and_deliver(records, wait=wait)
         if future is None or not wait:
             return JobResult(), [kind.value, *pending]
@@ -365,8 +384,7 @@ class Engine:
 
         Returns the kinds of jobs and the projections that are still pending.
         """
-        if self._llm is not None:
-            self._job_worker.drain()
+        self._job_worker.drain()
         self.accesses.write()
         return self._flush_background()
 
@@ -376,7 +394,7 @@ class Engine:
         with _log_and_leave_pending():
             self._enrich_all()
         with self.ledger.read() as connection:
-            pending_jobs = [] if self._llm is None else jobs.pending_kinds(connection)
+            pending_jobs = jobs.pending_kinds(connection, self._job_worker.kinds)
             is_unenriched = jobs.count_enrichments(connection) > 0
         lagging = [worker for worker in self.projection_workers if worker.projection.has_pending()]
         for draining in [self._pool.submit(worker.drain, FLUSH_TIMEOUT) for worker in lagging if not is_unenriched]:
@@ -398,6 +416,15 @@ class Engine:
         for future in futures:
             future.result()
 
+    def _run_nightly_cycle(self, partition: str, now: datetime) -> None:
+        self.check_embedder()
+        result = self.run_cycle(partition, now, dry_run=False, force=False)
+        if result.plan.brake is not None:
+            logger.warning(
+                "a nightly cycle over %d memories did nothing: the brake held it; look at a dry run of tend",
+                result.plan.processed,
+            )
+
     def run_cycle(self, partition: str, now: datetime, *, dry_run: bool, force: bool) -> CycleResult:
         """Runs a cycle of the lifecycle over a partition; see `Memory.tend`. Finishes its enrichment first."""
         from graphmem.jobs.cycle import Cycle  # noqa: PLC0415  (only the lifecycle needs it)
@@ -406,9 +433,8 @@ class Engine:
         self.accesses.write()
         with _log_and_leave_pending():
             self._enrich_all()
-        open_ledger = self.ledger.write if settings.enabled else self.ledger.read
-        with open_ledger() as connection:
-            since = vitals.lifecycle_since(connection, datetime.now(UTC), begins=settings.enabled)
+        with self.ledger.read() as connection:
+            since = vitals.lifecycle_since(connection)
         cycle = Cycle(
             self.ledger,
             self.embedding_spec,
@@ -486,7 +512,8 @@ class Engine:
             counts, embedding_bytes = integrity.counts(connection), integrity.embedding_bytes(connection)
             everybodys = View(Scope(), datetime.now(UTC), kinds=LISTED_KINDS)
             listed, _ = memories.count_records(connection, everybodys, ListFilter(), with_sources=False)
-            usage, pending_jobs = model_usage.usage_totals(connection, scope), jobs.pending_kinds(connection)
+            usage = model_usage.usage_totals(connection, scope)
+            pending_jobs = jobs.pending_kinds(connection, MODEL_KINDS | {JobKind.CYCLE})
             hidden = memories.count_hidden(connection, everybodys.now)
             unguarded = integrity.count_unprotected_tombstones(connection)
             stores = gauges.store_states(connection, self.ledger, self.projection_workers)

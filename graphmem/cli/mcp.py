@@ -42,7 +42,7 @@ def mcp(
     if ids["user_id"] is None:
         raise ConfigError("--user is missing: name the user whose memories these are, or set GRAPHMEM_MCP__USER_ID")
     scope = validation.required_scope(**ids)[0]
-    with call.memory(may_create=True) as memory:
+    with call.memory(may_create=True, is_server=True) as memory:
         server = create_server(
             memory,
             lambda _: scope,

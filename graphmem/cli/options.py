@@ -80,17 +80,22 @@ class CommandContext:
     json: bool
 
     @contextmanager
-    def memory(self, *, may_create: bool = False) -> Iterator[Memory]:
-        """Opens the memory that the options name, and closes it.
+    def memory(self, *, may_create: bool = False, is_server: bool = False) -> Iterator[Memory]:
+        """Opens the memory that the options name, and closes it. Only a server runs nightly cycles.
 
         Raises StoreError if there is none, unless it `may_create` one: a command that reads would show a misspelt
         folder as an empty memory, and leave it behind.
         """
-        from graphmem.memory import Memory  # noqa: PLC0415  (takes a second, for which --help need not wait)
+        # They take a second, for which --help need not wait.
+        from graphmem.memory import Memory  # noqa: PLC0415
+        from graphmem.settings.schema import NEVER  # noqa: PLC0415
 
         settings = self.settings()
         if not may_create:
             _check_exists(settings)
+        if not is_server:
+            lifecycle = settings.lifecycle.model_copy(update={"daily_at": NEVER})
+            settings = settings.model_copy(update={"lifecycle": lifecycle})
         with Memory(self.home, settings=settings) as memory:
             try:
                 yield memory

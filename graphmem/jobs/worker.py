@@ -1,4 +1,5 @@
-"""Runs the recorded jobs in threads of its own and retries them: enrichment, and those for a language model.
+"""Runs the recorded jobs in threads of its own and retries them: enrichment, those for a language model, and the
+nightly cycles of the lifecycle.
 
 A job is claimed, so that only one worker has it at a time; it stays recorded until it is done.
 """
@@ -10,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextvars import copy_context
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import partial
 from math import inf
 from threading import RLock, Timer
@@ -20,11 +22,12 @@ from graphmem.errors import ConfigError, GraphmemError
 from graphmem.ingest.enrichment import Enricher
 from graphmem.ingest.facts.job_result import JobResult
 from graphmem.jobs.enrichment_lane import SHARED_BATCH, EnrichmentLane
+from graphmem.lifecycle.nights import Nights
 from graphmem.logs import cause_of, log_text
 from graphmem.model import MemoryRecord
 from graphmem.models.protocols import Usage
 from graphmem.stores.ledger import Ledger, jobs
-from graphmem.stores.ledger.jobs import FIRST_CLAIM_SECONDS, SUMMARY_JOB, Job, JobKind, UnenrichedText
+from graphmem.stores.ledger.jobs import FIRST_CLAIM_SECONDS, MODEL_KINDS, SUMMARY_JOB, Job, JobKind, UnenrichedText
 
 if TYPE_CHECKING:
     from graphmem.ingest.facts.pipeline import FactPipeline
@@ -34,8 +37,12 @@ NO_MODEL = (
     "this needs a language model, and none is configured; set llm (docs/reference/configuration.md, 'Configuration' in "
     "the documentation)"
 )
-# Parallel jobs; their threads mostly wait for the endpoint.
-WORKER_THREADS = 8
+# Parallel jobs for a model; their threads mostly wait for the endpoint. Cycles compute, so they run one by one.
+MODEL_THREADS, CYCLE_THREADS = 8, 1
+# Seconds after which another process may begin a cycle anew, as if the one that claimed it had died.
+CYCLE_SECONDS = 900.0
+# The longest time in seconds after which the clock is looked at again for the next night: it may have been set.
+NIGHT_CHECK_SECONDS = 3600.0
 # Characters of the longest text that is no long text: a few seconds of work, which closing waits for.
 MAX_SHORT_CHARS = 50_000
 
@@ -58,7 +65,8 @@ class JobWorker:
 
     A model's job claimed for more than `claim_seconds` may be claimed by another process, as if its worker had died;
     if it had not, the ledger accepts only the first result. `on_background_done` is called after work that no caller
-    waits for. Without a `pipeline` only enrichment is done.
+    waits for. Without a `pipeline` no jobs for a model are done, without `nights` no cycles: `nights` says when they
+    are due, and `run_cycle` runs one over the partition with a key.
     """
 
     def __init__(
@@ -69,11 +77,20 @@ class JobWorker:
         pipeline: FactPipeline | None,
         claim_seconds: float,
         on_background_done: Callable[[], None],
+        nights: Nights | None,
+        run_cycle: Callable[[str, datetime], object],
     ) -> None:
         self._ledger = ledger
         self._pipeline = pipeline
         self._claim_seconds = claim_seconds
         self._on_background_done = on_background_done
+        self._nights = nights
+        self._run_cycle = run_cycle
+        self._enqueued_night: datetime | None = None
+        # The kinds of jobs, besides enrichment, that are done here.
+        self.kinds = (frozenset() if pipeline is None else MODEL_KINDS) | (
+            frozenset() if nights is None else {JobKind.CYCLE}
+        )
         # A few texts that callers wait for, many short texts, and long texts hold each other up in no queue.
         # Some of the texts that stay pending were never tried, because others failed before them.
         retry = partial(self._set_timer_for_next_job, at_most=jobs.RETRY_BASE)
@@ -82,13 +99,16 @@ class JobWorker:
         self._short = lane("graphmem-short-texts", on_committed=on_background_done)
         self._long = lane("graphmem-long-texts", on_committed=on_background_done)
         self._lanes = (self._awaited, self._short, self._long)
-        self._pool = Pool(WORKER_THREADS, thread_name_prefix="graphmem-model")
+        self._model_pool = Pool(MODEL_THREADS, thread_name_prefix="graphmem-model")
+        self._cycle_pool = Pool(CYCLE_THREADS, thread_name_prefix="graphmem-cycle")
         self._lock = RLock()  # reentrant: the callback of a future that is done already runs at once, in this thread
         self._running: dict[int, Future[JobResult | JobFailure]] = {}
         self._timer: Timer | None = None
         self._closed = False
 
-    def run(self, row: int, *, in_background: bool = True, by_force: bool = False) -> Future[JobResult | JobFailure]:
+    def run(
+        self, row: int, kind: JobKind, *, in_background: bool = True, by_force: bool = False
+    ) -> Future[JobResult | JobFailure]:
         """Starts a job, unless it is running here; its future has the result, or the failure.
 
         `in_background`: no caller waits, so the worker also has the result delivered and due summaries started.
@@ -97,7 +117,8 @@ class JobWorker:
         with self._lock:
             running = self._running.get(row)
             if running is None or running.done():  # done: a job that failed may run again
-                running = self._running[row] = self._pool.submit(
+                pool = self._cycle_pool if kind is JobKind.CYCLE else self._model_pool
+                running = self._running[row] = pool.submit(
                     copy_context().run, self._run_claimed, row, in_background=in_background, by_force=by_force
                 )
                 running.add_done_callback(lambda future: self._forget(row, future))
@@ -154,15 +175,26 @@ class JobWorker:
 
         `texts_by_force`: also the enrichment of texts that another process has claimed: it may have died.
         """
+        self._enqueue_cycles()
         with self._ledger.read() as connection:
-            due_rows = jobs.claimable(connection) if self._pipeline is not None else []
+            due = jobs.claimable(connection, self.kinds)
             self.enrich_recorded(by_force=texts_by_force)
-            for row in due_rows:
-                self.run(row)
+            for row, kind in due.items():
+                self.run(row, kind)
             self._set_timer_for_next_job()
 
+    def _enqueue_cycles(self) -> None:
+        """Records the cycles that are due since the last night, once in a night."""
+        if self._nights is None:
+            return
+        night = self._nights.last(datetime.now(UTC))
+        if night != self._enqueued_night:
+            with self._ledger.write() as connection:
+                jobs.enqueue_cycles(connection, night)
+            self._enqueued_night = night
+
     def drain(self, *, by_force: bool = False) -> list[JobResult | JobFailure]:
-        """Runs all jobs for a model once, also those that wait after a failure, and returns their results.
+        """Runs all jobs of `kinds` once, also those that wait after a failure, and returns their results.
 
         `by_force`: also jobs claimed by another process, which may have died.
         """
@@ -170,32 +202,43 @@ class JobWorker:
         failed: set[int] = set()
         while True:  # a job may record another one
             with self._ledger.read() as connection:
-                recorded = jobs.all_jobs(connection) if by_force else jobs.claimable(connection, also_waiting=True)
+                recorded = (
+                    jobs.all_jobs(connection, self.kinds)
+                    if by_force
+                    else jobs.claimable(connection, self.kinds, also_waiting=True)
+                )
             with self._lock:
                 running = {row: future for row, future in self._running.items() if not future.done()}
-            rows = [row for row in recorded if row not in failed and row not in running]
-            if not rows and not running:
+            new = {row: kind for row, kind in recorded.items() if row not in failed and row not in running}
+            if not new and not running:
                 return results
-            started = {**running, **{row: self.run(row, by_force=by_force) for row in rows}}
+            started = {**running, **{row: self.run(row, kind, by_force=by_force) for row, kind in new.items()}}
             done = {row: future.result() for row, future in started.items()}
             failed |= {row for row, result in done.items() if isinstance(result, JobFailure)}
             results += done.values()
 
     def close(self, *, finish: bool) -> None:
-        """Waits for the running jobs, with `finish` also for queued short texts; all others stay recorded."""
+        """Waits for the running jobs, with `finish` also for queued short texts; all others stay recorded.
+
+        Jobs for a model that are queued are done too, cycles are not.
+        """
         with self._lock:
             self._closed = True
             if self._timer is not None:
                 self._timer.cancel()
-        self._pool.shutdown(wait=True)
+        self._model_pool.shutdown(wait=True)
+        self._cycle_pool.shutdown(wait=True, cancel_futures=True)
         for lane in self._lanes:
             lane.close(finish=finish and lane is not self._long)
 
     def _set_timer_for_next_job(self, *, at_most: float = inf) -> None:
-        """Sets a timer for the next job that becomes claimable, for at most so many seconds."""
+        """Sets a timer for the next job that becomes claimable or night, for at most so many seconds."""
         with self._ledger.read() as connection:
             due = jobs.next_due(connection)
         seconds = min(at_most, inf if due is None else due + 0.1)
+        if self._nights is not None:
+            now = datetime.now(UTC)
+            seconds = min(seconds, (self._nights.next(now) - now).total_seconds() + 0.1, NIGHT_CHECK_SECONDS)
         if seconds < inf:
             self._set_timer(seconds)
 
@@ -218,9 +261,10 @@ class JobWorker:
 
     def _run_claimed(self, row: int, *, in_background: bool, by_force: bool) -> JobResult | JobFailure:
         with self._ledger.write() as connection:
-            is_claimed = jobs.claim(connection, row, self._ledger.job_holder, self._claim_seconds, by_force=by_force)
-            job = jobs.get(connection, row) if is_claimed else None
-        if job is None:
+            job = jobs.get(connection, row)
+            seconds = CYCLE_SECONDS if job is not None and job.kind is JobKind.CYCLE else self._claim_seconds
+            is_claimed = jobs.claim(connection, row, self._ledger.job_holder, seconds, by_force=by_force)
+        if job is None or not is_claimed:
             return JobResult()
         try:
             result = self._run(job)
@@ -240,6 +284,8 @@ class JobWorker:
             logger.debug("a job is left for later (%s)", type(error).__name__)
 
     def _run(self, job: Job) -> JobResult:
+        if job.kind is JobKind.CYCLE:
+            return self._run_nightly_cycle(job)
         from graphmem.ingest.facts import summaries  # noqa: PLC0415  (only a model's jobs need it)
 
         if (pipeline := self._pipeline) is None:
@@ -251,6 +297,18 @@ class JobWorker:
         usage = self._run_summary(job.request[SUMMARY_JOB]) if SUMMARY_JOB in job.request else {}
         result = pipeline.run(job)
         return replace(result, usage={**usage, **result.usage})
+
+    def _run_nightly_cycle(self, job: Job) -> JobResult:
+        """Runs a cycle, unless another process has run one since the last night or none is to be run any more."""
+        now = datetime.now(UTC)
+        if self._nights is not None:
+            with self._ledger.read() as connection:
+                is_due = jobs.is_cycle_due(connection, job.partition, self._nights.last(now))
+            if is_due:
+                self._run_cycle(job.partition, now)
+        with self._ledger.write() as connection:
+            jobs.complete(connection, job.row)
+        return JobResult()
 
     def _run_summary(self, row: int) -> Mapping[str, Usage]:
         """Runs the job of a summary that a request for facts is to show, in this thread, and returns its usage.
@@ -267,7 +325,7 @@ class JobWorker:
 
     def _record_failure(self, row: int, error: Exception) -> JobFailure:
         failure = JobFailure.of(error)
-        logger.warning("a language model's work failed (%s); it stays recorded and is tried again", log_text(error))
+        logger.warning("a recorded job failed (%s); it stays recorded and is tried again", log_text(error))
         with self._ledger.write() as connection:
             jobs.record_failure(connection, row, failure.error)
         self._set_timer_for_next_job()  # no other call may start the worker for a long time

@@ -9,7 +9,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timedelta, tzinfo
+from datetime import UTC, datetime, time, timedelta, tzinfo
 from difflib import get_close_matches
 from ipaddress import ip_network
 from pathlib import Path
@@ -34,6 +34,7 @@ from graphmem.errors import ConfigError, ValidationError
 from graphmem.ingest.hooks import BeforeStore
 from graphmem.lifecycle.decay import LifecyclePolicy
 from graphmem.lifecycle.forgetting import ForgettingCurve
+from graphmem.lifecycle.nights import Nights
 from graphmem.lifecycle.rules import Rules, default_rules, parse_rules
 from graphmem.settings.sources import (
     ENVIRONMENT_PREFIX,
@@ -50,6 +51,8 @@ MIN_SECRET_CHARS = 32
 # Characters of a key of the service that the configuration gives.
 MIN_KEY_CHARS = 16
 _NAME = re.compile(r"[\w-]{0,80}")
+NEVER = "never"
+_TIME_OF_DAY = re.compile(r"([01]\d|2[0-3]):[0-5]\d")
 
 EmbedFunction = Callable[[list[str]], Any]
 """Texts in, one vector (a sequence of floats) for each out."""
@@ -99,6 +102,12 @@ def _checked_moment(text: str) -> str:
         validation.moment(text, "since")
     except ValidationError as error:
         raise PydanticCustomError("moment", "{text}", {"text": error.without_value}) from None
+    return text
+
+
+def _checked_time_of_day(text: str) -> str:
+    if text != NEVER and not _TIME_OF_DAY.fullmatch(text):
+        raise PydanticCustomError("time_of_day", "is no time of day; write hours and minutes, such as 03:00, or never")
     return text
 
 
@@ -590,7 +599,12 @@ class LifecycleSettings(_Section):
     importance_multiplier + accesses x access_bonus) x factor of its type`, at most `max_strength`.
     """
 
-    enabled: bool = Field(default=False, description="Whether `tend` may forget memories.")
+    enabled: bool = Field(default=False, description="Whether memories may be forgotten: each night, and by `tend`.")
+    daily_at: Annotated[str, AfterValidator(_checked_time_of_day)] = Field(
+        default="03:00",
+        description="When a cycle runs each night, in `timezone` (by default in UTC), in a program that has the memory "
+        "open; nights that were missed are made up for when it is opened next. `never`: only `tend` runs cycles.",
+    )
     since: Annotated[str, AfterValidator(_checked_moment)] | None = Field(
         default=None,
         description="Nothing fades before this time (ISO 8601); by default that at which the lifecycle was enabled.",
@@ -656,6 +670,12 @@ class LifecycleSettings(_Section):
             self.brake_share,
             self.brake_memories,
         )
+
+    def nights(self, zone: tzinfo | None) -> Nights | None:
+        """Returns when cycles run by themselves, None if they do not; `zone` is that of the settings."""
+        if not self.enabled or self.daily_at == NEVER:
+            return None
+        return Nights(time.fromisoformat(self.daily_at), zone or UTC)
 
     def read_rules(self) -> Rules:
         """Returns the rules of importance. Raises ConfigError for a file that is not usable."""

@@ -98,7 +98,7 @@ def test_a_job_claimed_by_another_process_is_pending(monkeypatch: pytest.MonkeyP
     ):
 
         def claim_job(row: int) -> None:
-            other._engine.job_worker().run(row)
+            other._engine.job_worker().run(row, jobs.JobKind.FACTS)
             wait_until(lambda: endpoint.requests)
 
         CommitHook(mine, monkeypatch, claim_job)

@@ -5,15 +5,16 @@ A job is stored in the transaction of the change that it is about and deleted in
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 from json import dumps
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, case, func, or_, select
+from sqlalchemy import JSON, ColumnElement, Connection, Row, and_, case, func, literal, or_, select
 
-from graphmem.model import EMPTY_MAPPING, SCOPE_NAMES, MemoryRecord, Scope
+from graphmem.model import EMPTY_MAPPING, SCOPE_NAMES, Layer, MemoryRecord, Scope, micros
 from graphmem.stores.ledger.array_parameters import in_array
 from graphmem.stores.ledger.decoding import decoding
 from graphmem.stores.ledger.dialects import now_micros, upsert
@@ -36,24 +37,26 @@ SUMMARY_JOB, BEFORE, INSTRUCTIONS = "summary_job", "before", "prompt"
 class JobKind(StrEnum):
     """What a job is to do.
 
-    Enrichment of a memory, and for a language model: facts from messages, a summary of the procedure in them, a
-    session's running summary.
+    Enrichment of a memory; for a language model: facts from messages, a summary of the procedure in them, a session's
+    running summary; a cycle of the lifecycle over a partition.
     """
 
     ENRICHMENT = "enrichment"
     FACTS = "facts"
     PROCEDURE = "procedure"
     SUMMARY = "summary"
+    CYCLE = "cycle"
 
 
+MODEL_KINDS = frozenset({JobKind.FACTS, JobKind.PROCEDURE, JobKind.SUMMARY})
 _IS_ENRICHMENT = jobs.c.kind == JobKind.ENRICHMENT.value
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job for a language model. `memories` are the ids of its episodes, in order; `request` holds the rest.
+    """A job that is no enrichment. `memories` are the ids of its episodes, in order; `request` holds the rest.
 
-    `row` is 0 until the job is enqueued.
+    A cycle has nothing of these, and `whole_partition`, the key of its partition. `row` is 0 until the job is enqueued.
     """
 
     kind: JobKind
@@ -63,11 +66,12 @@ class Job:
     request: Mapping[str, Any] = field(default_factory=lambda: EMPTY_MAPPING)
     attempts: int = 0
     row: int = 0
+    whole_partition: str | None = None
 
     @property
     def partition(self) -> str:
         """The key of the partition that the job belongs to."""
-        return self.scope.partition
+        return self.scope.partition if self.whole_partition is None else self.whole_partition
 
     @property
     def subject(self) -> str | None:
@@ -115,34 +119,42 @@ def _decode_job(row: Row[Any]) -> Job:
         request,
         row.attempts,
         row.id,
+        row.partition_key if row.kind == JobKind.CYCLE.value else None,
     )
 
 
 def get(connection: Connection, row: int) -> Job | None:
-    """Returns the model's job with this row, or None once it is completed."""
+    """Returns the job with this row, or None once it is completed."""
     record = connection.execute(_JOBS.where(jobs.c.id == row)).first()
     return None if record is None else _decode_job(record)
 
 
-def claimable(connection: Connection, *, also_waiting: bool = False) -> list[int]:
-    """Returns the rows of a model's claimable jobs, oldest first.
+def claimable(connection: Connection, kinds: Collection[JobKind], *, also_waiting: bool = False) -> dict[int, JobKind]:
+    """Returns the claimable jobs of some kinds, by row, oldest first.
 
     Failed jobs that wait for their next attempt are among them only with `also_waiting`.
     """
     is_free: ColumnElement[bool] = jobs.c.claimable_at <= now_micros()
     if also_waiting:
         is_free = or_(jobs.c.holder.is_(None), is_free)
-    return list(connection.scalars(select(jobs.c.id).where(~_IS_ENRICHMENT, is_free).order_by(jobs.c.id)))
+    return _jobs_of_kinds(connection, kinds, is_free)
 
 
-def all_jobs(connection: Connection) -> list[int]:
-    """Returns the rows of all jobs for a model, claimed ones too, oldest first."""
-    return list(connection.scalars(select(jobs.c.id).where(~_IS_ENRICHMENT).order_by(jobs.c.id)))
+def all_jobs(connection: Connection, kinds: Collection[JobKind]) -> dict[int, JobKind]:
+    """Returns all jobs of some kinds, claimed ones too, by row, oldest first."""
+    return _jobs_of_kinds(connection, kinds)
 
 
-def pending_kinds(connection: Connection) -> list[str]:
-    """Returns the kinds of the stored jobs for a model, sorted."""
-    return sorted(connection.scalars(select(jobs.c.kind).where(~_IS_ENRICHMENT).distinct()))
+def _jobs_of_kinds(
+    connection: Connection, kinds: Collection[JobKind], *conditions: ColumnElement[bool]
+) -> dict[int, JobKind]:
+    statement = select(jobs.c.id, jobs.c.kind).where(jobs.c.kind.in_(sorted(kinds)), *conditions).order_by(jobs.c.id)
+    return {row: JobKind(kind) for row, kind in connection.execute(statement)}
+
+
+def pending_kinds(connection: Connection, kinds: Collection[JobKind]) -> list[str]:
+    """Returns those of some kinds of which there are jobs, sorted."""
+    return sorted(connection.scalars(select(jobs.c.kind).where(jobs.c.kind.in_(sorted(kinds))).distinct()))
 
 
 class JobCount(NamedTuple):
@@ -206,6 +218,48 @@ def _failed(error: str) -> dict[str, Any]:
     ]
     pause = case(*pauses, else_=int(RETRY_MAX * MICROS_PER_SECOND))
     return {"attempts": jobs.c.attempts + 1, "error": error, "holder": None, "claimable_at": now_micros() + pause}
+
+
+# --- cycles ---------------------------------------------------------------------------------------------------------
+
+# What tells the cycle of a partition from its other jobs.
+_CYCLE_SUBJECT = "all"
+
+
+def enqueue_cycles(connection: Connection, night: datetime) -> None:
+    """Stores a job for a cycle over each partition that is due: see `is_cycle_due`. Jobs that are stored stay."""
+    due = select(
+        literal(JobKind.CYCLE.value),
+        partitions.c.id,
+        literal(_CYCLE_SUBJECT),
+        literal({}, JSON),
+        literal(0),
+        literal(0),
+        now_micros(),
+    ).where(_is_cycle_due(night))
+    columns = ["kind", "partition", "subject", "request", "attempts", "claimable_at", "created_at"]
+    statement = upsert(connection, jobs).from_select(columns, due)
+    connection.execute(statement.on_conflict_do_nothing(index_elements=[jobs.c.kind, jobs.c.partition, jobs.c.subject]))
+
+
+def is_cycle_due(connection: Connection, partition: str, night: datetime) -> bool:
+    """Returns whether a partition, by its key, had no cycle since `night` and has memories of before that may fade."""
+    statement = select(partitions.c.id).where(partitions.c.key == partition, _is_cycle_due(night))
+    return connection.scalar(statement) is not None
+
+
+def _is_cycle_due(night: datetime) -> ColumnElement[bool]:
+    may_fade = (
+        select(memories.c.id)
+        .where(
+            memories.c.partition == partitions.c.id,
+            memories.c.layer == Layer.SHORT_TERM.value,
+            memories.c.forgotten_at.is_(None),
+            memories.c.created_at < micros(night),
+        )
+        .exists()
+    )
+    return and_(func.coalesce(partitions.c.cycled_at, 0) < micros(night), may_fade)
 
 
 # --- enrichment -----------------------------------------------------------------------------------------------------

@@ -184,10 +184,12 @@ def end_cycle(connection: Connection, partition: int, now: datetime) -> None:
     connection.execute(partitions.update().where(partitions.c.id == partition).values(cycled_at=micros(now)))
 
 
-def lifecycle_since(connection: Connection, now: datetime, *, begins: bool) -> datetime | None:
-    """Returns when the lifecycle of this ledger was first enabled; with `begins` that is now, if it never was."""
+def lifecycle_since(connection: Connection) -> datetime | None:
+    """Returns when the lifecycle of this ledger was first enabled, None if it never was."""
     since = connection.scalar(select(ledger.c.lifecycle_since))
-    if since is None and begins:
-        since = micros(now)
-        connection.execute(ledger.update().values(lifecycle_since=since))
     return None if since is None else from_micros(since)
+
+
+def begin_lifecycle(connection: Connection, now: datetime) -> None:
+    """Records that the lifecycle of this ledger was first enabled at `now`, unless it was before."""
+    connection.execute(ledger.update().where(ledger.c.lifecycle_since.is_(None)).values(lifecycle_since=micros(now)))
