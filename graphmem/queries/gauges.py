@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from graphmem.stores.ledger import Ledger, events, integrity, jobs, memories, outbox
+from graphmem.stores.ledger import Ledger, events, integrity, jobs, memories, outbox, vitals
 from graphmem.stores.ledger.jobs import JobCount
 from graphmem.stores.projection import Projection
 from graphmem.stores.projection_worker import ProjectionWorker
@@ -22,12 +22,14 @@ PRIVATE_STORES = {"vectors": "memory", "graph": "networkx"}
 class Gauges:
     """The state of a memory at one moment.
 
-    `memories` is the number of stored memories by kind, `ledger_bytes` the size of the ledger and `embedding_bytes`
-    that of the embeddings in it. `pending_changes` and `dead_letters` are by projection: the sequence numbers above
-    its cursor, and the rows that its store refuses.
+    `memories` is the number of stored memories by kind and layer, `retention` the mean retention of the short-term
+    ones (None without the lifecycle), `ledger_bytes` the size of the ledger and `embedding_bytes` that of the
+    embeddings in it. `pending_changes` and `dead_letters` are by projection: the sequence numbers above its cursor,
+    and the rows that its store refuses.
     """
 
-    memories: Mapping[str, int]
+    memories: Mapping[tuple[str, str], int]
+    retention: float | None
     ledger_bytes: int
     embedding_bytes: int
     pending_changes: Mapping[str, int]
@@ -35,12 +37,16 @@ class Gauges:
     jobs: Sequence[JobCount]
 
 
-def read_gauges(ledger: Ledger, projections: Sequence[Projection]) -> Gauges:
-    """Returns the state of a memory. Reads whole tables: not for each request. Raises StoreError."""
+def read_gauges(ledger: Ledger, projections: Sequence[Projection], *, lifecycle: bool) -> Gauges:
+    """Returns the state of a memory; `lifecycle`: whether its lifecycle is on.
+
+    Reads whole tables: not for each request. Raises StoreError.
+    """
     ledger_bytes = ledger.size()
     with ledger.read() as connection:
         return Gauges(
-            memories=memories.count_by_kind(connection),
+            memories=memories.count_by_kind_and_layer(connection),
+            retention=vitals.mean_retention(connection) if lifecycle else None,
             ledger_bytes=ledger_bytes,
             embedding_bytes=sum(integrity.embedding_bytes(connection).values()),
             pending_changes={one.name: one.count_pending(connection) for one in projections},

@@ -96,7 +96,8 @@ def _open_service(memory: Memory, settings: ServeSettings) -> Service:
     calls = AsyncMemory._wrapping(memory, pool)  # noqa: SLF001
     chats = ChatWorker(memory, limits.RECALL_SECONDS, settings.threads)
     endpoint = configured_endpoint(proxy, engine.settings.llm)
-    metrics = ServiceMetrics(lambda: read_gauges(engine.ledger, engine.projections))
+    lifecycle = engine.settings.lifecycle.enabled
+    metrics = ServiceMetrics(lambda: read_gauges(engine.ledger, engine.projections, lifecycle=lifecycle))
     engine.observers.add(metrics)
     return Service(
         memory=calls,

@@ -198,8 +198,10 @@ class LedgerGauges(Collector):
         latest = self._latest
         if latest is None or self._clock() > self._usable_until:
             return
-        counts = (([kind], number) for kind, number in latest.memories.items())
-        yield _gauge("memories", "Stored memories.", ("kind",), counts)
+        yield _gauge("memories", "Stored memories.", ("kind", "layer"), latest.memories.items())
+        if latest.retention is not None:
+            retention = [((), latest.retention)]
+            yield _gauge("retention_ratio", "Mean retention of short-term memories at the last cycle.", (), retention)
         yield _gauge("ledger_bytes", "Size of the ledger.", (), [([], latest.ledger_bytes)])
         yield _gauge("embedding_bytes", "Size of the embeddings in the ledger.", (), [([], latest.embedding_bytes)])
         pending = (([name], number) for name, number in latest.pending_changes.items())

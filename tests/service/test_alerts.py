@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,7 +43,9 @@ PANELS: list[dict[str, Any]] = [panel for panel in BOARD["panels"] if panel["typ
 
 def counted() -> ServiceMetrics:
     """Metrics with a value for each."""
-    gauges = Gauges({"fact": 1}, 1, 1, {"vectors": 0}, {"vectors": 0}, [JobCount("facts", "waiting", 1, 1.0)])
+    gauges = Gauges(
+        {("fact", "short_term"): 1}, 1.0, 1, 1, {"vectors": 0}, {"vectors": 0}, [JobCount("facts", "waiting", 1, 1.0)]
+    )
     metrics = ServiceMetrics(lambda: gauges)
     metrics.on_request("GET", "/search", 200, 0.1, "user")
     metrics.on_recall(Recalled(failure=TimeoutError()))
@@ -69,21 +72,20 @@ for metric in counted().registry.collect():
 
 
 def used(expression: str) -> Iterator[tuple[str, set[str]]]:
-    """Each series of an expression, with the labels by which it is selected or grouped."""
-    found: list[promql_parser.VectorSelector] = []
-    grouped: set[str] = set()
+    """Each series of an expression, with the labels by which it is selected, and again with those of its groups."""
+    found: list[tuple[promql_parser.VectorSelector, set[str]]] = []
 
-    def visit(node: promql_parser.Expr) -> None:
+    def visit(node: promql_parser.Expr, grouped: frozenset[str] = frozenset()) -> None:
         if isinstance(node, promql_parser.MatrixSelector):
-            found.append(node.vector_selector)
+            found.append((node.vector_selector, {*grouped}))
         elif isinstance(node, promql_parser.VectorSelector):
-            found.append(node)
+            found.append((node, {*grouped}))
         elif isinstance(node, promql_parser.AggregateExpr) and node.modifier:
-            grouped.update(node.modifier.labels)
+            promql_parser.walk(node.expr, partial(visit, grouped=grouped | {*node.modifier.labels}))
 
     promql_parser.walk(promql_parser.parse(expression), visit)
     assert found
-    for selector in found:
+    for selector, grouped in found:
         yield selector.name, grouped | {matcher.name for matcher in selector.matchers.matchers}
 
 
@@ -208,6 +210,11 @@ CASES = {
     "SearchSlow": Case(searches("0.5", "1"), "98", ("99.5",), "8m", "750ms"),
     "SearchTarget": Case(searches("0.1", "0.25"), "98", ("99.5",), "80m", "175ms"),
     "StoreGrowth": Case({"graphmem_memories": "100+{}x760"}, "0.008", ("0.006",), "750h", "106", interval="1h"),
+    "ShortTermGrowsFast": Case(
+        {'graphmem_memories{layer="short_term", kind="fact"}': "{}x190", "graphmem_retention_ratio": "1+0x190"},
+        "100+2", ("100+1",), "150m", "120", {"layer": "short_term"},
+    ),
+    "LowRetention": Case({"graphmem_retention_ratio": "{}x100"}, "0.29", ("0.3",), "25h", "29%", interval="15m"),
     "DeliveryBehind": Case(
         {'graphmem_pending_changes{projection="graph"}': "{}x30"},
         "40+0", ("40-1", "0+0"), "20m", "40", {"projection": "graph"},

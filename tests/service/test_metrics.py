@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -16,6 +17,7 @@ import pytest
 import support.service
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
+from support.contract import Make, added
 from support.databases import SQLITE_ONLY
 from support.fake_llm import fact
 from support.service import client_of, headers
@@ -29,7 +31,6 @@ from graphmem.service.metrics import ServiceMetrics
 from graphmem.stores.numpy_index import NumpyIndex
 from graphmem.testing import ModelEndpoint
 
-Make = Callable[..., Memory]
 ANA = {"user_id": "ana"}
 FACTS = json.dumps({"facts": [fact("Sings")]})
 NONSENSE = "I would rather talk about the weather."
@@ -120,7 +121,8 @@ def test_additions_searches_and_recalls_are_counted(memory: Memory) -> None:
         assert values["search_duration_seconds_count{}"] == 2
         assert values["recall_total{outcome=enough,step=1}"] == 1
         assert values["model_duration_seconds_count{operation=embed}"] >= 3
-        assert values["memories{kind=episode}"] == 1
+        assert values["memories{kind=episode,layer=short_term}"] == 1
+        assert "retention_ratio{}" not in values  # the lifecycle is off
         assert values["embedding_bytes{}"] > 0
         assert values["pending_changes{projection=vectors}"] == values["dead_letters{projection=vectors}"] == 0
 
@@ -195,6 +197,21 @@ def test_changes_of_another_memory_are_not_counted(make_memory: Make) -> None:
         assert scrape(others)[name] == 1
 
 
+def test_memories_are_counted_by_layer_and_their_mean_retention_is_shown(make_memory: Make) -> None:
+    memory = make_memory(lifecycle={"enabled": True})
+    memory.add(["I like tea.", "We met Clara near the bridge."], **ANA)
+    soon = datetime.now(UTC) + timedelta(days=2)
+    memory.tend(**ANA, now=soon + timedelta(days=6))  # promotes what matters
+    met = added(memory, "We met Ben at the lake.", **ANA)
+    memory.tend(**ANA, now=soon)
+    strength = 1 + 2 * memory.get(met, **ANA)["importance"]  # seed 002 §4.1, after one whole day
+    with client_of(memory) as client:
+        values = scrape(client)
+    assert values["memories{kind=episode,layer=long_term}"] == 1
+    assert values["memories{kind=episode,layer=short_term}"] == 2  # one of them is forgotten
+    assert values["retention_ratio{}"] == round(math.exp(-1 / strength), 4)
+
+
 # --- the gauges -----------------------------------------------------------------------------------------------------
 
 
@@ -210,10 +227,10 @@ class Readings:
         self.now += self.duration
         if self.is_away:
             raise StoreUnavailable("away")
-        return Gauges({"fact": self.count}, 1, 2, {}, {}, [])
+        return Gauges({("fact", "short_term"): self.count}, None, 1, 2, {}, {}, [])
 
     async def facts(self) -> float | None:
-        return read((await self.metrics.text()).decode()).get("memories{kind=fact}")
+        return read((await self.metrics.text()).decode()).get("memories{kind=fact,layer=short_term}")
 
 
 async def test_the_ledger_is_read_at_most_every_fifteen_seconds() -> None:
@@ -259,7 +276,7 @@ async def test_a_ledger_that_hangs_costs_its_gauges_only(monkeypatch: pytest.Mon
     for _ in range(2):
         values = read((await metrics.text()).decode())
         assert values["auth_failures_total{}"] == 0
-        assert "memories{kind=fact}" not in values
+        assert "memories{kind=fact,layer=short_term}" not in values
     go_on.set()
     metrics.close()
 

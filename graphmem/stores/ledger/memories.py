@@ -157,9 +157,11 @@ def partitions_of(connection: Connection, view: View, limit: int) -> list[str]:
     return list(connection.scalars(statement, visibility.values(view, None)))
 
 
-def count_by_kind(connection: Connection) -> dict[str, int]:
-    """Returns the number of stored memories of each kind, also retired and expired ones."""
-    return dict(connection.execute(select(memories.c.kind, func.count()).group_by(memories.c.kind)).all())
+def count_by_kind_and_layer(connection: Connection) -> dict[tuple[str, str], int]:
+    """Returns the number of stored memories of each kind and layer, also retired, expired and forgotten ones."""
+    columns = memories.c.kind, memories.c.layer
+    rows = connection.execute(select(*columns, func.count()).group_by(*columns))
+    return {(kind, layer): number for kind, layer, number in rows}
 
 
 def count_hidden(connection: Connection, now: datetime) -> dict[str, int]:

@@ -179,6 +179,21 @@ def store_strengths(connection: Connection, strengths: Mapping[int, float]) -> N
     connection.execute(statement, rows)
 
 
+def mean_retention(connection: Connection) -> float | None:
+    """Returns the mean retention at the last cycle of the short-term memories that are not forgotten; None if none is.
+
+    Those of documents count with the others.
+    """
+    m, v = memories.c, vitals.c
+    statement = (
+        select(func.avg(func.coalesce(v.strength, 1.0)))
+        .select_from(memories)
+        .join(vitals, v.memory == m.id, isouter=True)
+        .where(m.layer == Layer.SHORT_TERM.value, *_participants(documents=True))
+    )
+    return connection.scalar(statement)
+
+
 def end_cycle(connection: Connection, partition: int, now: datetime) -> None:
     """Records when the last cycle of a partition ended."""
     connection.execute(partitions.update().where(partitions.c.id == partition).values(cycled_at=micros(now)))
