@@ -82,11 +82,11 @@ def contents_without_ids(ledger: Ledger) -> dict[str, list[Any]]:
         del event["uid"]
     numbers: dict[str, str] = {}
     number = lambda found: numbers.setdefault(found[0], f"id {len(numbers)}")
-    for name in tables.keys() - {"order", "memories"}:  # a database returns their rows in any order
-        tables[name].sort(key=lambda row: _UUID.sub("", json.dumps(row, default=repr, sort_keys=True)))
+    # A database returns their rows in any order. Those of erased memories are told apart by nothing else in others.
+    tables["tombstones"].sort(key=lambda row: _UUID.sub("", json.dumps(row, default=repr)))
     numbered = {
         table: json.loads(_UUID.sub(number, json.dumps(tables[table], default=repr, sort_keys=True)))
-        for table in ("order", "memories", *(tables.keys() - {"order", "memories"}))
+        for table in dict.fromkeys(["order", "memories", "tombstones", *tables])
     }
     return {table: sorted(rows, key=lambda row: json.dumps(row, sort_keys=True)) for table, rows in numbered.items()}
 
