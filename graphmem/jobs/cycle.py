@@ -11,10 +11,10 @@ from uuid import uuid4
 from graphmem.commands.types import Command, ForgetMemory, MergeMemory, MoveMemory, Outcome, OutcomeType
 from graphmem.lifecycle.decay import OVER_CAPACITY, CyclePlan, Decision, LifecyclePolicy, Vitals, plan_cycle
 from graphmem.lifecycle.importance import certainty, importance, recency, scarcity
-from graphmem.lifecycle.rules import Rules
+from graphmem.lifecycle.rules import Rule, Rules
 from graphmem.model import EmbeddingSpec, Layer
 from graphmem.stores.ledger import Ledger, embeddings, memories, vitals
-from graphmem.stores.ledger.vitals import UnratedMemory, VitalState
+from graphmem.stores.ledger.vitals import Rating, UnratedMemory, VitalState
 
 if TYPE_CHECKING:
     from graphmem.models.protocols import Matrix
@@ -153,22 +153,20 @@ class Cycle:
             if not batch:
                 return
             nearest = _highest_similarities(unmatched, matrices or {})
+            ratings = [_rating(memory, rules[memory.row], nearest.get(memory.row)) for memory in batch]
             with self._ledger.write() as connection:
-                for memory in batch:
-                    rule = rules[memory.row]
-                    memory_type = memory.memory_type or (OTHER_TYPE if rule is None else rule.memory_type)
-                    number = (
-                        _computed_importance(memory, memory_type, nearest.get(memory.row))
-                        if rule is None
-                        else rule.importance
-                    )
-                    vitals.store_rating(connection, memory.row, memory.version, number, memory_type)
+                vitals.store_ratings(connection, ratings)
 
 
-def _computed_importance(memory: UnratedMemory, memory_type: str, highest_similarity: float | None) -> float:
-    """Returns the importance of a memory that no rule rates, as on the day on which it was written."""
+def _rating(memory: UnratedMemory, rule: Rule | None, highest_similarity: float | None) -> Rating:
+    """Returns the importance of a memory, by its rule or, without one, as on the day on which it was written."""
+    memory_type = memory.memory_type or (OTHER_TYPE if rule is None else rule.memory_type)
+    if rule is not None:
+        return Rating(memory.row, memory.version, rule.importance, memory_type)
     sure = certainty(memory.text, memory.question_share) if memory.confidence is None else memory.confidence
-    return importance(scarcity(highest_similarity), memory_type, recency(memory.created_at, memory.created_at), sure)
+    newness = recency(memory.created_at, memory.created_at)
+    number = importance(scarcity(highest_similarity), memory_type, newness, sure)
+    return Rating(memory.row, memory.version, number, memory_type)
 
 
 def _highest_similarities(rows: Sequence[int], matrices: Mapping[str, tuple[list[int], Matrix]]) -> dict[int, float]:

@@ -254,7 +254,7 @@ def test_killed_at(kill: Kill, server: Server, folder: Path):
 
 
 CYCLES = [
-    ("memories rated, before COMMIT", "after graphmem.stores.ledger.vitals:store_rating", 2, 0),
+    ("memories rated, before COMMIT", "after graphmem.stores.ledger.vitals:store_ratings", 1, 0),
     ("nothing decided", "before graphmem.jobs.cycle:plan_cycle", 1, 0),
     ("the first memory is being forgotten, before COMMIT", "after graphmem.stores.ledger.vitals:state_of", 1, 0),
     ("one of three is forgotten", f"after {ENGINE}:commit", 1, 1),

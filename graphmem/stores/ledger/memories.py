@@ -97,6 +97,7 @@ _FORGOTTEN = RECORD.where(
 ).order_by(memories.c.at.desc(), memories.c.id.desc())
 _ROWS_BY_ID = select(memories.c.uid, memories.c.id).where(in_array(memories.c.uid, "uids"))
 _PARTITION = select(partitions.c.id, partitions.c.size).where(partitions.c.key == bindparam("key"))
+_UPDATE = memories.update().where(memories.c.id == bindparam("row_id"))  # sets the columns that its parameters name
 _SET_SEQ = memories.update().where(memories.c.id == bindparam("row_id")).values(seq=bindparam("new_seq"))
 _LINK_TARGETS = (
     select(links.c.memory, links.c.kind, memories.c.uid)
@@ -486,7 +487,7 @@ def set_further_runs(connection: Connection, row_id: int, runs: Iterable[str]) -
 
 def update(connection: Connection, record: MemoryRecord) -> None:
     """Overwrites the row of a memory; its further runs stay (`set_further_runs`)."""
-    connection.execute(memories.update().where(memories.c.id == record.row).values(encode_record(record)))
+    connection.execute(_UPDATE, {"row_id": record.row, **encode_record(record)})
 
 
 def set_seq(connection: Connection, row_id: int, seq: int) -> None:

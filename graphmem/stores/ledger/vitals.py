@@ -5,7 +5,7 @@ Changes here take no sequence number: no projection shows them, and finding a me
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
@@ -157,14 +157,39 @@ def unrated(connection: Connection, partition: int, limit: int, *, documents: bo
     ]
 
 
-def store_rating(connection: Connection, row: int, version: int, importance: float, memory_type: str) -> None:
-    """Stores the importance of a version of a memory's text, and the type of a memory that has none."""
-    changed = memories.update().where(memories.c.id == row, memories.c.version == version)
-    values = {"importance": importance, "memory_type": func.coalesce(memories.c.memory_type, memory_type)}
-    if not connection.execute(changed.values(values)).rowcount:
-        return
-    statement = upsert(connection, vitals).values(memory=row, rated=version, strength=1.0, accesses=0)
-    connection.execute(statement.on_conflict_do_update(index_elements=[vitals.c.memory], set_={"rated": version}))
+class Rating(NamedTuple):
+    """The computed importance of a version of a memory's text; `memory_type` is for a memory that has none."""
+
+    row: int
+    version: int
+    importance: float
+    memory_type: str
+
+
+_RATE = (
+    memories.update()
+    .where(memories.c.id == bindparam("row"), memories.c.version == bindparam("of_version"))
+    .values(
+        importance=bindparam("number"), memory_type=func.coalesce(memories.c.memory_type, bindparam("type_by_default"))
+    )
+)
+
+
+def store_ratings(connection: Connection, ratings: Sequence[Rating]) -> None:
+    """Stores the importance of memories, but for those whose text was changed meanwhile: they stay unrated."""
+    connection.execute(
+        _RATE,
+        [
+            {"row": row, "of_version": version, "number": importance, "type_by_default": memory_type}
+            for row, version, importance, memory_type in ratings
+        ],
+    )
+    statement = upsert(connection, vitals)
+    statement = statement.on_conflict_do_update(
+        index_elements=[vitals.c.memory], set_={"rated": statement.excluded.rated}
+    )
+    rows = [{"memory": one.row, "rated": one.version, "strength": 1.0, "accesses": 0} for one in ratings]
+    connection.execute(statement, rows)
 
 
 def store_strengths(connection: Connection, strengths: Mapping[int, float]) -> None:
