@@ -77,6 +77,7 @@ def worlds(request, servers) -> Iterator[Worlds]:
                 config["graph_store"] = {"provider": "networkx"}
             if request.param in {"folder", "servers"}:
                 path = stack.enter_context(make_home())
+                config["lifecycle"] = {"enabled": True}
             if request.param == "servers":
                 config = servers.with_stores({**config, "ledger_url": stack.enter_context(postgres())})
             memory = stack.enter_context(Memory(path, settings=Settings.from_dict(config)))
