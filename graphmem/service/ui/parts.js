@@ -164,16 +164,23 @@ export function Toast({ toast, onGone }) {
   </div>`;
 }
 
-/** A modal dialog, which begins at its element with `data-first`; Esc closes it and focus goes back. */
+/** A modal dialog, which begins at its element with `data-first`; Esc closes it. However it is closed, the focus goes back. */
 export function Dialog({ labelledby, onClose, children }) {
-  const dialog = useRef();
+  const [dialog, closing] = [useRef(), useRef()];
+  closing.current = onClose;
   useLayoutEffect(() => {
-    const before = document.activeElement;
-    dialog.current.showModal();
-    dialog.current.querySelector("[data-first]").focus();
-    return () => before?.isConnected && before.focus();
+    const [before, shown] = [document.activeElement, dialog.current];
+    const onClosed = () => closing.current();
+    shown.addEventListener("close", onClosed);
+    shown.showModal();
+    shown.querySelector("[data-first]").focus();
+    return () => {
+      shown.removeEventListener("close", onClosed);
+      shown.close(); // nothing beside an open dialog takes the focus
+      if (before?.isConnected) before.focus();
+    };
   }, []);
-  return html`<dialog ref=${dialog} aria-labelledby=${labelledby} onClose=${onClose}>${children}</dialog>`;
+  return html`<dialog ref=${dialog} aria-labelledby=${labelledby}>${children}</dialog>`;
 }
 
 /** What the button of a menu shows of a choice; what the choice is about is read aloud before it. */
