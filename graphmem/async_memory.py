@@ -78,6 +78,7 @@ class AsyncMemory:
     unpin = _awaited(Memory.unpin)
     tend = _awaited(Memory.tend)
     undo_cycle = _awaited(Memory.undo_cycle)
+    lifecycle_status = _awaited(Memory.lifecycle_status)
     pending_deletion = _awaited(Memory.pending_deletion)
     purge = _awaited(Memory.purge)
     delete = _awaited(Memory.delete)

@@ -47,6 +47,7 @@ from graphmem.model import ALL_KINDS, LISTED_KINDS, Kind, MemoryRecord, Message,
 from graphmem.queries.entities import find_entity, list_entities
 from graphmem.queries.graph import build_graph
 from graphmem.queries.history import events_of_memory, trace_origin
+from graphmem.queries.lifecycle import list_forgotten, read_lifecycle, words_of
 from graphmem.queries.memories import count_by_day, find_memory, list_memories
 from graphmem.retrieval.types import SearchQuery
 from graphmem.settings import Settings
@@ -511,7 +512,7 @@ class Memory:
         Returns `{"cycle", "processed", "decayed", "forgotten", "merged", "promoted", "saved_bytes", "skipped"}`: the id
         for `undo_cycle`, None for a dry run, and numbers of memories. `merged` ones are forgotten because a like one of
         the long-term layer stands for them; `skipped` are decisions on memories that were changed or found meanwhile.
-        With `dry_run` there are "changes": `[{"id", "change", "reason"}]`, and with the brake "brake".
+        With `dry_run` there are "changes": `[{"id", "memory", "change", "reason"}]`, and with the brake "brake".
         Raises ConfigError where the lifecycle is off (`lifecycle.enabled`).
         """
         self._engine.check_open()
@@ -527,7 +528,9 @@ class Memory:
         result = self._engine.run_cycle(partition, moment, dry_run=is_dry, force=is_forced)
         if result.id is not None:
             self._engine.deliver([partition])
-        return responses.cycle(result)
+        plan = result.plan
+        words = words_of(self._engine.ledger, [*plan.promoted, *plan.forgotten]) if is_dry else {}
+        return responses.cycle(result, words)
 
     def undo_cycle(
         self, cycle: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None
@@ -553,21 +556,39 @@ class Memory:
         self._engine.deliver(sorted({outcome.required_record.partition for outcome in done}))
         return {"undone": list(dict.fromkeys(outcome.id for outcome in done)), "skipped": len(undone) - len(done)}
 
-    def pending_deletion(
-        self, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None, limit: int = 100
-    ) -> dict[str, Any]:
-        """Lists the memories of a scope that are forgotten and not erased, the last forgotten first.
+    def lifecycle_status(
+        self, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None, limit: int = 50
+    ) -> types.LifecycleDict:
+        """Tells how the lifecycle of a scope is: the numbers of memories, and its last `limit` cycles, newest first.
 
-        Returns `{"results", "total"}`, each memory with the "reason" for which it was forgotten. `purge` erases them.
+        Returns `{"enabled", "layers": {"short_term", "long_term"}, "pinned", "forgotten", "cycled_at", "next_cycle",
+        "lifecycle_since", "cycles"}`. The layers count memories that take part in the lifecycle and are in lists,
+        `pinned` those of them that no cycle forgets, `forgotten` what `pending_deletion` lists. `cycled_at` is the time
+        of the last cycle over the user (None: there was none), `next_cycle` that at which this program runs one by
+        itself, if any memory may fade (None: it runs none), `lifecycle_since` that before which nothing fades.
+        `cycles` has those that changed memories of the scope: `{"cycle", "at", "forgotten", "merged", "promoted",
+        "undone"}`, as `graphmem.types.PastCycleDict` documents them.
         """
         self._engine.check_open()
         scope = validation.required_scope(user_id, agent_id, run_id)[0]
         most = validation.count(limit, "limit", 1, MAX_LIST_LIMIT)
-        with self._engine.ledger.read() as connection:
-            records, total = memories.forgotten_records(connection, scope, datetime.now(UTC), most)
-            reasons = events.reasons_of(connection, [record.id for record in records], "FORGET")
-        results = [{**responses.memory(record), "reason": reasons.get(record.id, "")} for record in records]
-        return {"results": results, "total": total}
+        settings, now = self._engine.settings, datetime.now(UTC)
+        lifecycle, nights = settings.lifecycle, settings.lifecycle.nights(settings.zone)
+        state = read_lifecycle(self._engine.ledger, scope, now, documents=lifecycle.documents, limit=most)
+        return responses.lifecycle(state, lifecycle, None if nights is None else nights.next(now))
+
+    def pending_deletion(
+        self, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None, limit: int = 100
+    ) -> types.ForgottenResult:
+        """Lists the memories of a scope that are forgotten and not erased, the last forgotten first.
+
+        Returns `{"results", "total"}`, each memory with the "reason" for which it was forgotten and the "event_id" by
+        which `undo` shows it again. `purge` erases them.
+        """
+        self._engine.check_open()
+        scope = validation.required_scope(user_id, agent_id, run_id)[0]
+        most = validation.count(limit, "limit", 1, MAX_LIST_LIMIT)
+        return responses.forgotten(list_forgotten(self._engine.ledger, scope, datetime.now(UTC), most))
 
     def purge(
         self,
@@ -593,7 +614,7 @@ class Memory:
                 "confirm=True"
             )
         return self._delete_in_batches(
-            lambda connection: memories.forgotten_records(connection, scope, before, DELETE_BATCH)[0], ErasureReport()
+            lambda connection: list(memories.each_forgotten(connection, scope, before, DELETE_BATCH)), ErasureReport()
         )
 
     def _delete_in_batches(

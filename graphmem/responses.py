@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from graphmem.boundary.filters import text_hash
@@ -13,7 +14,10 @@ from graphmem.model import NEUTRAL_IMPORTANCE, Entity, Event, Layer, MemoryRecor
 from graphmem.models.protocols import Usage
 from graphmem.queries.entities import EntityMemories
 from graphmem.queries.history import MemoryOrigin
+from graphmem.queries.lifecycle import ForgottenPage, LifecycleState
 from graphmem.retrieval.types import Hit, SearchOutcome
+from graphmem.settings.schema import LifecycleSettings
+from graphmem.stores.ledger.vitals import MERGED_INTO
 from graphmem.types import (
     AddResultItem,
     AliasDict,
@@ -22,9 +26,14 @@ from graphmem.types import (
     EntityDict,
     ErasedCounts,
     ExportResult,
+    ForgottenDict,
+    ForgottenResult,
     HistoryDict,
     HitDict,
+    LayerCounts,
+    LifecycleDict,
     MemoryDict,
+    PastCycleDict,
     Receipt,
     RelationDict,
     SearchResult,
@@ -220,8 +229,23 @@ def dropped_summary(dropped: Mapping[str, int]) -> str:
     return ", ".join(f"{reason}: {count}" for reason, count in sorted(unusable.items()))
 
 
-def cycle(result: CycleResult) -> CycleDict:
-    """Converts what a cycle did, or would do, to the result of `tend`."""
+def forgotten(page: ForgottenPage) -> ForgottenResult:
+    """Converts forgotten memories to the result of `pending_deletion`."""
+    results = []
+    for record in page.records:
+        event_id, reason = page.forgettings.get(record.id, ("", ""))
+        result = ForgottenDict(**memory(record), reason=reason)
+        if event_id:
+            result["event_id"] = event_id
+        results.append(result)
+    return ForgottenResult(results=results, total=page.total)
+
+
+def cycle(result: CycleResult, words: Mapping[str, str]) -> CycleDict:
+    """Converts what a cycle did, or would do, to the result of `tend`.
+
+    `words` are the texts of the memories that a dry run would change, by id.
+    """
     plan, merged = result.plan, result.merged_into
     converted = CycleDict(
         cycle=result.id,
@@ -236,17 +260,43 @@ def cycle(result: CycleResult) -> CycleDict:
     if plan.brake is not None:
         converted["brake"] = plan.brake
     if result.id is None:
-        promoted = [{"id": one.memory.id, "change": "promote", "reason": one.reason} for one in plan.promoted]
-        forgotten = [
-            {
-                "id": one.memory.id,
-                "change": "forget",
-                "reason": f"merged into {merged[one.memory.id]}" if one.memory.id in merged else one.reason,
-            }
+        changes = [("promote", one.memory.id, one.reason) for one in plan.promoted]
+        changes += [
+            ("forget", uid := one.memory.id, f"{MERGED_INTO}{merged[uid]}" if uid in merged else one.reason)
             for one in plan.forgotten
         ]
-        converted["changes"] = promoted + forgotten
+        converted["changes"] = [
+            {"id": uid, "memory": words.get(uid, ""), "change": change, "reason": reason}
+            for change, uid, reason in changes
+        ]
     return converted
+
+
+def lifecycle(state: LifecycleState, settings: LifecycleSettings, next_cycle: datetime | None) -> LifecycleDict:
+    """Converts the state of the lifecycle to the result of `lifecycle_status`."""
+    layers = LayerCounts(short_term=0, long_term=0)
+    for counted in state.layers:
+        layers[counted.layer.value] += counted.memories
+    return LifecycleDict(
+        enabled=settings.enabled,
+        layers=layers,
+        pinned=sum(counted.memories for counted in state.layers if counted.pinned),
+        forgotten=state.forgotten,
+        cycled_at=optional_iso(state.cycled_at),
+        next_cycle=optional_iso(next_cycle),
+        lifecycle_since=optional_iso(settings.policy(state.since).since),
+        cycles=[
+            PastCycleDict(
+                cycle=one.id,
+                at=iso(one.at),
+                forgotten=one.forgotten,
+                merged=one.merged,
+                promoted=one.promoted,
+                undone=one.is_undone,
+            )
+            for one in state.cycles
+        ],
+    )
 
 
 def receipt(report: ErasureReport, pending: list[str], message: str) -> Receipt:

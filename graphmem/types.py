@@ -43,6 +43,19 @@ class MemoryDict(TypedDict):
     pending: NotRequired[list[str]]
 
 
+class ForgottenDict(MemoryDict):
+    """A forgotten memory: `reason` says why, `event_id` is the event that `undo` takes back (absent: none is kept)."""
+
+    reason: str
+
+
+class ForgottenResult(TypedDict):
+    """The result of `pending_deletion`; `total` counts all forgotten memories of the scope, not only those returned."""
+
+    results: list[ForgottenDict]
+    total: int
+
+
 class CycleDict(TypedDict):
     """What a cycle of the lifecycle did; see `Memory.tend`."""
 
@@ -56,6 +69,40 @@ class CycleDict(TypedDict):
     skipped: int
     brake: NotRequired[str]
     changes: NotRequired[list[dict[str, str]]]
+
+
+class LayerCounts(TypedDict):
+    """Numbers of memories by layer."""
+
+    short_term: int
+    long_term: int
+
+
+class PastCycleDict(TypedDict):
+    """A cycle that changed memories: its id and end, and how many it forgot, merged (of the forgotten) and promoted.
+
+    Memories that were erased since are not counted. `undone`: of what it did nothing holds any more.
+    """
+
+    cycle: str
+    at: str
+    forgotten: int
+    merged: int
+    promoted: int
+    undone: bool
+
+
+class LifecycleDict(TypedDict):
+    """The state of the lifecycle in a scope; see `Memory.lifecycle_status`."""
+
+    enabled: bool
+    layers: LayerCounts
+    pinned: int
+    forgotten: int
+    cycled_at: str | None
+    next_cycle: str | None
+    lifecycle_since: str | None
+    cycles: list[PastCycleDict]
 
 
 class SourceDict(TypedDict):

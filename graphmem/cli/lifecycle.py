@@ -10,6 +10,7 @@ from graphmem.cli.options import CommandContext, command, confirm_erasure, requi
 
 if TYPE_CHECKING:
     from graphmem.cli.render import Renderer
+    from graphmem.types import ForgottenResult, LifecycleDict
 
 lifecycle = typer.Typer(
     help="Forgets what has faded and keeps what matters.",
@@ -29,6 +30,17 @@ def run(
     with call.memory() as memory:
         result = memory.tend(**call.scope, dry_run=dry_run, force=force, now=now)
     call.print_answer(result, lambda renderer: _print_cycle(renderer, result))
+
+
+@command
+def status(
+    call: CommandContext,
+    limit: Annotated[int, typer.Option(help="The maximum number of cycles.")] = 50,
+) -> None:
+    """Counts the memories of a user by layer, and lists past cycles."""
+    with call.memory() as memory:
+        answer = memory.lifecycle_status(**call.scope, limit=limit)
+    call.print_answer(answer, lambda renderer: _print_status(renderer, answer))
 
 
 @command
@@ -77,8 +89,11 @@ def undo(
 
 
 def _print_cycle(renderer: Renderer, result: Any) -> None:
+    from graphmem.cli.render import one_line  # noqa: PLC0415
+
     for change in result.get("changes", ()):
         renderer.line((change["change"], "bold"), f"  {change['reason']}  ", (change["id"], "dim"))
+        renderer.line(one_line(change["memory"]), indent=4)
     for name in ("processed", "decayed", "promoted", "forgotten", "merged", "skipped", "saved_bytes"):
         renderer.pair(name.replace("_", " "), result[name])
     if "brake" in result:
@@ -87,10 +102,27 @@ def _print_cycle(renderer: Renderer, result: Any) -> None:
         renderer.pair("cycle", result["cycle"])
 
 
-def _print_forgotten(renderer: Renderer, page: dict[str, Any]) -> None:
+def _print_status(renderer: Renderer, answer: LifecycleDict) -> None:
+    if not answer["enabled"]:
+        renderer.line("The lifecycle is off: nothing is forgotten by itself. Set lifecycle.enabled to true.")
+    for name, number in (*answer["layers"].items(), ("pinned", answer["pinned"]), ("forgotten", answer["forgotten"])):
+        renderer.pair(name.replace("_", " "), number)
+    for name, at in (("last cycle", answer["cycled_at"]), ("fading since", answer["lifecycle_since"])):
+        renderer.pair(name, "none" if at is None else _minute(renderer, at))
+    for cycle in answer["cycles"]:
+        numbers = ", ".join(f"{cycle[name]} {name}" for name in ("forgotten", "merged", "promoted"))
+        undone = [("  undone", "yellow")] if cycle["undone"] else []
+        renderer.line((_minute(renderer, cycle["at"]), "green"), f"  {numbers}", *undone, "  ", (cycle["cycle"], "dim"))
+
+
+def _minute(renderer: Renderer, at: str) -> str:
+    return renderer.local_time(at)[:16].replace("T", " ")
+
+
+def _print_forgotten(renderer: Renderer, page: ForgottenResult) -> None:
     for record in page["results"]:
         renderer.memory(record, f"{record['reason']}  ")
 
 
-for _command in (run, pending, purge, undo):
+for _command in (run, status, pending, purge, undo):
     lifecycle.command(_command.__name__)(_command)

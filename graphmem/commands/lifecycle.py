@@ -50,7 +50,9 @@ def merge_memory(command: MergeMemory, uow: UnitOfWork) -> Outcome:
     target = uow.find(command.into)
     if target.forgotten_at is not None or target.valid_to is not None:
         return _unchanged(uow.find(command.id), CHANGED_SINCE)
-    outcome = forget_memory(ForgetMemory(command.id, f"merged into {target.id}", command.batch, command.decided), uow)
+    outcome = forget_memory(
+        ForgetMemory(command.id, f"{vitals.MERGED_INTO}{target.id}", command.batch, command.decided), uow
+    )
     if outcome.event is not OutcomeType.FORGET:
         return outcome
     merged = outcome.required_record

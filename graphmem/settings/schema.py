@@ -651,7 +651,7 @@ class LifecycleSettings(_Section):
         default=_POLICY.brake_memories, description="See `brake_share`."
     )
 
-    def policy(self, since: datetime) -> LifecyclePolicy:
+    def policy(self, since: datetime | None) -> LifecyclePolicy:
         """Returns the numbers of a cycle; nothing fades before `since`, unless the setting says otherwise."""
         curve = ForgettingCurve(
             self.base_strength,

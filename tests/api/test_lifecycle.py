@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from support.contract import Make, ids, texts
+from support.statement_count import counted
 
 from graphmem import Memory
 from graphmem.errors import ConfigError, NotFoundError, ValidationError
@@ -256,7 +257,99 @@ def test_purge_erases_what_was_forgotten_before_a_time(ripening: Memory) -> None
     assert ids(ripening.get_all(**ANA)) == [plain]
 
 
+# --- the state of the lifecycle ---------------------------------------------------------------------------------------
+
+
+def cycles_of(memory: Memory, **scope: Any) -> list[tuple[Any, ...]]:
+    names = ("cycle", "forgotten", "merged", "promoted", "undone")
+    return [tuple(one[name] for name in names) for one in memory.lifecycle_status(**{**ANA, **scope})["cycles"]]  # type: ignore[literal-required]
+
+
+def test_the_status_counts_memories_by_layer_and_lists_cycles_newest_first(ripening: Memory) -> None:
+    (kept,) = said(ripening, 8, "I like green tea with milk")
+    said(ripening, 7, "green tea with milk like I", PLAIN)
+    (pinned,) = said(ripening, 30, TALK)
+    ripening.pin(pinned, **ANA)
+    said(ripening, 1, "It is no longer so.", valid_to=(NOW - DAY).isoformat())
+    said(ripening, 1, "It has expired.", expires_at=(NOW - DAY).isoformat())
+    said(ripening, 1, "It is Ben's.", user_id="ben")
+    status: dict[str, Any] = {**ripening.lifecycle_status(**ANA)}
+    night = datetime.fromisoformat(status.pop("next_cycle"))
+    assert (night.hour, night.minute) == (3, 0) and timedelta() < night - datetime.now(UTC) <= DAY
+    assert status == {
+        "enabled": True, "layers": {"short_term": 4, "long_term": 0}, "pinned": 1, "forgotten": 0, "cycled_at": None,
+        "lifecycle_since": "2026-01-01T00:00:00.000000+00:00", "cycles": [],
+    }  # fmt: skip
+    first = tend(ripening)["cycle"]
+    said(ripening, 9, LIKES, "The train left late that day.")
+    second = tend(ripening)["cycle"]
+    tend(ripening)
+    status = {**ripening.lifecycle_status(**ANA)}
+    assert (status["layers"], status["pinned"], status["forgotten"]) == ({"short_term": 1, "long_term": 2}, 1, 3)
+    assert status["cycled_at"] is not None and status["cycles"][0]["at"] <= status["cycled_at"]
+    # The third cycle changed nothing.
+    assert cycles_of(ripening) == [(second, 1, 0, 1, False), (first, 2, 1, 1, False)]
+    assert [one["cycle"] for one in ripening.lifecycle_status(**ANA, limit=1)["cycles"]] == [second]
+    assert ripening.get(kept, **ANA)["layer"] == "long_term"
+    assert ripening.lifecycle_status(user_id="ben")["layers"] == {"short_term": 1, "long_term": 0}
+    assert cycles_of(ripening, user_id="ben") == []
+
+
+def test_a_cycle_is_undone_once_nothing_of_it_holds(ripening: Memory) -> None:
+    said(ripening, 9, TALK, LIKES)
+    cycle = tend(ripening)["cycle"]
+    (forgotten,) = ripening.pending_deletion(**ANA)["results"]
+    ripening.undo(forgotten["event_id"], **ANA)
+    assert cycles_of(ripening) == [(cycle, 1, 0, 1, False)]
+    ripening.undo_cycle(cycle, **ANA)
+    assert cycles_of(ripening) == [(cycle, 1, 0, 1, True)]
+    again = tend(ripening, force=True)["cycle"]  # what is done again by another cycle is that one's
+    assert [(one[0], one[-1]) for one in cycles_of(ripening)] == [(again, False), (cycle, True)]
+    ripening.delete(forgotten["id"], **ANA)  # erased: counted no more
+    assert cycles_of(ripening) == [(again, 0, 0, 1, False), (cycle, 0, 0, 1, True)]
+
+
+def test_a_narrower_scope_sees_its_part_of_the_cycles(ripening: Memory) -> None:
+    said(ripening, 9, TALK, LIKES)
+    (run,) = said(ripening, 9, PLAIN, run_id="monday")
+    cycle = tend(ripening)["cycle"]
+    assert cycles_of(ripening) == [(cycle, 2, 0, 1, False)]
+    assert cycles_of(ripening, run_id="monday") == [(cycle, 1, 0, 0, False)]
+    status = ripening.lifecycle_status(run_id="monday")
+    assert (status["forgotten"], [one["cycle"] for one in status["cycles"]]) == (1, [cycle])
+    assert [one["id"] for one in ripening.pending_deletion(run_id="monday")["results"]] == [run]
+    assert ripening.lifecycle_status(**ANA, agent_id="helper")["cycles"] == []
+
+
+def test_the_status_takes_as_many_statements_for_many_cycles_as_for_none(make_memory: Make) -> None:
+    memory = make_memory(**on(daily_at="never"))  # nothing runs in the background
+    with counted() as few:
+        assert memory.lifecycle_status(**ANA)["next_cycle"] is None
+    for n in range(4):
+        said(memory, 9 + n, f"Number {n} was nothing much.")
+        tend(memory)
+    memory.flush()
+    with counted() as many:
+        assert len(memory.lifecycle_status(**ANA)["cycles"]) == 4
+    assert many == few
+
+
+def test_the_status_of_a_lifecycle_that_is_off_says_so_and_counts_what_is_forgotten(memory: Memory) -> None:
+    (plain,) = said(memory, 1, PLAIN)
+    memory.forget(plain, **ANA)
+    status = memory.lifecycle_status(**ANA)
+    assert (status["enabled"], status["forgotten"]) == (False, 1)
+    assert status["lifecycle_since"] is status["next_cycle"] is None
+
+
+def test_a_dry_run_shows_the_words(ripening: Memory) -> None:
+    (likes, talk) = said(ripening, 8, LIKES, TALK)
+    changes = {one["id"]: (one["change"], one["memory"]) for one in tend(ripening, dry_run=True)["changes"]}
+    assert changes == {likes: ("promote", LIKES), talk: ("forget", TALK)}
+
+
 SCOPELESS: dict[str, Callable[[Memory], Any]] = {
+    "lifecycle_status": lambda memory: memory.lifecycle_status(),
     "tend": lambda memory: memory.tend(),
     "purge": lambda memory: memory.purge(confirm=True),
     "pending_deletion": lambda memory: memory.pending_deletion(),

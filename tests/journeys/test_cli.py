@@ -99,6 +99,25 @@ def test_what_is_no_longer_true_is_counted_and_shown_on_request(plain_home):
     assert run_json("list", "--user", "ann", "--show-retired")["total"] == run_json("stats")["memories"] == 1
 
 
+# --- the lifecycle ---------------------------------------------------------------------------------------------------
+
+
+def test_a_cycle_is_seen_before_and_told_after(plain_home):
+    on = {"lifecycle": {"enabled": True}}
+    with Memory.from_config({"home": str(plain_home), "extractor": {"provider": "none"}, **on}) as memory:
+        memory.add(["I like tea.", "The weather is grey."], user_id="ann", infer=False)
+        cycle = memory.tend(user_id="ann", now="2999-01-01")["cycle"]
+        memory.undo_cycle(cycle)
+    planned = run("lifecycle", "run", "--dry-run", "--user", "ann", "--now", "2999-01-01").stdout
+    assert re.search(r"forget  retention below 0\.1  [\w-]+\n +The weather is grey\.", planned)
+    told = run("lifecycle", "status", "--user", "ann").stdout
+    assert told.startswith("The lifecycle is off: nothing is forgotten by itself.")
+    numbers = {"short term": 2, "long term": 0, "pinned": 0, "forgotten": 0}
+    assert all(re.search(rf"^ *{name} +{number}$", told, re.MULTILINE) for name, number in numbers.items())
+    line = rf"^\d{{4}}-\d\d-\d\d \d\d:\d\d  1 forgotten, 0 merged, 1 promoted  undone  {cycle}$"
+    assert re.search(line, told, re.MULTILINE)
+
+
 # --- days ----------------------------------------------------------------------------------------------------------
 
 
@@ -583,6 +602,7 @@ UNUSABLE = {
     "migrate jsonl --timestamp": (["soon"], [__file__, "--user", "ann"]),
     "bench languages --languages": (["xx"], ["benchmarks/languages"]),
     "lifecycle run --now": (["soon"], ["--user", "ann", "--dry-run"]),
+    "lifecycle status --limit": (["0"], ["--user", "ann"]),
     "lifecycle pending --limit": (["0"], ["--user", "ann"]),
     "lifecycle purge --forgotten-before": (["soon"], ["--user", "ann", "--yes"]),
     "forget --reason": (["", "x" * 257], ["an-id"]),
@@ -640,7 +660,7 @@ def test_an_unusable_user_is_named_as_an_option_of_every_command(empty_memory, c
     words = {
         "mem0": ["--qdrant", str(tmp_path)], "jsonl": [__file__], "export": [str(tmp_path / "file")],
         "list": [], "graph": [], "mcp": [], "create": [], "delete": ["--all", "--yes"], "undo": ["an-id"],
-        "run": ["--dry-run"], "pending": [], "purge": ["--yes"],
+        "run": ["--dry-run"], "status": [], "pending": [], "purge": ["--yes"],
         "update": ["an-id", "words"],
     }.get(command.split()[-1], ["words"])  # fmt: skip
     for option in ("--user", "--agent") if command == "keys create" else ("--user", "--agent", "--run"):
@@ -690,6 +710,7 @@ READING = [
     ["keys", "list"],
     ["keys", "revoke", "x"],
     ["lifecycle", "run", "--user", "ann"],
+    ["lifecycle", "status", "--user", "ann"],
     ["lifecycle", "pending", "--user", "ann"],
     ["lifecycle", "purge", "--user", "ann", "--yes"],
     ["lifecycle", "undo", "x"],

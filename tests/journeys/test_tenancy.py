@@ -136,6 +136,7 @@ def list_attempts(ids: list[str]) -> dict[str, list[Attempt]]:
         "unpin": by_id,
         "tend": [((), {"dry_run": True}), ((), {"dry_run": True, "now": "2999-01-01"}), ((), {"force": True})],
         "undo_cycle": by_id,
+        "lifecycle_status": [((), {}), ((), {"run_id": RUN}), ((), {"limit": 1})],
         "pending_deletion": [((), {}), ((), {"run_id": RUN})],
         "purge": [((), {"confirm": True}), ((), {"confirm": True, "run_id": "run-"})],
         "delete_all": [((), {"run_id": RUN, "agent_id": AGENT}), ((), {"run_id": "run-"}), ((), {})],
@@ -314,6 +315,7 @@ def list_command_lines(ids: list[str]) -> dict[str, list[list[str]]]:
         "lifecycle": [
             ["run"],
             ["run", "--dry-run", "--now", "2999-01-01"],
+            ["status"],
             ["pending"],
             ["purge", "--yes"],
             *(["undo", *one] for one in by_id),

@@ -96,6 +96,25 @@ def test_an_answer_without_a_cursor_is_refused_before_its_memories_are_read(
     assert len(decoded) < MEMORIES / 2
 
 
+def test_what_is_forgotten_is_refused_likewise(client: TestClient, memory: Memory, decoded: list[str]) -> None:
+    for one in memory.get_all(user_id="ana", limit=MEMORIES)["results"]:
+        memory.forget(one["id"])
+    decoded.clear()
+    asked = {"user_id": "ana", "limit": MEMORIES}
+    problem = ok(client.get("/lifecycle/forgotten", params=asked), 400)
+    assert problem["detail"].startswith("limit: what was found takes more than 50,000 bytes; ask for fewer memories")
+    assert len(decoded) < MEMORIES / 2
+    assert len(ok(client.get("/lifecycle/forgotten", params={**asked, "limit": 5}))["results"]) == 5
+
+
+def test_the_words_of_a_dry_run_are_counted(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = {"dry_run": True, "force": True, "now": "2999-01-01"}
+    assert len(ok(client.post("/lifecycle/cycles", params={"user_id": "ana"}, json=asked))["changes"]) == MEMORIES
+    monkeypatch.setattr(limits, "MAX_PAGE_BYTES", 500)
+    problem = ok(client.post("/lifecycle/cycles", params={"user_id": "ana"}, json=asked), 400)
+    assert problem["detail"].startswith("dry_run: what was found takes more than 500 bytes; graphmem lifecycle run")
+
+
 def test_a_numbered_page_reads_its_own_memories_only(client: TestClient, decoded: list[str]) -> None:
     page = ok(client.post("/v3/memories/?page=3&page_size=5", json={"user_id": "ana"}))
     assert (page["count"], len(page["results"]), len(decoded)) == (MEMORIES, 5, 5)

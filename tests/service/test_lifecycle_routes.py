@@ -21,17 +21,35 @@ def test_a_cycle_over_http(memory: Any) -> None:
     with client_of(memory) as client:
         ana = {"user_id": "ana"}
         dry = client.post("/lifecycle/cycles", params=ana, json={"dry_run": True, "now": LATER}).json()
-        assert sorted(change["change"] for change in dry["changes"]) == ["forget", "promote"]
+        assert [(change["change"], change["memory"]) for change in dry["changes"]] == [
+            ("promote", "I like tea."), ("forget", "The weather is grey."),
+        ]  # fmt: skip
         result = client.post("/lifecycle/cycles", params=ana, json={"now": LATER}).json()
         assert (result["forgotten"], result["promoted"]) == (1, 1)
         (listed,) = client.get("/lifecycle/forgotten", params=ana).json()["results"]
         assert (listed["memory"], listed["reason"]) == ("The weather is grey.", "retention below 0.1")
+        status = client.get("/lifecycle", params=ana).json()
+        assert (status["enabled"], status["layers"]) == (True, {"short_term": 0, "long_term": 1})
+        assert (status["forgotten"], status["pinned"]) == (1, 0)
+        assert [(one["cycle"], one["undone"]) for one in status["cycles"]] == [(result["cycle"], False)]
+        assert client.get("/lifecycle", params={**ana, "limit": 0}).status_code == 422
         undone = client.post("/lifecycle/undo", params=ana, json={"cycle": result["cycle"]}).json()
         assert (len(undone["undone"]), undone["skipped"]) == (2, 0)
         client.post("/lifecycle/cycles", params=ana, json={"now": LATER})
         assert client.delete("/lifecycle/forgotten", params=ana).status_code == 400
         receipt = client.delete("/lifecycle/forgotten", params={**ana, "confirm": True}).json()
         assert receipt["deleted"] == [listed["id"]]
+
+
+def test_a_forgotten_memory_is_shown_again_by_the_event_of_its_line(memory: Any) -> None:
+    (tea,) = (one["id"] for one in memory.add("I like tea.", user_id="ana")["results"])
+    memory.forget(tea, user_id="ana")
+    with client_of(memory, role="user") as client:
+        (listed,) = client.get("/lifecycle/forgotten").json()["results"]
+        client.post(f"/events/{listed['event_id']}/undo")
+        assert client.get("/lifecycle/forgotten").json() == {"results": [], "total": 0}
+        assert [one["id"] for one in client.get("/memories").json()["results"]] == [tea]
+        assert client.get("/lifecycle", params={"user_id": "ben"}).status_code == 403
 
 
 def test_forget_and_pin_over_http(memory: Any) -> None:

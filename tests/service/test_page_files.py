@@ -15,10 +15,13 @@ import pytest
 from support.service import client_of
 
 from graphmem import Memory
-from graphmem.commands import facts, imports
+from graphmem.commands import facts, imports, lifecycle
+from graphmem.commands.types import OutcomeType
 from graphmem.ingest.facts.contradiction import StatedFact, contradicts
+from graphmem.lifecycle import decay
 from graphmem.model import Statement
 from graphmem.service.rest import page
+from graphmem.stores.ledger.vitals import MERGED_INTO
 
 UI = Path(str(files("graphmem.service") / "ui"))
 OURS = [path for path in sorted(UI.rglob("*.*")) if path.parent.name != "vendor"]
@@ -201,6 +204,12 @@ def test_without_keys_everybody_is_an_admin(memory: Memory) -> None:
         assert client.get("/caller").json()["role"] == "admin"
 
 
+def test_each_event_of_a_history_has_a_name_on_the_page() -> None:
+    events = {one.value for one in list(OutcomeType)[: list(OutcomeType).index(OutcomeType.DELETE)]} | {"SCOPE"}
+    words = (UI / "words/memories.js").read_text("utf-8")
+    assert {"FORGET", "DEMOTE"} < events == set(re.findall(r"^  ev_([A-Z]+): ", words, re.MULTILINE))
+
+
 def test_each_reason_of_a_change_is_known_to_the_page_in_its_own_words(tmp_path: Path) -> None:
     def stated(text: str, predicate: str, thing: str) -> StatedFact:
         return StatedFact(text, [Statement("ana", predicate, thing, text)])
@@ -215,7 +224,10 @@ def test_each_reason_of_a_change_is_known_to_the_page_in_its_own_words(tmp_path:
         (StatedFact("Wants to buy a boat", []), StatedFact("Bought the boat, finished", [])),
     ]
     reasons = [contradicts(old, new) for old, new in pairs]
-    reasons += [facts.SAID_AGAIN, facts.RUN_DELETED, imports.BROUGHT_BACK, "since Monday", "another value of nothing"]
+    reasons += [facts.SAID_AGAIN, facts.RUN_DELETED, imports.BROUGHT_BACK]
+    reasons += ["asked", "changed", lifecycle.SAID_AGAIN, decay.OVER_CAPACITY, decay.FADED.format(least=0.1)]
+    reasons += ["importance 0.85", "found 20 times", f"{MERGED_INTO}00000000-0000-4000-8000-000000000000"]
+    reasons += ["since Monday", "another value of nothing"]
     assert None not in reasons
     found = evaluate(tmp_path, "reasons.js", f"{json.dumps(reasons)}.map((text) => module.readReason(text))")
     assert found[:2] == [
@@ -223,5 +235,10 @@ def test_each_reason_of_a_change_is_known_to_the_page_in_its_own_words(tmp_path:
         {"key": "reason_contrary_of", "predicate": "likes"},
     ]
     assert None not in found[:-2] and found[-2:] == [None, None]
+    assert found[-5:-2] == [
+        {"key": "reason_important", "importance": 0.85},
+        {"key": "reason_found", "n": 20},
+        {"key": "reason_merged", "id": "00000000-0000-4000-8000-000000000000"},
+    ]
     words = (UI / "words/memories.js").read_text("utf-8")
     assert not [one for one in found[:-2] if f"  {one['key']}: [" not in words]

@@ -209,6 +209,7 @@ def list_requests(ids: list[str], events: list[str]) -> dict[str, list[Request]]
         "DELETE /graph/aliases": aliases,
         "POST /events/{event_id}/undo": by_event,
         "POST /memories/{memory_id}/forget": by_id,
+        "GET /lifecycle": [Request(""), Request("", {"run_id": "run-"}), Request("", {"limit": 1})],
         "POST /lifecycle/cycles": [Request("", body={"dry_run": True}), Request("", {"run_id": "run-"})],
         "POST /lifecycle/undo": [Request("", body={"cycle": event}) for event in like_ids(events)[-3:]],
         "GET /lifecycle/forgotten": [Request(""), Request("", {"run_id": "run-"})],

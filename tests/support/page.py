@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 from graphmem import Memory
 
@@ -37,6 +39,12 @@ class Site(NamedTuple):
         """Adds a memory of Ana's, and returns its id."""
         added = self.memory.add([{"role": "user", "content": text, **more}], user_id="ana")
         return str(added["results"][0]["id"])
+
+    def said(self, age: int, *texts: str, user_id: str = "ana") -> None:
+        """Stores memories that were said so many days ago."""
+        at = (datetime.now(UTC) - timedelta(days=age)).isoformat()
+        records = [{"text": text, "at": at, "created_at": at, "user_id": user_id} for text in texts]
+        self.memory.import_([{"type": "memory", "id": str(uuid4()), **record} for record in records])
 
     def row(self, text: str) -> Any:
         return self.page.locator(".row", has_text=text)

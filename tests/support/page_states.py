@@ -396,6 +396,86 @@ def graph_nobody_retired(site: Site) -> None:
     go(site, "graph", ".notes .say", around="Zeppelin")
 
 
+# --- lifecycle --------------------------------------------------------------------------------------------------------
+
+FADED = "The bus was late again."
+
+
+def age(site: Site) -> None:
+    """Adds a memory that has faded, forgets one, pins one, and runs a cycle that is undone."""
+    site.said(30, FADED, user_id=USER)
+    first, second, *_ = (one["id"] for one in site.memory.get_all(user_id=USER)["results"] if one["memory"] != FADED)
+    site.memory.forget(first, user_id=USER)
+    site.memory.pin(second, user_id=USER)
+    site.memory.undo_cycle(site.memory.tend(user_id=USER)["cycle"], user_id=USER)
+
+
+@state
+def lifecycle(site: Site) -> None:
+    age(site)
+    go(site, "lifecycle", ".cycles")
+
+
+@state
+def lifecycle_planned(site: Site) -> None:
+    age(site)
+    go(site, "lifecycle", ".sect h2 .btn")
+    site.page.locator(".sect h2 .btn").click()
+    site.page.locator(".plan .fading").wait_for()
+
+
+@state
+def lifecycle_running(site: Site) -> None:
+    lifecycle_planned(site)
+    site.page.locator(".plan .btn.primary").click()
+    site.page.locator("dialog").wait_for()
+
+
+@state
+def lifecycle_purging(site: Site) -> None:
+    lifecycle(site)
+    site.page.locator(".fading .warns").first.click()
+    site.page.locator("dialog").wait_for()
+
+
+@state
+def lifecycle_restored(site: Site) -> None:
+    lifecycle(site)
+    site.page.locator(".fading .btn").first.click()
+    site.page.locator(".toast").wait_for()
+
+
+@state
+def lifecycle_off(site: Site) -> None:
+    memories(site)
+    answer = site.memory.lifecycle_status(user_id=USER)
+    site.page.route("**/lifecycle?*", lambda route: route.fulfill(json={**answer, "enabled": False}))
+    site.page.evaluate("() => { location.hash = 'lifecycle'; }")
+    site.page.locator(".say").wait_for()
+
+
+@state
+def lifecycle_of_all(site: Site) -> None:
+    go_as(site, "admin", "lifecycle", ".empty")
+
+
+@state
+def memories_forgotten(site: Site) -> None:
+    lifecycle(site)
+    site.page.locator(".fading a.read").first.click()
+    site.page.locator(".panel .words").wait_for()
+
+
+@state
+def memories_forgotten_now(site: Site) -> None:
+    memories_opened(site)
+    button(site, "pin", ".acts").click()
+    site.page.locator(".panel header .tag + .tag").wait_for()
+    site.page.keyboard.press("f")
+    site.page.locator(".row[aria-current]").wait_for(state="detached")
+    site.page.locator(".toast").wait_for()
+
+
 # --- usage, system, keys ----------------------------------------------------------------------------------------------
 
 

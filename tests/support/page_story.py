@@ -31,7 +31,9 @@ def story_memory(home: str) -> Iterator[Memory]:
     """A memory in a folder, with a language model that rewrites the vague question."""
     with ModelEndpoint(default=REWRITTEN_QUESTION) as endpoint:
         config = {"openai_base_url": endpoint.url, "api_key": "any", "model": "test-model"}
-        with Memory(home, settings=Settings.from_dict({"llm": {"provider": "openai", "config": config}})) as memory:
+        lifecycle = {"enabled": True, "since": "2020-01-01", "daily_at": "never"}
+        settings = Settings.from_dict({"llm": {"provider": "openai", "config": config}, "lifecycle": lifecycle})
+        with Memory(home, settings=settings) as memory:
             yield memory
 
 

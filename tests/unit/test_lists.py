@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from random import Random
-from threading import Lock
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, event, select
+from sqlalchemy import select
 from support.databases import SQLITE, SQLITE_ONLY, postgres
 from support.fakes import NOON, Clerk
 from support.ledger_snapshot import contents_without_ids
+from support.statement_count import counted
 
 from graphmem import Memory
 from graphmem.commands.types import AddAlias, DeleteMemory, ForgetMemory, MessageIdReused, UpdateMemory
@@ -254,22 +254,6 @@ def test_any_lists_leave_what_their_messages_leave_one_by_one(writers: Any, seed
 
 
 # --- how many statements ----------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def counted() -> Iterator[dict[str, int]]:
-    """Counts the statements of the process, and the transactions among them."""
-    counts, lock = {"statements": 0, "transactions": 0}, Lock()
-
-    def count(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
-        with lock:
-            counts["transactions" if statement.startswith("BEGIN") else "statements"] += 1
-
-    event.listen(Engine, "before_cursor_execute", count)
-    try:
-        yield counts
-    finally:
-        event.remove(Engine, "before_cursor_execute", count)
 
 
 @SQLITE_ONLY  # deliveries to servers have statements of their own, some of them in the background

@@ -1,4 +1,4 @@
-"""Routes of the lifecycle: a cycle over a user's memories, what it has forgotten, erasing that, and taking it back."""
+"""Routes of the lifecycle: its state, cycles over a user's memories, taking them back, and what they have forgotten."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 
 from graphmem.service import limits, problems
+from graphmem.service.listing import within_answer
 from graphmem.service.rest import answers
 from graphmem.service.rest.dependencies import CallerParam, ServiceParam
 from graphmem.service.rest.json_route import JsonRoute
@@ -34,6 +35,7 @@ class Change(BaseModel):
     """What a dry run would do to a memory: "promote" or "forget"."""
 
     id: str
+    memory: str
     change: str
     reason: str
 
@@ -58,9 +60,10 @@ class CycleAnswer(BaseModel):
 
 
 class ForgottenMemory(answers.MemoryAnswer):
-    """A forgotten memory, and why it was forgotten."""
+    """A forgotten memory, and why it was forgotten. `event_id`: what `undo` takes back."""
 
     reason: str
+    event_id: str = ""
 
 
 class ForgottenAnswer(BaseModel):
@@ -77,6 +80,42 @@ class UndoneAnswer(BaseModel):
     skipped: int
 
 
+class PastCycle(BaseModel):
+    """A cycle that changed memories: how many it forgot, merged (of the forgotten ones) and promoted.
+
+    Memories that were erased since are not counted. `undone`: of what it did nothing holds any more.
+    """
+
+    cycle: str
+    at: str
+    forgotten: int
+    merged: int
+    promoted: int
+    undone: bool
+
+
+class StatusAnswer(BaseModel):
+    """The lifecycle of a user: memories by layer ("short_term", "long_term"), how many of them are pinned, and how many
+    are forgotten; the end of the last cycle, when the next one runs by itself (null: none does), the time before which
+    nothing fades, and the last cycles, newest first.
+    """
+
+    enabled: bool
+    layers: dict[str, int]
+    pinned: int
+    forgotten: int
+    cycled_at: str | None
+    next_cycle: str | None
+    lifecycle_since: str | None
+    cycles: list[PastCycle]
+
+
+class StatusQuery(Ids):
+    """Whose lifecycle is told, and how many of its cycles."""
+
+    limit: int = Field(default=50, ge=1, le=limits.MAX_PAGE)
+
+
 class PageQuery(Ids):
     """Whose memories are listed, and how many."""
 
@@ -90,13 +129,24 @@ class PurgeQuery(Ids):
     confirm: bool = False
 
 
+@router.get("/lifecycle")
+async def read_lifecycle(
+    query: Annotated[StatusQuery, Query()], caller: CallerParam, service: ServiceParam
+) -> StatusAnswer:
+    """Returns the state of the lifecycle: a user's memories by layer, and the cycles over them."""
+    status = await service.memory.lifecycle_status(**caller.scope(query.named()), limit=query.limit)
+    return StatusAnswer.model_validate(status)
+
+
 @router.post("/lifecycle/cycles", response_model_exclude_unset=True)
 async def run_cycle(
     query: Annotated[Ids, Query()], caller: CallerParam, service: ServiceParam, body: CycleBody | None = None
 ) -> CycleAnswer:
     """Runs a cycle of the lifecycle over the memories of a user, or says what it would do."""
     options = (body or CycleBody()).model_dump()
-    result = await service.memory.tend(**caller.scope(query.named()), **options)
+    scope = caller.scope(query.named())
+    with within_answer("dry_run", "graphmem lifecycle run --dry-run prints all of it"):
+        result = await service.memory.tend(**scope, **options)
     return CycleAnswer.model_validate(result)
 
 
@@ -114,7 +164,9 @@ async def list_forgotten(
     query: Annotated[PageQuery, Query()], caller: CallerParam, service: ServiceParam
 ) -> ForgottenAnswer:
     """Lists the memories of a user that are forgotten and not erased."""
-    page = await service.memory.pending_deletion(**caller.scope(query.named()), limit=query.limit)
+    scope = caller.scope(query.named())
+    with within_answer("limit", "ask for fewer memories"):
+        page = await service.memory.pending_deletion(**scope, limit=query.limit)
     return ForgottenAnswer.model_validate(page)
 
 

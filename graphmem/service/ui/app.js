@@ -9,6 +9,7 @@ import { Graph } from "./graph.js";
 import { number, reasonOf, t } from "./i18n.js";
 import { registerKeys } from "./keyboard.js";
 import { Keys } from "./keys.js";
+import { Lifecycle } from "./lifecycle.js";
 import { Memories } from "./memories.js";
 import { Dialog, Icon, IconButton, Menu, ownName, RequestId, Toast } from "./parts.js";
 import {
@@ -22,7 +23,7 @@ import { forgetKey, joinTabs, shareKey } from "./tabs.js";
 import { Usage } from "./usage.js";
 
 // By name in the address: the letter that opens a view after "g", and the roles of the keys that may see it. On phones a view may have a shorter name, or no
-// place in the bar (`behind`: the view that has its link, which is marked instead). `isApart`: a line stands before it in the rail.
+// place in the bar (`behind`: the views that have its link; the one that the caller sees is marked instead). `isApart`: a line stands before it in the rail.
 const EVERYBODY = ["admin", "app", "user"];
 const VIEWS = {
   memories: { icon: "list", letter: "m", view: Memories, roles: EVERYBODY },
@@ -31,7 +32,8 @@ const VIEWS = {
   chat: { icon: "chat", letter: "c", view: Chat, roles: EVERYBODY, short: "chat_short" },
   system: { icon: "bars", letter: "u", view: System, roles: ["admin"], short: "system_short", isApart: true },
   usage: { icon: "bars", letter: "u", view: Usage, roles: ["app", "user"], isApart: true },
-  keys: { icon: "lock", view: Keys, roles: ["admin"], behind: "system" },
+  lifecycle: { icon: "leaf", letter: "l", view: Lifecycle, roles: EVERYBODY, behind: ["system", "usage"] },
+  keys: { icon: "lock", view: Keys, roles: ["admin"], behind: ["system"] },
 };
 const MAX_USERS = 1000;
 /**
@@ -62,7 +64,7 @@ function useAddress(views) {
 /** `counts` are figures beside the names of views; `isBar`: the bar of a phone, without the views that others lead to. */
 function Nav({ views, now, isBar, counts = {}, ...rest }) {
   const shown = Object.entries(views).filter(([, { behind }]) => !(isBar && behind));
-  const marked = isBar ? views[now].behind ?? now : now;
+  const marked = (isBar && views[now].behind?.find((name) => name in views)) || now;
   const current = marked === now ? "page" : "true";
   return html`<nav aria-label=${t("views")} ...${rest}>${shown.map(([name, { icon, short, isApart }]) => html`${isApart && !isBar && html`<hr />`}
     <a key=${name} href=${addressOf(name)} title=${t(name)} aria-current=${name === marked ? current : null}>
@@ -89,8 +91,8 @@ function Whose({ caller, user, onChoose }) {
 
 function Help({ onClose }) {
   const lines = {
-    "/": "kb_filter", "j k": "kb_rows", Enter: "kb_open", Esc: "kb_close", e: "kb_edit", "Ctrl/⌘ Enter": "kb_save",
-    u: "kb_undo", Delete: "kb_delete", "g m": "kb_views", "g s": "search", "g g": "graph", "g c": "chat", "g u": "kb_usage", "← ↑ ↓ →": "kb_graph",
+    "/": "kb_filter", "j k": "kb_rows", Enter: "kb_open", Esc: "kb_close", e: "kb_edit", f: "kb_forget", "Ctrl/⌘ Enter": "kb_save",
+    u: "kb_undo", Delete: "kb_delete", "g m": "kb_views", "g s": "search", "g g": "graph", "g c": "chat", "g u": "kb_usage", "g l": "lifecycle", "← ↑ ↓ →": "kb_graph",
     "+ - 0": "kb_graph_zoom", "?": "kb_help",
   };
   return html`<${Dialog} labelledby="help-title" onClose=${onClose}><div class="ask"><h2 id="help-title">${t("keyboard")}</h2>

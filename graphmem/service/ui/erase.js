@@ -5,7 +5,8 @@ import { failureOf, memoryPath, send } from "./api.js";
 import { reasonOf, t, written } from "./i18n.js";
 import { Busy, Dialog, RequestId } from "./parts.js";
 
-export function Erase({ record, origin, app, onErased, onClose }) {
+/** `onErased` is called with the ids that are gone; `onForget`, if the memory can be forgotten instead. */
+export function Erase({ record, origin, app, onErased, onForget, onClose }) {
   const [isSure, setSure] = useState(false);
   const [isBusy, setBusy] = useState(false);
   const [failure, setFailure] = useState(null);
@@ -39,7 +40,8 @@ export function Erase({ record, origin, app, onErased, onClose }) {
     <label class="sure"><input type="checkbox" checked=${isSure} onChange=${(event) => setSure(event.target.checked)} />
       <span>${t("erase_sure")}</span></label>
     ${failure && html`<p class="hint bad" role="alert">${t("not_erased", { reason: reasonOf(failure) })}<${RequestId} error=${failure} /></p>`}</div>
-    <div class="asks"><button type="button" class="btn" data-first onClick=${onClose}>${t("erase_not")}</button>
+    <div class="asks">${onForget && html`<button type="button" class="btn quiet instead" onClick=${() => (onClose(), onForget())}>${t("erase_instead")}</button>`}
+      <button type="button" class="btn" data-first onClick=${onClose}>${t("erase_not")}</button>
       <${Busy} class="danger" busy=${isBusy} disabled=${!isSure || isBusy} title=${isSure ? null : t("erase_first")}
         label=${t("erase_do")} busyLabel=${t("erase_busy")} onClick=${erase} /></div><//>`;
 }

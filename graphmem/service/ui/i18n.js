@@ -6,11 +6,12 @@ import chat from "./words/chat.js";
 import frame from "./words/frame.js";
 import graph from "./words/graph.js";
 import keys from "./words/keys.js";
+import lifecycle from "./words/lifecycle.js";
 import memories from "./words/memories.js";
 import search from "./words/search.js";
 import system from "./words/system.js";
 
-const WORDS = { ...frame, ...chain, ...chat, ...graph, ...keys, ...memories, ...search, ...system };
+const WORDS = { ...frame, ...chain, ...chat, ...graph, ...keys, ...lifecycle, ...memories, ...search, ...system };
 
 export const TYPES = {
   Person: ["Person", "人物"],

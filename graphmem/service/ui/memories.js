@@ -7,7 +7,7 @@ import { failureOf, send } from "./api.js";
 import { beginOfDay, isPast, readDay } from "./days.js";
 import { FirstDay } from "./first_day.js";
 import { TYPES, day, languageOf, localDay, locale, number, reasonOf, t, time, typeName, weekday } from "./i18n.js";
-import { Memory } from "./memory.js";
+import { Badges, Memory } from "./memory.js";
 import { Bones, Busy, Choice, Failed, Icon, Menu, ownerOf, Owner, Time, TruthPick, Who, speakerOf } from "./parts.js";
 import { language } from "./preferences.js";
 
@@ -108,7 +108,9 @@ function useOthers(user, isListEmpty) {
 function Row({ record, href, isLeaving, isOfAll, onLeft }) {
   return useMemo(() => {
     const owner = isOfAll && t("whose_is", { name: ownerOf(record) });
-    const tags = [owner, record.kind !== "episode" && t(record.kind), isPast(record) && t("truth_past")].filter(Boolean);
+    const isLong = record.layer === "long_term";
+    const states = [isLong && t("long_term"), record.pinned && t("pinned"), isPast(record) && t("truth_past")];
+    const tags = [owner, record.kind !== "episode" && t(record.kind), ...states].filter(Boolean);
     const isChanged = record.updated_at !== record.created_at;
     const label = [speakerOf(record), record.memory, ...tags, time(record.at), isChanged && t("changed")].filter(Boolean).join(" ");
     return html`<li class=${isLeaving ? "leaving" : null} inert=${isLeaving} onAnimationEnd=${() => onLeft(record.id)}>
@@ -117,6 +119,7 @@ function Row({ record, href, isLeaving, isOfAll, onLeft }) {
         ${(tags.length > 0 || isChanged) && html` <span class="tags" lang=${locale()}>
           ${isOfAll && html`<span class="tag line"><${Owner} record=${record} /></span>`}${" "}
           ${record.kind !== "episode" && html`<span class=${`tag ${record.kind}`}>${t(record.kind)}</span>`}${" "}
+          <${Badges} record=${record} />${" "}
           ${isPast(record) && html`<span class="tag line">${t("truth_past")}</span>`}
           ${isChanged && html`<${Icon} name="edit" label=${t("changed")} />`}</span>`}</span>${" "}<span class="meta" lang=${locale()}><${Time} at=${record.at} as="time" class="num" /></span></a></li>`;
   }, [record, href, isLeaving, isOfAll, language()]);
@@ -206,6 +209,8 @@ export function Memories({ app, id, query }) {
   const [list, setList, load] = useList(app.user, { ...filters, words: useSettled(filters.words.trim()) });
   const [pendingId, setPendingId] = useState(""); // of a memory that was added and is not linked yet
   const [field, root, adder, former] = [useRef(), useRef(), useRef(), useRef("")];
+  const latest = useRef(load); // whoever takes a change back later wants the list of that time
+  latest.current = load;
   useEffect(() => void load(null), [load]);
   const shown = list.rows;
   const { leaving, remove, onLeft } = useRemoval(shown, setList);
@@ -243,7 +248,7 @@ export function Memories({ app, id, query }) {
   };
   const onChanged = (record) =>
     setList((now) => ({ ...now, rows: now.rows.map((one) => (one.id === record.id ? record : one)) }));
-  const onErased = (ids) => {
+  const onGone = (ids) => {
     const place = shown.findIndex((one) => one.id === id);
     const next = shown.slice(place + 1).find((one) => !ids.includes(one.id)) ?? shown[place - 1];
     remove(ids);
@@ -281,6 +286,6 @@ export function Memories({ app, id, query }) {
     </div>
     ${id === NEW && html`<${Add} app=${app} onAdded=${onAdded} onClose=${close} />`}
     ${id && id !== NEW && html`<${Memory} key=${id} id=${id} app=${app} addressTo=${addressTo} wasPending=${id === pendingId}
-      onStep=${step} onChanged=${onChanged} onErased=${onErased} />`}
+      onStep=${step} onChanged=${onChanged} onGone=${onGone} onBack=${() => latest.current(null)} />`}
   </div></section>`;
 }

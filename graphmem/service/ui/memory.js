@@ -8,11 +8,12 @@ import { Editor, hasDraft } from "./editor.js";
 import { Erase } from "./erase.js";
 import { moment, nodes, reasonOf, t, written } from "./i18n.js";
 import { splitAtNames } from "./marks.js";
-import { Bones, Chip, Failed, Icon, IconButton, Owner, Time, graphAddress, speakerOf, Who } from "./parts.js";
-import { readReason } from "./reasons.js";
+import { Bones, Chip, Failed, Icon, IconButton, Owner, Reason, RequestId, Time, graphAddress, speakerOf, Who } from "./parts.js";
 
 // Only the last change can be taken back.
-const UNDOABLE = new Set(["UPDATE", "RETIRE"]);
+const UNDOABLE = new Set(["UPDATE", "RETIRE", "FORGET", "PROMOTE"]);
+// Characters of a memory in the message that it is forgotten.
+const TOLD = 60;
 // The reason of a change that took another one back begins so.
 const UNDO_REASON = "undo of ";
 
@@ -74,12 +75,6 @@ function People({ mentions, user }) {
     name=${one.name} type=${one.type} href=${graphAddress(one.name, user)} />`)}</div></section>`;
 }
 
-function Reason({ text }) {
-  const known = readReason(text);
-  if (!known) return html`<p class="faint" ...${written(text)}>${text}</p>`;
-  return html`<p class="faint">${nodes(known.key, { predicate: html`<bdi lang="en">${known.predicate}</bdi>` })}</p>`;
-}
-
 function Change({ event, isNow, onUndo }) {
   const [before, after] = [event.old_memory ?? "", event.new_memory ?? ""];
   const isSame = event.event === "UPDATE" && before === after;
@@ -101,8 +96,27 @@ function History({ events, onUndo }) {
       onUndo=${() => onUndo(event.id)} />`)}</ol></section>`;
 }
 
-/** Loads a memory with its origin, and changes it. */
-function useMemory(app, id, onChanged, wasPending) {
+/** Returns the beginning of a text, as messages tell it. */
+export function told(text) {
+  const letters = Array.from(text);
+  return letters.length > TOLD ? `${letters.slice(0, TOLD - 1).join("").trimEnd()}…` : text;
+}
+
+/** Says that something was not done, and why: `key` are the words. */
+export function sayFailed(app, key, error) {
+  failureOf(error);
+  app.notify(() => html`${t(key, { reason: reasonOf(error) })}<${RequestId} error=${error} />`);
+}
+
+/** What the lifecycle and its owner made of a memory. What is usual has no badge. */
+export function Badges({ record }) {
+  return html`${record.layer === "long_term" && html`<span class="tag">${t("long_term")}</span>`}
+    ${record.pinned && html`<span class="tag">${t("pinned")}</span>`}
+    ${record.forgotten_at && html`<span class="tag line">${t("forgotten")}</span>`}`;
+}
+
+/** Loads a memory with its origin, and changes it. `onBack` is called once it is in lists again, `onGone` once it is not. */
+function useMemory(app, id, { onChanged, onGone, onBack, wasPending }) {
   const [loaded, setLoaded] = useState({ record: null, origin: null, error: null });
   const [isPending, setPending] = useState(wasPending);
   const query = { user_id: app.user };
@@ -136,17 +150,53 @@ function useMemory(app, id, onChanged, wasPending) {
     app.changed({ eventId: event.id, query, onUndone }, () => t("saved"));
     return record;
   };
-  const undo = (eventId) => app.undo({ eventId, query, onUndone });
-  return { ...loaded, isPending, reload, save, undo };
+  const undo = async (eventId) => {
+    const { forgotten_at: wasForgotten } = loaded.record;
+    await app.undo({ eventId, query, onUndone });
+    if (wasForgotten) onBack();
+  };
+  const isActing = useRef(false);
+  const act = async (key, work) => {
+    if (isActing.current) return;
+    isActing.current = true;
+    try {
+      await work();
+    } catch (error) {
+      sayFailed(app, key, error);
+    }
+    isActing.current = false;
+  };
+  const forget = () => act("not_forgotten", async () => {
+    const { memory, event_id: eventId } = await send("POST", memoryPath(id, "/forget"), { query });
+    const words = told(memory);
+    onGone([id]);
+    if (eventId) app.changed({ eventId, query, onUndone: onBack }, () => t("forgotten_now", { words }));
+  });
+  const pin = (isPinned) => act("not_pinned", async () => {
+    onChanged(await send(isPinned ? "PUT" : "DELETE", memoryPath(id, "/pin"), { query }));
+    await load();
+    const takeBack = async () => {
+      onChanged(await send(isPinned ? "DELETE" : "PUT", memoryPath(id, "/pin"), { query }));
+      await load();
+    };
+    app.changed({ takeBack }, () => t(isPinned ? "pinned_now" : "unpinned_now"));
+  });
+  return { ...loaded, isPending, reload, save, undo, forget, pin };
 }
 
-/** `addressTo(id)` returns the address of another memory, of none without `id`. `wasPending`: it was not linked yet when it was added. */
-export function Memory({ id, app, addressTo, wasPending, onStep, onChanged, onErased }) {
-  const { record, origin, error, isPending, reload, save, undo } = useMemory(app, id, onChanged, wasPending);
+/**
+ * `addressTo(id)` returns the address of another memory, of none without `id`. `wasPending`: it was not linked yet when it was added. `onGone` is called with
+ * the ids of memories that were erased or forgotten, `onBack` when a forgotten one is there again.
+ */
+export function Memory({ id, app, addressTo, wasPending, onStep, onChanged, onGone, onBack }) {
+  const changes = useMemory(app, id, { onChanged, onGone, onBack, wasPending });
+  const { record, origin, error, isPending, reload, save, undo, forget, pin } = changes;
   const [isEditing, setEditing] = useState(hasDraft(id));
   const [isErasing, setErasing] = useState(false);
   const words = useRef();
   const isLoaded = record !== null;
+  const isForgotten = Boolean(record?.forgotten_at);
+  const forgetting = origin?.events.findLast((one) => one.event === "FORGET");
   const user = app.seesAll ? record?.user_id ?? undefined : undefined; // whose graph names lead to
   useLayoutEffect(() => {
     if (!isLoaded || isEditing) return;
@@ -159,11 +209,12 @@ export function Memory({ id, app, addressTo, wasPending, onStep, onChanged, onEr
   const leave = () => setEditing(false);
   useLayoutEffect(() => {
     const ready = isLoaded ? { e: () => setEditing(true), Delete: () => setErasing(true) } : {};
-    return app.keys({ Escape: close, ...ready });
+    return app.keys({ Escape: close, ...ready, ...(isLoaded && !isForgotten && { f: forget }) });
   });
   const isMissing = error?.status === 404 || error?.status === 400;
   return html`<aside class="panel" aria-label=${t("memory")}>
     <header>${isLoaded && record.kind !== "episode" && html`<span class=${`tag ${record.kind}`}>${t(record.kind)}</span>`}
+      ${isLoaded && html`<${Badges} record=${record} />`}
       <nav aria-label=${t("neighbours")}><${IconButton} icon="up" label=${t("newer")} onClick=${() => onStep(-1)} />
         <${IconButton} icon="down" label=${t("older_one")} onClick=${() => onStep(1)} />
         <${IconButton} icon="x" label=${t("close_panel")} onClick=${close} /></nav></header>
@@ -177,7 +228,12 @@ export function Memory({ id, app, addressTo, wasPending, onStep, onChanged, onEr
         <${Byline} record=${record} origin=${origin} isPending=${isPending} isOfAll=${app.seesAll} addressTo=${addressTo} />
         ${!isEditing && html`<div class="acts">
           <button type="button" class="btn" onClick=${() => setEditing(true)}><${Icon} name="edit" /><span>${t("edit")}</span></button>
-          <span class="end" /><button type="button" class="btn quiet warns" onClick=${() => setErasing(true)}>${t("erase")}</button></div>`}
+          ${!isForgotten && html`<button type="button" class="btn quiet" onClick=${() => pin(!record.pinned)}>
+            <${Icon} name="pin" /><span>${t(record.pinned ? "unpin" : "pin")}</span></button>`}
+          <span class="end" />
+          ${isForgotten ? forgetting && html`<button type="button" class="btn quiet" onClick=${() => undo(forgetting.id)}><${Icon} name="undo" /><span>${t("restore")}</span></button>`
+            : html`<button type="button" class="btn quiet" onClick=${forget}>${t("forget")}</button>`}
+          <button type="button" class="btn quiet warns" onClick=${() => setErasing(true)}>${t("erase")}</button></div>`}
         <${Sources} record=${record} origin=${origin} />
         <${Attachments} metadata=${record.metadata} />
         <${People} mentions=${origin.mentions} user=${user} />
@@ -186,6 +242,6 @@ export function Memory({ id, app, addressTo, wasPending, onStep, onChanged, onEr
     ${isLoaded && html`<footer><span class="mono">${id}</span>
       <button type="button" class="btn quiet small" onClick=${() => app.copy(id)}>
         <${Icon} name="copy" /><span>${t("copy_id")}</span></button></footer>`}
-    ${isErasing && html`<${Erase} record=${record} origin=${origin} app=${app} onErased=${onErased} onClose=${() => setErasing(false)} />`}
+    ${isErasing && html`<${Erase} record=${record} origin=${origin} app=${app} onErased=${onGone} onForget=${isForgotten ? null : forget} onClose=${() => setErasing(false)} />`}
   </aside>`;
 }

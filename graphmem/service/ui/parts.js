@@ -3,7 +3,8 @@
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/htm-preact.js";
 import { addressOf } from "./addresses.js";
 import { SERVICE_BACK } from "./api.js";
-import { day, moment, nodes, t, time, typeName, utc, written } from "./i18n.js";
+import { day, moment, nodes, number, t, time, typeName, utc, written } from "./i18n.js";
+import { readReason } from "./reasons.js";
 
 // Milliseconds: loading shows nothing before, says so after, and a toast stays as long.
 const BONES_AFTER = 150;
@@ -81,6 +82,23 @@ export function Chip({ name, type, href = graphAddress(name) }) {
   return html`<a class=${`chip ${style}`} href=${href} title=${typeName(type)}>
     <svg class=${`t ${style}`} role="img" aria-label=${typeName(type)}><use href=${`#t-${style}`} /></svg>
     <span ...${written(name)}>${name}</span></a>`;
+}
+
+/** Why a memory was changed, in words of the page where the service's are known. */
+export function Reason({ text, class: classes = "faint" }) {
+  const known = readReason(text);
+  if (!known) return html`<p class=${classes} ...${written(text)}>${text}</p>`;
+  const { key, n, least, importance, predicate, id } = known;
+  const values = {
+    n, least: least && number(least), importance: importance && number(importance), predicate: html`<bdi lang="en">${predicate}</bdi>`,
+    it: html`<a href=${addressOf("memories", id)}>${t("like_memory")}</a>`,
+  };
+  return html`<p class=${classes}>${nodes(key, values)}</p>`;
+}
+
+/** The links at the top of a view to those that have no place in the bar at the bottom of a phone. */
+export function Elsewhere({ names }) {
+  return html`<nav class="elsewhere" aria-label=${t("elsewhere")}>${names.map((name) => html`<a class="btn" key=${name} href=${addressOf(name)}>${t(name)}</a>`)}</nav>`;
 }
 
 export function Thread() {
@@ -164,16 +182,23 @@ export function Toast({ toast, onGone }) {
   </div>`;
 }
 
-/** A modal dialog, which begins at its element with `data-first`; Esc closes it and focus goes back. */
+/** A modal dialog, which begins at its element with `data-first`; Esc closes it. However it is closed, the focus goes back. */
 export function Dialog({ labelledby, onClose, children }) {
-  const dialog = useRef();
+  const [dialog, closing] = [useRef(), useRef()];
+  closing.current = onClose;
   useLayoutEffect(() => {
-    const before = document.activeElement;
-    dialog.current.showModal();
-    dialog.current.querySelector("[data-first]").focus();
-    return () => before?.isConnected && before.focus();
+    const [before, shown] = [document.activeElement, dialog.current];
+    const onClosed = () => closing.current();
+    shown.addEventListener("close", onClosed);
+    shown.showModal();
+    shown.querySelector("[data-first]").focus();
+    return () => {
+      shown.removeEventListener("close", onClosed);
+      shown.close(); // nothing beside an open dialog takes the focus
+      if (before?.isConnected) before.focus();
+    };
   }, []);
-  return html`<dialog ref=${dialog} aria-labelledby=${labelledby} onClose=${onClose}>${children}</dialog>`;
+  return html`<dialog ref=${dialog} aria-labelledby=${labelledby}>${children}</dialog>`;
 }
 
 /** What the button of a menu shows of a choice; what the choice is about is read aloud before it. */

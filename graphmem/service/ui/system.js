@@ -1,18 +1,15 @@
 // The view of the system, for an admin: figures, stores, background jobs, usage, times and the latest requests.
 
 import { html, useLayoutEffect, useRef, useState } from "./vendor/htm-preact.js";
-import { addressOf } from "./addresses.js";
 import { failureOf, send } from "./api.js";
 import { createFeed, useFeed } from "./feed.js";
 import { number, reasonOf, t } from "./i18n.js";
 import { histograms, totalOf, within } from "./metrics.js";
-import { Bones, Busy, Failed, Icon, isFocusLost, Time } from "./parts.js";
+import { Bones, Busy, Elsewhere, Failed, Icon, isFocusLost, Time } from "./parts.js";
 import { statistics, Stores } from "./stores.js";
 import { compact, milliseconds, span } from "./units.js";
 import { Figure, NotRead, operationName, sumsOf, UsageFigures, UsageTable } from "./usage.js";
 
-// Views without a place in the bar at the bottom of a phone.
-const ELSEWHERE = ["keys"];
 const JOBS = ["enrichment", "facts", "summary", "procedure"];
 const SHARES = [0.5, 0.95, 0.99];
 // The scale of times: powers of ten of milliseconds, and the width of its drawing.
@@ -132,7 +129,7 @@ export function System({ app }) {
   const [stats, measured, latest] = [useFeed(statistics), useFeed(metrics), useFeed(requests)];
   const data = stats.data;
   return html`<section class="view"><div class="page"><div class="head"><div><h1>${t("system")}</h1><p>${t("system_whose")}</p></div></div>
-    <nav class="elsewhere" aria-label=${t("elsewhere")}>${ELSEWHERE.map((name) => html`<a class="btn" key=${name} href=${addressOf(name)}>${t(name)}</a>`)}</nav>
+    <${Elsewhere} names=${["lifecycle", "keys"]} />
     <${NotRead} feed=${statistics} now=${stats} />
     ${data?.configured_embedder !== undefined && html`<div class="say warn"><${Icon} name="warn" /><span>${t("needs_rebuild", {
       old: data.embedder, now: data.configured_embedder })}</span></div>`}

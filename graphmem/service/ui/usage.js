@@ -4,7 +4,7 @@ import { html, useMemo } from "./vendor/htm-preact.js";
 import { send } from "./api.js";
 import { createFeed, useFeed } from "./feed.js";
 import { number, reasonOf, t } from "./i18n.js";
-import { Bones, Failed, ownName } from "./parts.js";
+import { Bones, Elsewhere, Failed, ownName } from "./parts.js";
 import { compact, money } from "./units.js";
 
 const OPERATIONS = ["facts", "decide", "summary", "procedure", "rewrite"];
@@ -62,6 +62,7 @@ export function Usage({ app }) {
   const name = app.user ?? ownName(app.caller);
   return html`<section class="view"><div class="page"><div class="head"><div><h1>${t("usage")}</h1>
       <p>${name ? t("usage_of", { name }) : t("usage_own")}</p></div></div>
+    <${Elsewhere} names=${["lifecycle"]} />
     <${NotRead} feed=${feed} now=${now} />
     ${now.data ? html`<dl class="grid3"><${UsageFigures} sums=${sumsOf(now.data.usage)} />
         <${Figure} label=${t("requests_model")}>${number(sumsOf(now.data.usage).calls)}<//></dl>

@@ -106,12 +106,13 @@ def ids_of_batch(connection: Connection, batch: str) -> list[str]:
     return list(connection.scalars(of_batch.order_by(events_table.c.id.desc())))
 
 
-def reasons_of(connection: Connection, uids: Sequence[str], event: str) -> dict[str, str]:
-    """Returns the reason of the last event of a type of each memory that has one, by its id."""
+def last_of_type(connection: Connection, uids: Sequence[str], event: str) -> dict[str, tuple[str, str]]:
+    """Returns the id and the reason of the last event of a type of each memory that has one, by the memory's id."""
     statement = _HISTORY.where(events_table.c.event == event).with_only_columns(
-        events_table.c.memory, events_table.c.reason
+        events_table.c.memory, events_table.c.uid, events_table.c.reason
     )
-    return {uid: reason or "" for uid, reason in connection.execute(statement, {"memory_ids": list(uids)})}
+    found = connection.execute(statement, {"memory_ids": list(uids)})
+    return {memory: (uid, reason or "") for memory, uid, reason in found}
 
 
 def history_of_all(connection: Connection, uids: Sequence[str]) -> list[Event]:

@@ -88,6 +88,7 @@ RECORD = select(memories, partitions.c.key.label("partition_key"), _FURTHER_RUNS
 _RECORD_BY_ID = RECORD.where(memories.c.uid == bindparam("uid"))
 _RECORDS_BY_ID = RECORD.where(in_array(memories.c.uid, "uids"))
 _RECORDS_BY_ROW = RECORD.where(in_array(memories.c.id, "row_ids"))
+_TEXTS_BY_ROW = select(memories.c.uid, memories.c.text).where(in_array(memories.c.id, "row_ids"))
 _IDS_BY_ROW = select(memories.c.id, memories.c.uid).where(in_array(memories.c.id, "row_ids"))
 _FORGOTTEN = RECORD.where(
     memories.c.partition == bindparam("in_partition"),
@@ -429,6 +430,14 @@ def records_in_scope(connection: Connection, scope: Scope, limit: int) -> list[M
     return [decode_record(row) for row in connection.execute(statement).mappings()]
 
 
+def each_text(connection: Connection, row_ids: Iterable[int]) -> Generator[tuple[str, str]]:
+    """Yields the ids and the texts of the memories with these row ids, in no order, while their rows are fetched."""
+    with connection.execute(_TEXTS_BY_ROW, {"row_ids": list(row_ids)}, execution_options=events.FEW) as rows:
+        for row in rows:
+            raise_if_stopped()
+            yield row.uid, row.text
+
+
 def ids_of(connection: Connection, row_ids: Iterable[int]) -> dict[int, str]:
     """Returns the ids of the memories with these row ids, by row id."""
     return dict(connection.execute(_IDS_BY_ROW, {"row_ids": list(row_ids)}).all())
@@ -592,22 +601,25 @@ def forgotten_episodes(
     return found
 
 
-def forgotten_records(
-    connection: Connection, scope: Scope, before: datetime, limit: int
-) -> tuple[list[MemoryRecord], int]:
-    """Returns up to `limit` memories of a scope that were forgotten before a time, the last forgotten first, and their
-    number. Source messages are left out: they follow their facts.
+def each_forgotten(connection: Connection, scope: Scope, before: datetime, limit: int) -> Generator[MemoryRecord]:
+    """Yields up to `limit` memories of a scope that were forgotten before a time, the last forgotten first, while their
+    rows are fetched. Source messages are left out: they follow their facts.
     """
-    conditions = (
-        memories.c.forgotten_at <= micros(before),
-        ~memories.c.source_only,
-        *visibility.scope_conditions(scope),
+    rows = RECORD.where(*_are_forgotten(scope, before))
+    yield from _fetched(
+        connection, rows.order_by(memories.c.forgotten_at.desc(), memories.c.id.desc()).limit(limit), {}
     )
-    if scope.read_partition is not None:
-        conditions = (partitions.c.key == scope.read_partition, *conditions)
-    rows = RECORD.where(*conditions).order_by(memories.c.forgotten_at.desc(), memories.c.id.desc()).limit(limit)
-    total = select(func.count()).select_from(memories).join(partitions).where(*conditions)
-    return [decode_record(row) for row in connection.execute(rows).mappings()], connection.scalar(total) or 0
+
+
+def count_forgotten(connection: Connection, scope: Scope, before: datetime) -> int:
+    """Returns the number of memories of a scope that were forgotten before a time, without source messages."""
+    counted = select(func.count()).select_from(memories).join(partitions).where(*_are_forgotten(scope, before))
+    return connection.scalar(counted) or 0
+
+
+def _are_forgotten(scope: Scope, before: datetime) -> list[ColumnElement[bool]]:
+    forgotten = [memories.c.forgotten_at <= micros(before), ~memories.c.source_only]
+    return [*visibility.partition_conditions(scope), *visibility.scope_conditions(scope), *forgotten]
 
 
 def _session_position(record: MemoryRecord, partition: int) -> dict[str, Any]:

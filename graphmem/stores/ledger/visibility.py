@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, FromClause, bindparam, or_, select
 
 from graphmem.model import ALL_KINDS, Scope, View, micros
 from graphmem.stores.ledger.array_parameters import in_subquery
-from graphmem.stores.ledger.schema import further_runs, memories
+from graphmem.stores.ledger.schema import further_runs, memories, partitions
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +99,13 @@ def scope_conditions(scope: Scope, table: FromClause = memories) -> list[ColumnE
     run = ids.pop("run_id", None)
     run_conditions = [] if run is None else [_in_run(table, run)]
     return [*(table.c[name] == value for name, value in ids.items()), *run_conditions]
+
+
+def partition_conditions(scope: Scope) -> list[ColumnElement[bool]]:
+    """Returns the condition, on `memories` joined with `partitions`, that a memory is in the partition of a scope; none
+    for a scope whose memories are in several.
+    """
+    return [] if scope.read_partition is None else [partitions.c.key == scope.read_partition]
 
 
 def values(view: View, partition: int | None) -> dict[str, Any]:

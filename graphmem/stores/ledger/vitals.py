@@ -10,16 +10,19 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, bindparam, func, or_, select
+from sqlalchemy import ColumnElement, Connection, RowMapping, and_, bindparam, case, exists, func, not_, or_, select
 
 from graphmem.lifecycle.decay import Vitals
 from graphmem.model import SCOPE_NAMES, Kind, Layer, MemoryRecord, Scope, from_micros, micros
+from graphmem.stores.ledger import visibility
 from graphmem.stores.ledger.array_parameters import in_array
 from graphmem.stores.ledger.decoding import decoding
 from graphmem.stores.ledger.dialects import larger, upsert
 from graphmem.stores.ledger.memories import SINGLE_SESSION
-from graphmem.stores.ledger.schema import ledger, memories, partitions, vitals
+from graphmem.stores.ledger.schema import events, ledger, memories, partitions, vitals
 
+# How the reason of a memory begins that was forgotten because another one stands for it; its id follows.
+MERGED_INTO = "merged into "
 _EXISTING = select(memories.c.id).where(in_array(memories.c.id, "rows"))
 _ACCESSES = select(vitals.c.accesses).where(vitals.c.memory == bindparam("row"))
 
@@ -217,6 +220,85 @@ def mean_retention(connection: Connection) -> float | None:
         .where(m.layer == Layer.SHORT_TERM.value, *_participants(documents=True))
     )
     return connection.scalar(statement)
+
+
+# --- what is told of the lifecycle ----------------------------------------------------------------------------------
+
+
+class LayerCount(NamedTuple):
+    """How many memories of a layer there are, pinned or not."""
+
+    layer: Layer
+    pinned: bool
+    memories: int
+
+
+@dataclass(frozen=True, slots=True)
+class PastCycle:
+    """A cycle that changed memories, and how many it forgot, merged (of the forgotten ones) and promoted.
+
+    Memories that were erased since are not counted. `is_undone`: of what it did nothing holds any more.
+    """
+
+    id: str
+    at: datetime
+    forgotten: int
+    merged: int
+    promoted: int
+    is_undone: bool
+
+
+def count_layers(connection: Connection, scope: Scope, now: datetime, *, documents: bool) -> list[LayerCount]:
+    """Returns the numbers of memories of a scope that take part in the lifecycle and that a list of `now` shows."""
+    m = memories.c
+    statement = (
+        select(m.layer, m.pinned, func.count())
+        .join_from(memories, partitions)
+        .where(*visibility.partition_conditions(scope), *visibility.scope_conditions(scope))
+        .where(*_participants(documents=documents))
+        .where(*(or_(end.is_(None), end > micros(now)) for end in (m.valid_to, m.expires_at)))
+        .group_by(m.layer, m.pinned)
+    )
+    return [LayerCount(Layer(layer), bool(pinned), number) for layer, pinned, number in connection.execute(statement)]
+
+
+def past_cycles(connection: Connection, scope: Scope, limit: int) -> list[PastCycle]:
+    """Returns the last `limit` cycles that changed memories of a scope, the newest first."""
+    m, e, later = memories.c, events.c, events.alias("later").c
+    is_forgotten, is_promoted = e.event == "FORGET", e.event == "PROMOTE"
+    is_demoted_since = exists().where(later.memory == e.memory, later.event == "DEMOTE", later.id > e.id)
+    holds = or_(and_(is_forgotten, m.forgotten_at == e.at), and_(is_promoted, not_(is_demoted_since)))
+    last = func.max(e.id)
+
+    def number(condition: ColumnElement[bool]) -> ColumnElement[int]:
+        return func.count(case((condition, 1)))
+
+    statement = (
+        select(
+            e.batch,
+            func.max(e.at),
+            number(is_forgotten),
+            number(and_(is_forgotten, e.reason.startswith(MERGED_INTO))),
+            number(is_promoted),
+            number(holds),
+        )
+        .join_from(memories, partitions)
+        .join(events, e.memory == m.uid)
+        .where(*visibility.partition_conditions(scope), *visibility.scope_conditions(scope), e.batch.is_not(None))
+        .group_by(e.batch)
+        .order_by(last.desc())
+        .limit(limit)
+    )
+    return [
+        PastCycle(cycle, from_micros(at), forgotten, merged, promoted, is_undone=holding == 0)
+        for cycle, at, forgotten, merged, promoted, holding in connection.execute(statement)
+    ]
+
+
+def cycled_at(connection: Connection, partition: str) -> datetime | None:
+    """Returns when the last cycle of a partition ended, None if there was none."""
+    found = connection.scalar(select(partitions.c.cycled_at).where(partitions.c.key == partition))
+    return None if found is None else from_micros(found)
 
 
 def end_cycle(connection: Connection, partition: int, now: datetime) -> None:

@@ -81,6 +81,7 @@ export default {
   kb_close: ["close", "关闭"],
   kb_edit: ["edit", "编辑"],
   kb_save: ["save", "保存"],
+  kb_forget: ["forget", "遗忘"],
   kb_undo: ["undo the last change of this page", "撤销此页最近的改动"],
   kb_delete: ["ask about deleting", "询问是否删除"],
   kb_views: ["memories", "记忆"],

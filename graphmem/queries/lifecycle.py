@@ -1,0 +1,69 @@
+"""Reads what is told of the lifecycle: its state in a scope, what is forgotten, and the words of planned changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import datetime
+
+from graphmem.answer_size import count_texts, counted
+from graphmem.lifecycle.decay import Decision
+from graphmem.model import MemoryRecord, Scope
+from graphmem.stores.ledger import Ledger, events, memories, vitals
+from graphmem.stores.ledger.vitals import LayerCount, PastCycle
+
+
+@dataclass(frozen=True, slots=True)
+class LifecycleState:
+    """The lifecycle of a scope at one moment.
+
+    `layers` counts what a list shows, `forgotten` what it does not. `cycled_at` is the time of the last cycle of the
+    partition, `since` that at which the lifecycle of the ledger was first enabled.
+    """
+
+    layers: Sequence[LayerCount]
+    forgotten: int
+    cycled_at: datetime | None
+    since: datetime | None
+    cycles: Sequence[PastCycle]
+
+
+@dataclass(frozen=True, slots=True)
+class ForgottenPage:
+    """Forgotten memories, the event that hid each, as (id, reason) by the memory's id, and the number of all."""
+
+    records: Sequence[MemoryRecord]
+    forgettings: Mapping[str, tuple[str, str]]
+    total: int
+
+
+def read_lifecycle(ledger: Ledger, scope: Scope, now: datetime, *, documents: bool, limit: int) -> LifecycleState:
+    """Returns the state of the lifecycle in a scope, with the last `limit` cycles; `documents`: those take part too."""
+    with ledger.read() as connection:
+        return LifecycleState(
+            layers=vitals.count_layers(connection, scope, now, documents=documents),
+            forgotten=memories.count_forgotten(connection, scope, now),
+            cycled_at=vitals.cycled_at(connection, scope.partition),
+            since=vitals.lifecycle_since(connection),
+            cycles=vitals.past_cycles(connection, scope, limit),
+        )
+
+
+def words_of(ledger: Ledger, decisions: Iterable[Decision]) -> dict[str, str]:
+    """Returns the texts of the memories on which a cycle decided, by id. Raises AnswerTooLarge."""
+    rows, words = [decision.memory.row for decision in decisions], {}
+    with ledger.read() as connection, closing(memories.each_text(connection, rows)) as found:
+        for uid, text in found:
+            count_texts(text)
+            words[uid] = text
+    return words
+
+
+def list_forgotten(ledger: Ledger, scope: Scope, now: datetime, limit: int) -> ForgottenPage:
+    """Returns the `limit` memories of a scope that were forgotten last. Raises AnswerTooLarge."""
+    with ledger.read() as connection:
+        with closing(memories.each_forgotten(connection, scope, now, limit)) as found:
+            records = list(counted(found))
+        forgettings = events.last_of_type(connection, [record.id for record in records], "FORGET")
+        return ForgottenPage(records, forgettings, memories.count_forgotten(connection, scope, now))
