@@ -87,6 +87,14 @@ FUNCTION_CHARACTERS = frozenset(
     "的了是在我你他她它们这那哪什么怎谁吗呢吧呀啊哦就也都还很不没有和跟与被把给对从到向上下里个只几多少样会能要想说去来过着得地为以后前时候之其所并而且或"
 )
 
+_NUMBER = re.compile(r"\d+")
+# Words and signs of negation in the languages that the default embedder reads.
+_NEGATION = re.compile(
+    r"""\b(?:not|no|never|none|nobody|nothing|nicht|kein\w*|nie|niemals|pas|jamais|aucun\w*|nunca|jamás|ningun\w*|ningún
+    |não|non|niet|geen|nooit|не|нет|никогда|ничего|لا|ليس|لم|لن)\b|n['’]t\b|[不没沒别別未無无]|ない|ません|않|없|못""",
+    re.IGNORECASE | re.VERBOSE,
+)
+
 _thread_local = threading.local()
 
 
@@ -104,6 +112,11 @@ def tokens_with_and_without_marks(text: str) -> tuple[list[str], list[str]]:
     folded = fold(text)
     terms, bare = _split_terms(folded), without_marks(folded)
     return terms, terms if bare == folded else _split_terms(bare)
+
+
+def claims(text: str) -> tuple[list[str], bool]:
+    """Returns what tells two sentences of nearly the same words apart: their numbers, and whether they deny."""
+    return _NUMBER.findall(text), _NEGATION.search(text) is not None
 
 
 @lru_cache(maxsize=_CACHE_SIZE)

@@ -48,7 +48,7 @@ def forget_memory(command: ForgetMemory, uow: UnitOfWork) -> Outcome:
 def merge_memory(command: MergeMemory, uow: UnitOfWork) -> Outcome:
     """Hides a memory, links it to the one that stands for it, and gives that one the higher importance of both."""
     target = uow.find(command.into)
-    if target.forgotten_at is not None or target.valid_to is not None:
+    if target.forgotten_at is not None or target.valid_to is not None or target.layer is not Layer.LONG_TERM:
         return _unchanged(uow.find(command.id), CHANGED_SINCE)
     outcome = forget_memory(
         ForgetMemory(command.id, f"{vitals.MERGED_INTO}{target.id}", command.batch, command.decided), uow

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from graphmem.commands.types import Command, ForgetMemory, MergeMemory, MoveMemory, Outcome, OutcomeType
-from graphmem.lifecycle.decay import OVER_CAPACITY, CyclePlan, Decision, LifecyclePolicy, Vitals, plan_cycle
+from graphmem.lifecycle.clusters import MOST_COMPARED, Cluster, cluster_of, like_memories
+from graphmem.lifecycle.decay import (
+    OVER_CAPACITY,
+    SAID_BY_ANOTHER,
+    SAYS_WHAT_OTHERS_SAY,
+    CyclePlan,
+    Decision,
+    LifecyclePolicy,
+    Vitals,
+    plan_cycle,
+)
 from graphmem.lifecycle.importance import certainty, importance, recency, scarcity
 from graphmem.lifecycle.rules import Rule, Rules
 from graphmem.model import EmbeddingSpec, Layer
@@ -19,10 +29,11 @@ from graphmem.stores.ledger.vitals import Rating, UnratedMemory, VitalState
 if TYPE_CHECKING:
     from graphmem.models.protocols import Matrix
 
+    # By the form of the vectors: the rows of memories, and their unit rows.
+    Matrices = Mapping[str, tuple[list[int], Matrix]]
+
 # Memories that are rated by one commit, and commands of one.
 RATED_BATCH, COMMAND_BATCH = 500, 500
-# A faded memory is merged into one with a higher cosine (seed 002 §5.1).
-MERGED_SIMILARITY = 0.85
 # The type of a memory that nobody named and no rule tells (seed 002 §2.2).
 OTHER_TYPE = "episodic"
 
@@ -75,7 +86,7 @@ class Cycle:
         with self._ledger.read() as connection:
             records = vitals.read_all(connection, row, now, documents=self._documents)
         plan = plan_cycle(records, now, self._policy, force=force)
-        targets = self._merge_targets(row, records, plan)
+        plan, targets = self._merge(row, records, plan)
         if dry_run:
             return CycleResult(None, plan, targets, len(plan.forgotten), len(targets), len(plan.promoted))
         cycle = str(uuid4())
@@ -96,31 +107,50 @@ class Cycle:
             saved_bytes=sum(len(outcome.required_record.text.encode()) for outcome in forgotten),
         )
 
-    def _merge_targets(self, partition: int, records: Sequence[Vitals], plan: CyclePlan) -> dict[str, str]:
-        """Returns, for each faded memory with a like one in the long-term layer of its scope, the id of the nearest."""
-        faded = [one.memory for one in plan.forgotten if one.reason != OVER_CAPACITY]
-        gone, moved = ({one.memory.row for one in ones} for ones in (plan.forgotten, plan.promoted))
-        kept = [
-            one
-            for one in records
-            if one.is_valid and one.row not in gone and (one.layer is Layer.LONG_TERM or one.row in moved)
-        ]
-        targets: dict[str, str] = {}
-        if not faded or not kept:
-            return targets
+    def _merge(self, partition: int, records: Sequence[Vitals], plan: CyclePlan) -> tuple[CyclePlan, dict[str, str]]:
+        """Returns the plan with like memories merged, and for each memory to be merged the id of what stands for it."""
+        if plan.brake is not None:
+            return plan, {}
         with self._ledger.read() as connection:
             matrices = embeddings.matrices(connection, self._spec, partition)
+        targets = _merge_targets(records, plan, matrices, self._policy.merged_similarity)
+        clusters = self._clusters(records, plan, matrices)
+        merged = {one.id: cluster.kept.id for cluster in clusters for one in cluster.others}
+        promoted = [
+            Decision(cluster.kept, SAYS_WHAT_OTHERS_SAY.format(number=len(cluster.others))) for cluster in clusters
+        ]
+        forgotten = [Decision(one, SAID_BY_ANOTHER) for cluster in clusters for one in cluster.others]
+        decayed = {
+            row: value for row, value in plan.decayed.items() if row not in {one.memory.row for one in forgotten}
+        }
+        plan = replace(
+            plan, decayed=decayed, promoted=(*plan.promoted, *promoted), forgotten=(*plan.forgotten, *forgotten)
+        )
+        return plan, targets | merged
+
+    def _clusters(self, records: Sequence[Vitals], plan: CyclePlan, matrices: Matrices) -> list[Cluster]:
+        """Returns the clusters of the short-term memories that stay, as many as the long-term layer has room for."""
+        decided = {one.memory.row for one in (*plan.forgotten, *plan.promoted)}
+        staying = [one for one in records if one.is_valid and not one.pinned and one.row not in decided]
+        short = [one for one in staying if one.layer is Layer.SHORT_TERM][-MOST_COMPARED:]
+        in_use = sum(one.layer is Layer.LONG_TERM for one in staying) + len(plan.promoted)
+        clusters: list[Cluster] = []
         for rows, matrix in matrices.values():
             places = {row: place for place, row in enumerate(rows)}
-            for memory in faded:
-                like = [one for one in kept if one.scope == memory.scope and one.row in places]
-                if memory.id in targets or memory.row not in places or not like:
-                    continue
-                cosines = matrix[[places[one.row] for one in like]] @ matrix[places[memory.row]]
-                best = int(cosines.argmax())
-                if cosines[best] > MERGED_SIMILARITY:
-                    targets[memory.id] = like[best].id
-        return targets
+            used = {one.row for cluster in clusters for one in (cluster.kept, *cluster.others)}
+            compared = [one for one in short if one.row in places and one.row not in used]
+            vectors = matrix[[places[one.row] for one in compared]]
+            groups = like_memories(compared, vectors, self._policy)
+            with self._ledger.read() as connection:
+                texts = dict(
+                    memories.each_text(connection, [compared[place].row for group in groups for place in group])
+                )
+            found = (
+                cluster_of([compared[place] for place in group], vectors[group], texts, self._policy)
+                for group in groups
+            )
+            clusters += [cluster for cluster in found if cluster is not None]
+        return clusters[: max(0, self._policy.long_term_capacity - in_use)]
 
     def _carry_out(self, plan: CyclePlan, targets: Mapping[str, str], cycle: str) -> list[Outcome]:
         commands: list[Command] = [
@@ -142,7 +172,7 @@ class Cycle:
 
     def _rate(self, partition: int) -> None:
         """Computes and stores the importance of new and changed memories, and the type of those that have none."""
-        matrices: dict[str, tuple[list[int], Matrix]] | None = None
+        matrices: Matrices | None = None
         while True:
             with self._ledger.read() as connection:
                 batch = vitals.unrated(connection, partition, RATED_BATCH, documents=self._documents)
@@ -169,7 +199,32 @@ def _rating(memory: UnratedMemory, rule: Rule | None, highest_similarity: float 
     return Rating(memory.row, memory.version, number, memory_type)
 
 
-def _highest_similarities(rows: Sequence[int], matrices: Mapping[str, tuple[list[int], Matrix]]) -> dict[int, float]:
+def _merge_targets(records: Sequence[Vitals], plan: CyclePlan, matrices: Matrices, similarity: float) -> dict[str, str]:
+    """Returns, for each faded memory, the id of the nearest in the long-term layer of its scope, with a cosine above
+    `similarity`; those without are left out.
+    """
+    faded = [one.memory for one in plan.forgotten if one.reason != OVER_CAPACITY]
+    gone, moved = ({one.memory.row for one in ones} for ones in (plan.forgotten, plan.promoted))
+    kept = [
+        one
+        for one in records
+        if one.is_valid and one.row not in gone and (one.layer is Layer.LONG_TERM or one.row in moved)
+    ]
+    targets: dict[str, str] = {}
+    for rows, matrix in matrices.values():
+        places = {row: place for place, row in enumerate(rows)}
+        for memory in faded:
+            like = [one for one in kept if one.scope == memory.scope and one.row in places]
+            if memory.id in targets or memory.row not in places or not like:
+                continue
+            cosines = matrix[[places[one.row] for one in like]] @ matrix[places[memory.row]]
+            best = int(cosines.argmax())
+            if cosines[best] > similarity:
+                targets[memory.id] = like[best].id
+    return targets
+
+
+def _highest_similarities(rows: Sequence[int], matrices: Matrices) -> dict[int, float]:
     """Returns the highest cosine of each memory to another one, by row, in the first space that has both."""
     found: dict[int, float] = {}
     for all_rows, matrix in matrices.values():

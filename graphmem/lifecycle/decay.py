@@ -8,10 +8,11 @@ from datetime import datetime, timedelta
 
 from graphmem.lifecycle.forgetting import ForgettingCurve
 from graphmem.lifecycle.importance import WEIGHTS, recency
-from graphmem.model import Layer, Scope
+from graphmem.model import Kind, Layer, Scope
 
-# Reasons in histories.
+# Reasons in histories; a memory that is merged has the one of `commands.lifecycle`.
 FADED, OVER_CAPACITY = "retention below {least:g}", "over capacity"
+SAYS_WHAT_OTHERS_SAY, SAID_BY_ANOTHER = "says what {number} others say", "says what another says"
 # P1: the least importance of a preference or fact, and of any memory, that is kept for good.
 KEPT_IMPORTANCE, KEPT_IMPORTANCE_OF_ANY = 0.8, 0.9
 KEPT_TYPES = frozenset({"preference", "fact"})
@@ -34,13 +35,17 @@ class Vitals:
     pinned: bool
     created_at: datetime
     is_valid: bool
+    kind: Kind = Kind.EPISODE
+    speaker: str | None = None
+    role: str | None = None
     accesses: int = 0
     strength: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class LifecyclePolicy:
-    """The numbers of a cycle; the defaults are those of the seed (§2.1 for the capacities, §4.1 for the curve).
+    """The numbers of a cycle; the defaults are those of the seed (§2.1 for the capacities, §4.1 for the curve, §5.1
+    for likeness).
 
     `since`: nothing fades before it. A cycle that would hide more than `brake_share` of the memories, and more than
     `brake_memories`, hides none.
@@ -51,6 +56,8 @@ class LifecyclePolicy:
     promote_after: timedelta = timedelta(days=7)
     short_term_capacity: int = 500
     long_term_capacity: int = 100
+    merged_similarity: float = 0.85
+    smallest_cluster: int = 3
     brake_share: float = 0.3
     brake_memories: int = 50
 

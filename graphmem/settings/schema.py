@@ -643,6 +643,13 @@ class LifecycleSettings(_Section):
         default=_POLICY.long_term_capacity,
         description="Memories of a user that are kept; beyond it the least important are forgotten.",
     )
+    merged_similarity: Annotated[float, Field(gt=0, le=1)] = Field(
+        default=_POLICY.merged_similarity,
+        description="Memories with a higher cosine are alike; one that says what the others say stands for them.",
+    )
+    smallest_cluster: Annotated[int, Field(ge=2)] = Field(
+        default=_POLICY.smallest_cluster, description="The fewest like memories of which one stands for the others."
+    )
     brake_share: Annotated[float, Field(ge=0, le=1)] = Field(
         default=_POLICY.brake_share,
         description="A cycle that would forget a larger share, and more than `brake_memories`, does nothing.",
@@ -667,6 +674,8 @@ class LifecycleSettings(_Section):
             timedelta(days=self.promote_after_days),
             self.short_term_capacity,
             self.long_term_capacity,
+            self.merged_similarity,
+            self.smallest_cluster,
             self.brake_share,
             self.brake_memories,
         )

@@ -385,3 +385,36 @@ def test_own_rules_and_numbers(make_memory: Make, tmp_path: Any) -> None:
     rules.write_text("nonsense = 1", "utf-8")
     with pytest.raises(ConfigError, match=r"nonsense"):
         tend(memory)
+
+
+# --- like memories --------------------------------------------------------------------------------------------------
+
+
+def test_one_of_three_that_say_the_same_stands_for_them(ripening: Memory, make_memory: Make) -> None:
+    texts_ = ("We walked along the river at dusk.", "At dusk we walked along the river.", "We walked along the river.")
+    most, *_ = said(ripening, 1, *texts_)
+    (other,) = said(ripening, 1, "We walked along the river with Clara.")
+    dry = tend(ripening, dry_run=True)
+    result = tend(ripening)
+    assert {name: dry[name] for name in ("forgotten", "merged", "promoted")} == {
+        name: result[name] for name in ("forgotten", "merged", "promoted")
+    } == {"forgotten": 2, "merged": 2, "promoted": 1}  # fmt: skip
+    listed = {one["id"]: one for one in ripening.get_all(**ANA)["results"]}
+    assert listed.keys() == {other, kept := next(uid for uid in listed if uid != other)}
+    assert listed[kept]["layer"] == "long_term"
+    assert {one["reason"] for one in ripening.pending_deletion(**ANA)["results"]} == {f"merged into {kept}"}
+    assert ripening.explain(kept, **ANA)["events"][-1]["reason"] == "says what 2 others say"
+    assert (tend(ripening)["merged"], ripening.verify()["ok"]) == (0, True)
+    ripening.undo_cycle(result["cycle"], **ANA)
+    assert sorted(texts(ripening.get_all(**ANA))) == sorted([*texts_, "We walked along the river with Clara."])
+    assert most in ids(ripening.get_all(**ANA))
+
+
+def test_like_memories_stay_apart_by_settings_and_by_pins(make_memory: Make) -> None:
+    memory = make_memory(**on(smallest_cluster=4))
+    said(memory, 1, "We walked along the river.", "Along the river we walked.", "We walked along the river again.")
+    assert tend(memory)["merged"] == 0
+    pinned = make_memory(**on())
+    first, *_ = said(pinned, 1, "We walked along the river.", "Along the river we walked.", "We walked along a river.")
+    pinned.pin(first, **ANA)
+    assert tend(pinned)["merged"] == 0

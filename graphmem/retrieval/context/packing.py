@@ -13,7 +13,7 @@ from graphmem.model import MemoryRecord
 from graphmem.retrieval.context.frame import GAP, line_head, one_line, speaker_shown
 from graphmem.retrieval.context.relative_dates import with_dates
 from graphmem.retrieval.context.sentence_values import Sentence
-from graphmem.text import split_title, tokens
+from graphmem.text import claims, split_title, tokens
 from graphmem.times import shown
 
 # What a further sentence of a memory counts that is in the block already: the lines around it help to understand it.
@@ -30,8 +30,6 @@ MIN_CHARS = 60
 
 Size = Callable[[str], int]
 
-_NUMBER = re.compile(r"\d+")
-_NEGATION = re.compile(r"\b(?:not|no|never|none|nobody|nothing)\b|n['’]t\b|[不没沒别別未無无]", re.IGNORECASE)
 # Beginnings that mean something said just before.
 _PRONOUN = re.compile(
     r"^\W*(?:(?:he|she|it|they|that|this|these|those|his|her|their|its)\b|[他她它这這那])", re.IGNORECASE
@@ -142,7 +140,7 @@ class _Packer:
                 is_alike
                 and speaker_shown(line.record.speaker, line.record.role)
                 == speaker_shown(sentence.record.speaker, sentence.record.role)
-                and _claims(text) == _claims(sentence.text)
+                and claims(text) == claims(sentence.text)
             ):
                 return line
         return None
@@ -212,8 +210,3 @@ def _said_again(line: _Line) -> str:
     """Returns the note of other days on which the same was said."""
     others = line.repeated - {line.day}
     return f" [said {min(others | {line.day})} to {max(others | {line.day})}]" if others else ""
-
-
-def _claims(text: str) -> tuple[list[str], bool]:
-    """Returns what tells two sentences of nearly the same words apart: numbers and negation."""
-    return _NUMBER.findall(text), _NEGATION.search(text) is not None

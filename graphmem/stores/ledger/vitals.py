@@ -105,7 +105,7 @@ def _participants(*, documents: bool) -> list[ColumnElement[bool]]:
 def read_all(connection: Connection, partition: int, now: datetime, *, documents: bool) -> list[Vitals]:
     """Returns the memories of a partition that take part in the lifecycle, without their texts."""
     m, v = memories.c, vitals.c
-    columns = (*(m[name] for name in SCOPE_NAMES), m.uid, m.id, m.seq, m.layer, m.memory_type, m.importance, m.pinned)
+    columns = (*(m[name] for name in SCOPE_NAMES), *(m[name] for name in _SAME_NAMES), m.uid, m.id, m.layer, m.kind)
     statement = (
         select(
             *columns,
@@ -121,6 +121,10 @@ def read_all(connection: Connection, partition: int, now: datetime, *, documents
     return [_decode(row) for row in connection.execute(statement).mappings()]
 
 
+# Columns that `Vitals` has under the same names.
+_SAME_NAMES = ("seq", "memory_type", "importance", "pinned", "speaker", "role")
+
+
 @decoding
 def _decode(row: RowMapping) -> Vitals:
     return Vitals(
@@ -130,7 +134,8 @@ def _decode(row: RowMapping) -> Vitals:
         layer=Layer(row["layer"]),
         created_at=from_micros(row["created_at"]),
         is_valid=bool(row["is_valid"]),
-        **{name: row[name] for name in ("seq", "memory_type", "importance", "pinned", "accesses", "strength")},
+        kind=Kind(row["kind"]),
+        **{name: row[name] for name in (*_SAME_NAMES, "accesses", "strength")},
     )
 
 
