@@ -85,6 +85,7 @@ class AsyncMemory:
     delete_all = _awaited(Memory.delete_all)
     search = _awaited(Memory.search)
     context = _awaited(Memory.context)
+    profile = _awaited(Memory.profile)
     get = _awaited(Memory.get)
     get_all = _awaited(Memory.get_all)
     history = _awaited(Memory.history)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from threading import Lock
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol
@@ -22,6 +23,7 @@ from graphmem.errors import CLOSED, FORKED, ConfigError, ModelError, StoreError,
 from graphmem.ingest.enrichment import Enricher
 from graphmem.ingest.facts.job_result import JobResult
 from graphmem.jobs.worker import NO_MODEL, JobFailure, JobWorker
+from graphmem.lifecycle.rules import Rules
 from graphmem.logs import log_text
 from graphmem.model import LISTED_KINDS, EmbeddingSpec, ListFilter, MemoryRecord, Scope, View
 from graphmem.models.observed import ObservedModel
@@ -197,6 +199,11 @@ class Engine:
             raise StoreUnavailable(FORKED)
         if self._closed:
             raise StoreUnavailable(CLOSED)
+
+    @cached_property
+    def rules(self) -> Rules:
+        """The rules of importance. Raises ConfigError for a file of rules that is not usable."""
+        return self.settings.lifecycle.read_rules()
 
     def note_found(self, records: Iterable[MemoryRecord], view: View) -> None:
         """Counts that a search of the present found these memories, if the lifecycle is enabled."""
@@ -440,7 +447,7 @@ class Engine:
             self.embedding_spec,
             self.commit,
             settings.policy(since or datetime.now(UTC)),
-            settings.read_rules(),
+            self.rules,
             documents=settings.documents,
         )
         return cycle.run(partition, now, dry_run=dry_run, force=force)

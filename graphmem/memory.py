@@ -49,6 +49,7 @@ from graphmem.queries.graph import build_graph
 from graphmem.queries.history import events_of_memory, trace_origin
 from graphmem.queries.lifecycle import list_forgotten, read_lifecycle, words_of
 from graphmem.queries.memories import count_by_day, find_memory, list_memories
+from graphmem.queries.profile import read_profile
 from graphmem.retrieval.types import SearchQuery
 from graphmem.settings import Settings
 from graphmem.stores.ledger import events, graph_reads, memories
@@ -69,6 +70,8 @@ TOP_K, CONTEXT_MEMORIES, CONTEXT_CHARS = 10, 20, 2000
 DEFAULT_LIST_LIMIT, MAX_LIST_LIMIT = 100, 100_000
 DELETE_BATCH = 500
 MAX_REPEAT_SECONDS = 86_400
+# Tokens of a profile (seed 002 §7.1).
+PROFILE_TOKENS = 1000
 
 
 class Memory:
@@ -773,6 +776,7 @@ class Memory:
         max_chars: int = CONTEXT_CHARS,
         max_tokens: int | None = None,
         whole: bool = False,
+        profile: bool = False,
         threshold: float | Unset | None = UNSET,
         min_relevance: MinRelevance | Unset = UNSET,
         reference_date: datetime | str | float | None = None,
@@ -783,7 +787,8 @@ class Memory:
         tokens, estimated rather too high; it is "" when nothing is found or nothing fits. Of each memory it has the
         sentences that are worth most for their length, or with `whole` all. What was said twice stands there once,
         "yesterday" and the like have their date behind them, a short reply the question before it. Facts come before
-        the messages that they were drawn from.
+        the messages that they were drawn from. With `profile` the block begins with the standing facts of `profile()`,
+        in at most 300 characters, also if nothing else is found.
 
         Only memories with a relevance of at least `min_relevance` (0 to 1; None: all) are in it. The default,
         "default", is the relevance from which on a memory helps more than it distracts: .13, or a quarter of the best
@@ -799,7 +804,7 @@ class Memory:
         most = validation.count(max_chars, "max_chars", 1, validation.MAX_CONTEXT_CHARS)
         if max_tokens is not None:
             most, size = validation.count(max_tokens, "max_tokens", 1, validation.MAX_CONTEXT_CHARS), estimate_tokens
-        whole = validation.flag(whole, "whole")
+        whole, wants_profile = validation.flag(whole, "whole"), validation.flag(profile, "profile")
         scope = validation.required_scope(user_id, agent_id, run_id)[0]
         view = self._view(scope, None, None)
         now = validation.asked_at(reference_date, view.now, self.limits.timezone)
@@ -818,7 +823,26 @@ class Memory:
 
         outcome = search(search_query, self._engine.search_deps)
         self._engine.note_found((hit.record for hit in outcome.hits), view)
-        return context_block(outcome.hits, most, now.tzinfo, size, whole=whole)
+        standing = read_profile(self._engine.ledger, view, self._engine.rules).standing if wants_profile else ()
+        return context_block(outcome.hits, most, now.tzinfo, size, whole=whole, standing=standing)
+
+    def profile(
+        self, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None, max_tokens: int = PROFILE_TOKENS
+    ) -> types.ProfileDict:
+        """Returns what is known of a user, for the beginning of a conversation: without a question, model or search.
+
+        Returns `{"context", "profile_summary", "recent_topics"}`. `context` is a prompt block of at most `max_tokens`
+        tokens, estimated rather too high: first the memories of the long-term layer, the most important first, then
+        ten others, those that were found last first. Where no cycle of the lifecycle has kept any, preferences, facts
+        about the user and life events among the newest 1,000 memories take the place of the first. `profile_summary`
+        has the newest summaries of sessions or, without a language model, the first standing facts; `recent_topics`
+        the three names that the recent memories mention most. It counts as no access.
+        """
+        self._engine.check_open()
+        most = validation.count(max_tokens, "max_tokens", 1, validation.MAX_CONTEXT_CHARS)
+        scope = validation.required_scope(user_id, agent_id, run_id)[0]
+        found = read_profile(self._engine.ledger, self._view(scope, None, None), self._engine.rules)
+        return responses.profile(found, most, self.limits.timezone)
 
     def get(
         self, memory_id: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from datetime import datetime
+from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING, Any
 
 from graphmem.boundary.filters import text_hash
@@ -15,9 +15,11 @@ from graphmem.models.protocols import Usage
 from graphmem.queries.entities import EntityMemories
 from graphmem.queries.history import MemoryOrigin
 from graphmem.queries.lifecycle import ForgottenPage, LifecycleState
+from graphmem.queries.profile import Profile
 from graphmem.retrieval.types import Hit, SearchOutcome
 from graphmem.settings.schema import LifecycleSettings
 from graphmem.stores.ledger.vitals import MERGED_INTO
+from graphmem.text import estimate_tokens
 from graphmem.types import (
     AddResultItem,
     AliasDict,
@@ -34,6 +36,7 @@ from graphmem.types import (
     LifecycleDict,
     MemoryDict,
     PastCycleDict,
+    ProfileDict,
     Receipt,
     RelationDict,
     SearchResult,
@@ -44,6 +47,9 @@ from graphmem.types import (
 
 if TYPE_CHECKING:
     from graphmem.jobs.cycle import CycleResult
+
+# In a profile: the texts of its summary and their characters, and the characters of a topic.
+SUMMARY_TEXTS, SUMMARY_CHARS, TOPIC_CHARS = 3, 400, 60
 
 
 def memory(record: MemoryRecord) -> MemoryDict:
@@ -270,6 +276,25 @@ def cycle(result: CycleResult, words: Mapping[str, str]) -> CycleDict:
             for change, uid, reason in changes
         ]
     return converted
+
+
+def profile(found: Profile, max_tokens: int, zone: tzinfo | None) -> ProfileDict:
+    """Converts a profile to the result of `profile`: a block of at most `max_tokens`, with days in `zone`."""
+    from graphmem.retrieval import context  # noqa: PLC0415  (what only a block needs)
+
+    room = max_tokens - estimate_tokens(context.OPEN) - estimate_tokens(context.CLOSE)
+    lines = context.plain_lines([*found.standing, *found.recent], room, zone, estimate_tokens)
+    told = found.summaries or found.standing
+    return ProfileDict(
+        context=context.block(lines) if lines else "",
+        profile_summary=" ".join(_shortened(record.text, SUMMARY_CHARS) for record in told[:SUMMARY_TEXTS]),
+        recent_topics=[_shortened(topic, TOPIC_CHARS) for topic in found.topics],
+    )
+
+
+def _shortened(text: str, most: int) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= most else f"{line[: most - 1].rstrip()}…"
 
 
 def lifecycle(state: LifecycleState, settings: LifecycleSettings, next_cycle: datetime | None) -> LifecycleDict:

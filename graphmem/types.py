@@ -105,6 +105,14 @@ class LifecycleDict(TypedDict):
     cycles: list[PastCycleDict]
 
 
+class ProfileDict(TypedDict):
+    """What is known of a user without a question; see `Memory.profile`."""
+
+    context: str
+    profile_summary: str
+    recent_topics: list[str]
+
+
 class SourceDict(TypedDict):
     """A source message of a fact, found by the same search as the fact."""
 

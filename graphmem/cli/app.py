@@ -78,6 +78,7 @@ for _command in (
     write.add,
     search.search,
     search.context,
+    search.profile,
     search.list_,
     search.show,
     search.history,

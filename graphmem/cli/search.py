@@ -1,4 +1,4 @@
-"""Commands that read memories: search, context, list, show, history, explain."""
+"""Commands that read memories: search, context, profile, list, show, history, explain."""
 
 from __future__ import annotations
 
@@ -88,6 +88,7 @@ def context(
         int | None, typer.Option(help="The maximum number of tokens, in place of characters.", show_default=False)
     ] = None,
     whole: Annotated[bool, typer.Option("--whole", help="Take whole memories, not sentences.")] = False,  # noqa: FBT002
+    profile: Annotated[bool, typer.Option("--profile", help="Begin with standing facts.")] = False,  # noqa: FBT002
     min_relevance: MinRelevance = "default",
     reference_date: ReferenceDate = None,
 ) -> None:
@@ -99,6 +100,7 @@ def context(
             max_chars=max_chars,
             max_tokens=max_tokens,
             whole=whole,
+            profile=profile,
             min_relevance=min_relevance,
             reference_date=reference_date,
         )
@@ -152,6 +154,16 @@ def list_(
     else:
         hidden = f", and {retired} that are no longer true (--show-retired)" if retired else ""
     typer.echo(f"graphmem: {len(page['results'])} of {page['total']} memories{hidden}", err=True)
+
+
+@command
+def profile(
+    call: CommandContext, max_tokens: Annotated[int, typer.Option(help="The most tokens of the block.")] = 1000
+) -> None:
+    """Prints what is known of a user, as a block for a prompt."""
+    with call.memory() as memory:
+        found = memory.profile(**call.scope, max_tokens=max_tokens)
+    call.print_answer(found, lambda renderer: renderer.plain(found["context"]))
 
 
 @command

@@ -601,6 +601,7 @@ UNUSABLE = {
     "migrate mem0 --timestamp": (["soon"], ["--qdrant", "."]),
     "migrate jsonl --timestamp": (["soon"], [__file__, "--user", "ann"]),
     "bench languages --languages": (["xx"], ["benchmarks/languages"]),
+    "profile --max-tokens": (["0"], ["--user", "ann"]),
     "lifecycle run --now": (["soon"], ["--user", "ann", "--dry-run"]),
     "lifecycle status --limit": (["0"], ["--user", "ann"]),
     "lifecycle pending --limit": (["0"], ["--user", "ann"]),
@@ -659,7 +660,8 @@ def scoped_commands():
 def test_an_unusable_user_is_named_as_an_option_of_every_command(empty_memory, command, tmp_path):
     words = {
         "mem0": ["--qdrant", str(tmp_path)], "jsonl": [__file__], "export": [str(tmp_path / "file")],
-        "list": [], "graph": [], "mcp": [], "create": [], "delete": ["--all", "--yes"], "undo": ["an-id"],
+        "list": [], "profile": [], "graph": [], "mcp": [], "create": [], "delete": ["--all", "--yes"],
+        "undo": ["an-id"],
         "run": ["--dry-run"], "status": [], "pending": [], "purge": ["--yes"],
         "update": ["an-id", "words"],
     }.get(command.split()[-1], ["words"])  # fmt: skip
@@ -689,6 +691,7 @@ def test_files_named_like_parts_of_a_command_line_are_files(plain_home, tmp_path
 READING = [
     ["search", "x", "--user", "ann"],
     ["context", "x", "--user", "ann"],
+    ["profile", "--user", "ann"],
     ["list", "--user", "ann"],
     ["show", "x"],
     ["history", "x"],

@@ -102,7 +102,8 @@ def list_attempts(ids: list[str]) -> dict[str, list[Attempt]]:
             ((GUESSED,), {"as_of": LATER, "top_k": "auto"}),
             ((GUESSED,), {"kinds": ["episode", "fact", "summary"]}),
         ],
-        "context": [((text,), {"max_chars": 100_000}) for text in QUESTIONS],
+        "context": [((text,), {"max_chars": 100_000, "profile": True}) for text in QUESTIONS],
+        "profile": [((), {}), ((), {"run_id": RUN}), ((), {"max_tokens": 100_000})],
         "get": by_id,
         "get_all": [
             *(((), {"filters": one, "show_expired": True}) for one in FILTERS),
@@ -157,7 +158,19 @@ OPERATOR_METHODS = {
     "reset",
     "close",
 }
-READ_METHODS = ("search", "context", "get", "get_all", "history", "explain", "entities", "entity", "graph", "export")
+READ_METHODS = (
+    "search",
+    "context",
+    "profile",
+    "get",
+    "get_all",
+    "history",
+    "explain",
+    "entities",
+    "entity",
+    "graph",
+    "export",
+)
 
 
 def test_there_is_a_row_for_every_method():
@@ -303,7 +316,8 @@ def list_command_lines(ids: list[str]) -> dict[str, list[list[str]]]:
     return {
         "add": [[GUESSED, "--timestamp", THEN], [GUESSED, "--format", "text"]],
         "search": [[GUESSED, "--explain"], [GUESSED, "--filters", everything], [GUESSED, "--as-of", LATER]],
-        "context": [[GUESSED]],
+        "context": [[GUESSED], [GUESSED, "--profile"]],
+        "profile": [[]],
         "list": [[], ["--filters", everything], ["--filters", f'{{"user_id": "{VICTIM}"}}'], ["--offset", "4"]],
         "show": by_id,
         "history": by_id,

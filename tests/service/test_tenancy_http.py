@@ -169,7 +169,10 @@ def list_requests(ids: list[str], events: list[str]) -> dict[str, list[Request]]
         "GET /memories/{memory_id}/history": by_id,
         "GET /memories/{memory_id}/explain": by_id,
         "POST /search": searching,
-        "POST /context": [Request("", body={"query": text, "max_chars": 20_000}) for text in QUESTIONS[1:5]],
+        "POST /context": [
+            Request("", body={"query": text, "max_chars": 20_000, "profile": True}) for text in QUESTIONS[1:5]
+        ],
+        "GET /profile": [Request(""), Request("", {"run_id": "run-"}), Request("", {"max_tokens": 20_000})],
         "POST /recall": [
             *(Request("", body={"question": text, "max_chars": 20_000}) for text in QUESTIONS[:3]),
             *(Request("", body={**question, **more}) for more in ({}, {"rewrite": True, "rewrite_prompt": "Rewrite."})),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import tzinfo
 from typing import TYPE_CHECKING
@@ -13,18 +13,24 @@ from graphmem.retrieval.context.frame import (
     Placement,
     block,
     inject_block,
+    line_head,
     memory_line,
     one_line,
     speaker_of,
+    speaker_shown,
     strip_block,
 )
 from graphmem.retrieval.context.packing import Size, pack
 from graphmem.retrieval.context.sentence_values import Sentence
 from graphmem.retrieval.sentence_matching import UNSPLIT_CHARS
+from graphmem.times import shown
 
 if TYPE_CHECKING:
+    from graphmem.model import MemoryRecord
     from graphmem.retrieval.types import Hit
 
+# Characters of the standing facts in a context, and of a memory in a line that answers no question.
+STANDING_CHARS, LINE_CHARS = 300, 400
 # What a sentence of a long memory has to be worth beside the best of its sentences.
 LEAST_SHARE = 0.1
 
@@ -38,22 +44,58 @@ __all__ = [
     "inject_block",
     "memory_line",
     "one_line",
+    "plain_lines",
     "speaker_of",
     "strip_block",
 ]
 
 
 def context_block(
-    hits: Sequence[Hit], most: int, zone: tzinfo | None = None, size: Size = len, *, whole: bool = False
+    hits: Sequence[Hit],
+    most: int,
+    zone: tzinfo | None = None,
+    size: Size = len,
+    *,
+    whole: bool = False,
+    standing: Sequence[MemoryRecord] = (),
 ) -> str:
     """Returns the sentences of hits that are worth most as a block of at most `most` (in units of `size`); "" if empty.
 
     Each line begins with the day in `zone` (None: UTC), which is the asker's. `hits` have their `sentences`. `whole`
-    takes memories as a whole.
+    takes memories as a whole. `standing` facts come first, in at most `STANDING_CHARS` characters; one that is among
+    the hits stands there alone.
     """
+    room = most - size(OPEN) - size(CLOSE)
+    found = {hit.record.id for hit in hits}
+    head = plain_lines(
+        (one for one in standing if one.id not in found), min(room, size("x" * STANDING_CHARS)), zone, size
+    )
     sentences = [sentence for hit in hits for sentence in (_whole(hit) if whole else _worth_showing(hit))]
-    lines = pack(sentences, most - size(OPEN) - size(CLOSE), zone, size)
+    lines = head + pack(sentences, room - sum(map(size, head)), zone, size)
     return block(lines) if lines else ""
+
+
+def plain_lines(
+    records: Iterable[MemoryRecord],
+    most: int,
+    zone: tzinfo | None = None,
+    size: Size = len,
+    line_chars: int = LINE_CHARS,
+) -> list[str]:
+    """Returns memories as lines of a block, in this order, as many as have room in `most` (in units of `size`).
+
+    Each begins with the day in `zone` (None: UTC). A text of more than `line_chars` characters is cut.
+    """
+    lines = []
+    for record in records:
+        text = one_line(record.text)
+        text = text if len(text) <= line_chars else f"{text[: line_chars - 1].rstrip()}…"
+        day, speaker = shown(record.at, zone).date().isoformat(), speaker_shown(record.speaker, record.role)
+        line = f"{line_head(day, speaker)}{text}\n"
+        if (cost := size(line)) <= most:
+            most -= cost
+            lines.append(line)
+    return lines
 
 
 def _worth_showing(hit: Hit) -> list[Sentence]:

@@ -20,7 +20,7 @@ from graphmem.service.mcp.results import fitting, in_zone
 MIME_TYPE = "application/json"
 DESCRIPTIONS = {
     "recent": "The newest memories of the user",
-    "profile": "The latest summaries of the user's conversations, and what they were about",
+    "profile": "What is known of the user: standing facts, what was found last, summaries and recent topics",
     "graph": "The people, places and things that the newest memories mention, and their relations",
 }
 # The newest memories whose part of the graph is shown.
@@ -89,4 +89,8 @@ async def _graph(memory: AsyncMemory, scope: Scope) -> dict[str, Any]:
     return fitting(await asyncio.to_thread(whole_graph, graph, GRAPH_MEMORIES))
 
 
-_READERS = {"recent": _recent, "profile": tools.summaries_and_topics, "graph": _graph}
+async def _profile(memory: AsyncMemory, scope: Scope) -> dict[str, Any]:
+    return {**await memory.profile(**scope.parts)}
+
+
+_READERS = {"recent": _recent, "profile": _profile, "graph": _graph}

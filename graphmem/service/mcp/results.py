@@ -139,8 +139,8 @@ class ListResult(Result):
 
 
 class ContextResult(Result):
-    """A prompt block of memories, the latest summaries of conversations, and entities of the newest memories. `note`:
-    why there is no block for a question.
+    """A prompt block of memories, the newest summaries of conversations or the first standing facts, and the names that
+    recent memories mention. `note`: why there is no block for a question.
     """
 
     context: str

@@ -29,12 +29,7 @@ from graphmem.service.mcp import results
 from graphmem.service.mcp.base import Tool
 from graphmem.service.mcp.graph_parts import entity_shape, graph_around
 from graphmem.service.mcp.results import fitting, fitting_chars, page, paged, shortened
-from graphmem.text import estimate_tokens
 
-# A token of English has about four characters; of Chinese one. `get_context` measures the block, and shortens it.
-CHARS_PER_TOKEN = 4
-# How many of the newest summaries and memories `get_context` looks at, and how many entities it names.
-NEWEST_SUMMARIES, NEWEST_MEMORIES, TOPICS = 3, 20, 10
 # How many entities or hits a search in the graph starts from.
 GRAPH_STARTS = 5
 # The newest memories of which the graph is read: the most with texts that an answer may have.
@@ -270,7 +265,7 @@ class SearchMemories(Tool):
 
 
 class GetContext(Tool):
-    """Get a ready block of the memories that matter for a question, or of the newest ones, at the start of a
+    """Get a ready block of the memories that matter for a question, or of what is known of the user, at the start of a
     conversation. Not for single facts: use search_memories.
     """
 
@@ -278,33 +273,22 @@ class GetContext(Tool):
     title = "Get the memories for a prompt"
     reads = True
 
-    query: str = Field(default="", description="The user's question; leave it out for the newest memories")
+    query: str = Field(default="", description="The user's question; leave it out for what is known of the user")
     max_tokens: Annotated[
         int, Field(ge=50, le=1500, description="About how many tokens the block may have"), _FROM_TEXT
     ] = 1000
     min_relevance: Relevance = None
 
     async def run(self, memory: AsyncMemory, scope: Scope) -> results.ContextResult:
-        block, note = await self._block(memory, scope), ""
+        profile = await memory.profile(**scope.parts, max_tokens=self.max_tokens)
+        block, note = profile["context"], ""
+        if self.query.strip():
+            least = _least(self.min_relevance)
+            block = await memory.context(self.query, **scope.parts, max_tokens=self.max_tokens, min_relevance=least)
         if self.query.strip() and not block:
             search = partial(memory.search, self.query, **scope.parts)
             note = await _nothing_relevant(search, _least(self.min_relevance))
-        return results.ContextResult(context=block, note=note, **await summaries_and_topics(memory, scope))
-
-    async def _block(self, memory: AsyncMemory, scope: Scope) -> str:
-        """Returns the block for the query, else of the newest memories, of about `max_tokens`."""
-        if self.query.strip():
-            least = _least(self.min_relevance)
-            return await memory.context(self.query, **scope.parts, max_tokens=self.max_tokens, min_relevance=least)
-        newest = result_dict(await memory.get_all(**scope.parts, limit=NEWEST_MEMORIES))["results"]
-        max_chars = min(self.max_tokens * CHARS_PER_TOKEN, results.MAX_CHARS - 2000)
-        while True:
-            items, _ = page(newest, 0, _memory_item, max_chars)
-            block = results.memory_block(results.in_zone(items, memory.sync.limits.timezone)) if items else ""
-            tokens = estimate_tokens(block)
-            if tokens <= self.max_tokens or max_chars <= self.max_tokens:
-                return block
-            max_chars = max(max_chars * self.max_tokens // tokens, self.max_tokens)
+        return results.ContextResult.model_validate({**profile, "context": block, "note": note})
 
 
 def _least(min_relevance: float | None) -> MinRelevance:
@@ -318,17 +302,6 @@ async def _nothing_relevant(
     """Returns the sentence that a search with this least relevance has no hits."""
     was_found = least != 0 and bool(result_dict(await search(top_k=1))["results"])
     return nothing_relevant("min_relevance 0 shows the rest", was_found=was_found, is_narrowed=is_narrowed)
-
-
-async def summaries_and_topics(memory: AsyncMemory, scope: Scope) -> dict[str, Any]:
-    """Returns `profile_summary`, the newest summaries, and `recent_topics`, the entities of the newest memories."""
-    summaries = result_dict(await memory.get_all(**scope.parts, kinds="summary", limit=NEWEST_SUMMARIES))["results"]
-    graph = await memory.graph(**scope.parts, limit=NEWEST_MEMORIES)
-    entities = sorted((node for node in graph if node.startswith("entity:")), key=graph.degree, reverse=True)
-    return {
-        "profile_summary": " ".join(shortened(one["memory"], 400) for one in summaries),
-        "recent_topics": [shortened(graph.nodes[node]["name"], 60) for node in entities[:TOPICS]],
-    }
 
 
 class GetMemories(Tool):

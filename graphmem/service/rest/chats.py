@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from time import monotonic
 from typing import Annotated, Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 
 from graphmem import responses
@@ -18,6 +18,7 @@ from graphmem.chat_worker import Recalled, RecallRequest, RecallStep
 from graphmem.concurrency import as_exception
 from graphmem.errors import GraphmemError, StoreError, ValidationError
 from graphmem.logs import log_text
+from graphmem.memory import PROFILE_TOKENS
 from graphmem.model import Scope
 from graphmem.retrieval.fallback import SUFFICIENT, QueryKind, RewriteFailure
 from graphmem.retrieval.types import Hit
@@ -27,7 +28,7 @@ from graphmem.service.chat_settings import ChatSettings, MaxChars, Prompt, Round
 from graphmem.service.problems import code_of
 from graphmem.service.rest.dependencies import CallerParam, Service, ServiceParam
 from graphmem.service.rest.json_route import JsonRoute
-from graphmem.service.schemas import IdsBody, Items, LeastRelevance, Moment, given
+from graphmem.service.schemas import Ids, IdsBody, Items, LeastRelevance, Moment, given
 
 logger = logging.getLogger("graphmem")
 
@@ -40,7 +41,7 @@ Name = Annotated[str, Field(max_length=validation.MAX_NAME_CHARS)]
 # --- context ----------------------------------------------------------------------------------------------------------
 
 
-CONTEXT_OPTIONS = {"max_tokens", "whole", "threshold", "min_relevance", "reference_date"}
+CONTEXT_OPTIONS = {"max_tokens", "whole", "profile", "threshold", "min_relevance", "reference_date"}
 
 
 class ContextBody(IdsBody):
@@ -56,9 +57,31 @@ class ContextBody(IdsBody):
     max_chars: MaxChars | None = None
     max_tokens: MaxChars | None = None
     whole: bool = False
+    profile: bool = False
     threshold: Annotated[float, Field(ge=-1, le=1)] | None = None
     min_relevance: LeastRelevance = "default"
     reference_date: Moment | None = None
+
+
+class ProfileQuery(Ids):
+    """Whose profile, and the most tokens of its block."""
+
+    max_tokens: Annotated[int, Field(ge=1, le=validation.MAX_CONTEXT_CHARS)] = PROFILE_TOKENS
+
+
+class ProfileAnswer(BaseModel):
+    """What is known of a user: a prompt block, the newest summaries or the first standing facts, and recent topics."""
+
+    context: str
+    profile_summary: str
+    recent_topics: list[str]
+
+
+@router.get("/profile")
+async def profile(query: Annotated[ProfileQuery, Query()], caller: CallerParam, service: ServiceParam) -> ProfileAnswer:
+    """Returns what is known of a user without a question: standing facts first, then what was found last."""
+    found = await service.memory.profile(**caller.scope(query.named()), max_tokens=query.max_tokens)
+    return ProfileAnswer.model_validate(found)
 
 
 class ContextAnswer(BaseModel):

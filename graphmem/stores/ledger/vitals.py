@@ -13,12 +13,12 @@ from typing import NamedTuple
 from sqlalchemy import ColumnElement, Connection, RowMapping, and_, bindparam, case, exists, func, not_, or_, select
 
 from graphmem.lifecycle.decay import Vitals
-from graphmem.model import SCOPE_NAMES, Kind, Layer, MemoryRecord, Scope, from_micros, micros
+from graphmem.model import SCOPE_NAMES, Kind, Layer, MemoryRecord, Scope, View, from_micros, micros
 from graphmem.stores.ledger import visibility
 from graphmem.stores.ledger.array_parameters import in_array
 from graphmem.stores.ledger.decoding import decoding
 from graphmem.stores.ledger.dialects import larger, upsert
-from graphmem.stores.ledger.memories import SINGLE_SESSION
+from graphmem.stores.ledger.memories import RECORD, SINGLE_SESSION, decode_record, view_values
 from graphmem.stores.ledger.schema import events, ledger, memories, partitions, vitals
 
 # How the reason of a memory begins that was forgotten because another one stands for it; its id follows.
@@ -71,6 +71,28 @@ def state_of(connection: Connection, record: MemoryRecord) -> VitalState:
 def delete(connection: Connection, row: int) -> None:
     """Deletes what is known of an erased memory."""
     connection.execute(vitals.delete().where(vitals.c.memory == row))
+
+
+def long_term(connection: Connection, view: View, limit: int) -> list[MemoryRecord]:
+    """Returns up to `limit` memories of the long-term layer inside a view, the most important first."""
+    statement = RECORD.where(
+        *visibility.conditions(visibility.shape(view)),
+        memories.c.source_only.is_(False),
+        memories.c.layer == Layer.LONG_TERM.value,
+    )
+    statement = statement.order_by(memories.c.importance.desc(), memories.c.at.desc(), memories.c.id).limit(limit)
+    return [decode_record(row) for row in connection.execute(statement, view_values(connection, view)).mappings()]
+
+
+def last_found(connection: Connection, view: View, limit: int) -> list[MemoryRecord]:
+    """Returns up to `limit` memories inside a view, those that were found last first, then the newest."""
+    statement = (
+        RECORD.join(vitals, vitals.c.memory == memories.c.id, isouter=True)
+        .where(*visibility.conditions(visibility.shape(view)), memories.c.source_only.is_(False))
+        .order_by(func.coalesce(vitals.c.accessed_at, 0).desc(), memories.c.at.desc(), memories.c.id.desc())
+        .limit(limit)
+    )
+    return [decode_record(row) for row in connection.execute(statement, view_values(connection, view)).mappings()]
 
 
 # --- what a cycle reads and writes ----------------------------------------------------------------------------------

@@ -1,0 +1,98 @@
+"""What is known of a user without a question (seed 002 §7.2)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support.contract import Make, added
+
+from graphmem import Memory
+from graphmem.errors import ValidationError
+from graphmem.retrieval.context import strip_block
+from graphmem.text import estimate_tokens
+
+ANA: dict[str, Any] = {"user_id": "ana"}
+SAID = [
+    "The weather is grey.",
+    "I like green tea very much.",
+    "We met Clara at the bridge in Porto.",
+    "I got married in May.",
+    "My name is Ana and I live in Lisbon.",
+    "我喜欢喝咖啡",
+]
+
+
+def lines(profile: Any) -> list[str]:
+    return [line.partition("] ")[2].removeprefix("Ana: ") for line in profile["context"].splitlines() if "] " in line]
+
+
+@pytest.fixture
+def memory(make_memory: Make) -> Memory:
+    memory = make_memory(lifecycle={"enabled": True, "daily_at": "never"}, extractor={"provider": "spacy"})
+    memory.add(SAID, **ANA)
+    return memory
+
+
+def test_preferences_facts_and_life_events_come_first(memory: Memory) -> None:
+    profile = memory.profile(**ANA)
+    assert set(lines(profile)[:4]) == {SAID[1], SAID[3], SAID[4], SAID[5]}
+    assert lines(profile)[4:] == [SAID[2], SAID[0]]
+    assert profile["profile_summary"].startswith(lines(profile)[0])
+    assert profile["recent_topics"][:2] == ["Clara", "Porto"]  # without the user's own name
+    assert strip_block(profile["context"]) == ""
+
+
+def test_the_long_term_layer_comes_first_by_importance(memory: Memory) -> None:
+    memory.tend(**ANA, now="2999-01-01", force=True)
+    talk = added(memory, "I like hills.", **ANA)
+    profile = memory.profile(**ANA)
+    assert lines(profile)[-1] == "I like hills."  # the long-term layer has others
+    assert SAID[0] not in lines(profile)  # forgotten
+    memory.forget(talk, **ANA)
+    assert "I like hills." not in lines(memory.profile(**ANA))
+
+
+def test_what_was_found_last_comes_before_what_was_said_last(memory: Memory) -> None:
+    assert memory.search("weather", **ANA, top_k=1)["results"][0]["memory"] == SAID[0]
+    memory.flush()
+    assert lines(memory.profile(**ANA))[4:] == [SAID[0], SAID[2]]
+
+
+@pytest.mark.parametrize("most", [1, 40, 60, 100, 1000])
+def test_the_block_has_at_most_so_many_tokens(memory: Memory, most: int) -> None:
+    context = memory.profile(**ANA, max_tokens=most)["context"]
+    assert estimate_tokens(context) <= most
+    assert bool(context) == (most >= 60)
+
+
+def test_nobody_has_an_empty_profile_and_bad_arguments_are_named(memory: Memory) -> None:
+    assert memory.profile(user_id="ben") == {"context": "", "profile_summary": "", "recent_topics": []}
+    with pytest.raises(ValidationError, match="max_tokens"):
+        memory.profile(**ANA, max_tokens=0)
+    with pytest.raises(ValidationError, match="user_id"):
+        memory.profile()
+
+
+def test_a_profile_counts_as_no_access(memory: Memory) -> None:
+    before = memory.profile(**ANA)
+    memory.flush()
+    assert memory.profile(**ANA) == before
+
+
+def test_a_context_begins_with_standing_facts_if_asked_for(memory: Memory) -> None:
+    question = "Where did we meet Clara?"
+    plain, with_profile = (memory.context(question, **ANA, profile=wanted) for wanted in (False, True))
+    assert SAID[2] in plain
+    assert SAID[4] not in plain
+    shown = lines({"context": with_profile})
+    assert sorted(shown) == sorted({SAID[1], SAID[2], SAID[3], SAID[4], SAID[5], *lines({"context": plain})})
+    assert shown.index(SAID[4]) < shown.index(SAID[2])
+    assert len(memory.context(question, **ANA, profile=True, max_chars=250)) <= 250
+
+
+def test_the_standing_facts_of_a_context_have_at_most_300_characters(make_memory: Make) -> None:
+    memory = make_memory()
+    memory.add([f"I like hill number {number} of the long mountain range." for number in range(40)], **ANA)
+    block = memory.context("What is the boiling point of ethanol?", **ANA, profile=True)
+    assert 200 < sum(len(line) + 1 for line in block.splitlines() if line.startswith("- ")) <= 300
