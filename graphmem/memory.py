@@ -602,9 +602,11 @@ class Memory:
         forgotten_before: datetime | str | float | None = None,
         confirm: bool = False,
     ) -> types.Receipt:
-        """Erases the memories of a scope that are forgotten, all or those forgotten before a time, as `delete` does.
+        """Erases the memories of a scope that are forgotten, all or those forgotten before a time.
 
-        That cannot be taken back: `confirm=True` says that it is meant. Returns a receipt as `delete` does.
+        It saves room: what still shows their words stays, unlike with `delete`, such as the memory that one was merged
+        into, or a summary. That cannot be taken back: `confirm=True` says that it is meant. Returns a receipt as
+        `delete` does.
         """
         self._engine.check_open()
         scope = validation.required_scope(user_id, agent_id, run_id)[0]
@@ -617,7 +619,9 @@ class Memory:
                 "confirm=True"
             )
         return self._delete_in_batches(
-            lambda connection: list(memories.each_forgotten(connection, scope, before, DELETE_BATCH)), ErasureReport()
+            lambda connection: list(memories.each_forgotten(connection, scope, before, DELETE_BATCH)),
+            ErasureReport(),
+            forgotten_before=before,
         )
 
     def _delete_in_batches(
@@ -625,10 +629,12 @@ class Memory:
         read_batch: Callable[[Connection], list[MemoryRecord]],
         erased: ErasureReport,
         run_id: str | None = None,
+        forgotten_before: datetime | None = None,
     ) -> types.Receipt:
         """Erases the memories that `read_batch` returns until it returns none, and returns a receipt.
 
-        `run_id` is that of `DeleteMemory`. `erased` was erased before and counts in the receipt.
+        `run_id` and `forgotten_before` are those of `DeleteMemory`. `erased` was erased before and counts in the
+        receipt.
         """
         partitions: set[str] = set()
         while True:
@@ -637,7 +643,10 @@ class Memory:
             if not batch:
                 break
             partitions |= {record.partition for record in batch}
-            commands = [DeleteMemory(record.id, missing_ok=True, run_id=run_id) for record in batch]
+            commands = [
+                DeleteMemory(record.id, missing_ok=True, run_id=run_id, forgotten_before=forgotten_before)
+                for record in batch
+            ]
             erased = sum((outcome.erased for outcome in self._engine.commit(commands)), erased)
         message = f"{len(erased.ids)} memories deleted successfully!"
         return responses.receipt(erased, self._engine.deliver(sorted(partitions)), message)
@@ -654,6 +663,9 @@ class Memory:
         """Erases a memory from all stores: words, vectors, nodes and edges. The history keeps its events without the
         words.
 
+        Whatever else has the words goes with it: memories that were merged into it, the source messages of a fact, and
+        summaries of these. A memory that it was merged into has words of its own, and stays.
+
         Returns a receipt: `{"message", "deleted", "erased": {"ledger", "vectors", "graph", "derived"}, "pending"?}`. A
         projection in `pending` cannot be reached; it erases its part as soon as it can. Raises NotFoundError.
         """
@@ -666,7 +678,8 @@ class Memory:
         checked_ids = dict.fromkeys(map(validation.memory_id, memory_ids))
         outcomes = self._engine.commit([DeleteMemory(memory_id) for memory_id in checked_ids], scope)
         erased = sum((outcome.erased for outcome in outcomes), ErasureReport())
-        partitions = {outcome.required_record.partition for outcome in outcomes}
+        # One that was erased with another of them has no record.
+        partitions = {outcome.record.partition for outcome in outcomes if outcome.record is not None}
         return responses.receipt(erased, self._engine.deliver(sorted(partitions)), message)
 
     def delete_all(self, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None) -> types.Receipt:

@@ -170,7 +170,9 @@ def delete(
     everything: Annotated[bool, typer.Option("--all", help="All memories of the scope.")] = False,  # noqa: FBT002
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,  # noqa: FBT002
 ) -> None:
-    """Erases memories from all stores."""
+    """Erases memories from all stores, with what else has their words."""
+    from graphmem.boundary import validation  # noqa: PLC0415
+
     if everything == bool(ids):
         raise typer.BadParameter("name ids, or give --all with --user, --agent or --run")
     if everything and call.scope and not yes:
@@ -182,7 +184,10 @@ def delete(
             memory_ids = list(dict.fromkeys(ids or ()))
             if missing := [uid for uid in memory_ids if memory.get(uid, **call.scope) is None]:
                 raise error_exit(f"no memory {shlex.join(missing)}; nothing was deleted")
-            receipt = _merge_receipts([memory.delete(uid, **call.scope) for uid in memory_ids])
+            message = f"{'Memory' if len(memory_ids) == 1 else f'{len(memory_ids)} memories'} deleted successfully!"
+            # Together: one may be erased with another.
+            scope = validation.scope(**call.scope)[0]
+            receipt = memory._delete_together(memory_ids, scope, message)  # noqa: SLF001  (same package)
     call.print_answer(receipt, lambda renderer: renderer.line(receipt["message"]))
 
 
@@ -190,18 +195,3 @@ def _confirm_delete_all(call: CommandContext) -> None:
     require_terminal("--all")
     scope = ", ".join(f"{name.removesuffix('_id')} {value!r}" for name, value in call.scope.items())
     confirm_erasure(f"Erase all memories of {scope}?")
-
-
-def _merge_receipts(receipts: list[Any]) -> Mapping[str, Any]:
-    """Sums the receipts of several deletions, in the shape of one receipt."""
-    if len(receipts) == 1:
-        return dict(receipts[0])
-    erased: Counter[str] = Counter()
-    for receipt in receipts:
-        erased.update(receipt["erased"])
-    return {
-        "message": f"{len(receipts)} memories deleted successfully!",
-        "deleted": [uid for receipt in receipts for uid in receipt["deleted"]],
-        "erased": dict(erased),
-        **({"pending": receipts[-1]["pending"]} if "pending" in receipts[-1] else {}),
-    }

@@ -244,35 +244,52 @@ def undo_event(command: UndoEvent, uow: UnitOfWork) -> Outcome:
 
 
 def delete_memory(command: DeleteMemory, uow: UnitOfWork) -> Outcome:
-    """Erases a memory with its source messages and the summaries drawn from them.
+    """Erases a memory with all others that have its words (`_with_its_words`).
 
     With `command.run_id`, a memory that was also said in other runs is removed from that run alone.
     """
-    if command.missing_ok and memories.find(uow.connection, command.id) is None:
+    is_gone = command.id in uow.erased_ids  # with another memory of this change set
+    if is_gone or (command.missing_ok and memories.find(uow.connection, command.id) is None):
         return Outcome(OutcomeType.NONE, command.id, reason="not there")
     record = uow.find(command.id)
+    if not command.is_about(record):
+        return Outcome(OutcomeType.NONE, record.id, kind=record.kind, record=record, reason="not forgotten by then")
     remaining = None if command.run_id is None else facts.remove_from_run(command.run_id, record, uow)
     if remaining is not None:
         return Outcome(OutcomeType.NONE, record.id, kind=record.kind, record=remaining, reason="said elsewhere, too")
-    erased_records = _records_with_its_words(record, uow)
+    erased_records = _with_its_words(record, command, uow)
     report = sum((_erase(erased, uow) for erased in erased_records), ErasureReport())
-    other_summaries = [other for other in erased_records if other.kind is Kind.SUMMARY and other.id != record.id]
-    facts.enqueue_summaries(other_summaries, uow)
+    others = [other for other in erased_records if other.id != record.id]
+    shown_summaries = [other for other in others if other.kind is Kind.SUMMARY and other.forgotten_at is None]
+    facts.enqueue_summaries(shown_summaries, uow)
     return Outcome(OutcomeType.DELETE, record.id, kind=record.kind, record=record, previous=record.text, erased=report)
 
 
-def _records_with_its_words(record: MemoryRecord, uow: UnitOfWork) -> list[MemoryRecord]:
-    """Returns a memory, a fact's source messages, and all summaries drawn from any of these, directly or not."""
+def _with_its_words(record: MemoryRecord, command: DeleteMemory, uow: UnitOfWork) -> list[MemoryRecord]:
+    """Returns a memory and all others with its words, as far as the command is about them.
+
+    These are the memories that it stands for, directly or not; of all of them that are facts, the source messages; and
+    the summaries drawn from any of these.
+    """
     connection = uow.connection
-    drawn_from = memories.records_linked_from(connection, record.row, "drawn_from") if record.kind is Kind.FACT else []
-    sources = [source for source in drawn_from if source.source_only]
-    records = {other.id: other for other in (record, *sources)}
-    unvisited = list(records.values())
+    records = {record.id: record}
+    unvisited = [record]
     while unvisited:
-        drawn = memories.records_linking_to(connection, unvisited.pop().row, "drawn_from")
-        summaries = {other.id: other for other in drawn if other.kind is Kind.SUMMARY and other.id not in records}
-        records |= summaries
-        unvisited += summaries.values()
+        one = unvisited.pop(0)
+        found = [
+            other
+            for other in memories.records_linked_from(connection, one.row, lifecycle.COMPRESSES)
+            if command.run_id is None or facts.remove_from_run(command.run_id, other, uow) is None
+        ]
+        if one.kind is Kind.FACT:
+            drawn_from = memories.records_linked_from(connection, one.row, "drawn_from")
+            found += [source for source in drawn_from if source.source_only]
+        # The texts that were made of its words. One that it was merged into is none: it keeps the words it had.
+        drawn = memories.records_linking_to(connection, one.row, "drawn_from")
+        found += [other for other in drawn if other.kind is Kind.SUMMARY]
+        new = {other.id: other for other in found if other.id not in records and command.is_about(other)}
+        records |= new
+        unvisited += new.values()
     return list(records.values())
 
 
@@ -280,6 +297,7 @@ def _erase(record: MemoryRecord, uow: UnitOfWork) -> ErasureReport:
     """Deletes one memory and everything derived from it; its history stays, without the words."""
     connection, row = uow.connection, record.row
     uow.has_erased = True
+    uow.erased_ids.add(record.id)
     derived = _remove_derived(record, uow)
     uow.partitions_with_stale_names.add(uow.partition_row(record))
     connection.execute(links.delete().where(or_(links.c.memory == row, links.c.other == row)))

@@ -261,14 +261,22 @@ class UndoEvent:
 
 @dataclass(frozen=True, slots=True)
 class DeleteMemory:
-    """Erases a memory, from all stores. `missing_ok`: an unknown id is no error.
+    """Erases a memory and all others with its words, from all stores. `missing_ok`: an unknown id is no error.
 
-    `run_id`: takes the memory out of that run only; it is erased if it was said nowhere else.
+    `run_id`: takes the memory out of that run only; it is erased if it was said nowhere else. `forgotten_before`:
+    erases only what was forgotten by then, so that what still shows the words stays: a summary, a source message of
+    another fact.
     """
 
     id: str
     missing_ok: bool = False
     run_id: str | None = None
+    forgotten_before: datetime | None = None
+
+    def is_about(self, record: MemoryRecord) -> bool:
+        """Tells whether a memory with the words may be erased: without `forgotten_before` any, else forgotten ones."""
+        before, forgotten_at = self.forgotten_before, record.forgotten_at
+        return before is None or (forgotten_at is not None and forgotten_at <= before)
 
 
 @dataclass(frozen=True, slots=True)

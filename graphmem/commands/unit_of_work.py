@@ -123,6 +123,8 @@ class UnitOfWork:
         self.partitions_with_stale_names: set[int] = set()
         # Whether this change set erased words.
         self.has_erased = False
+        # The memories that it erased: one erased with another may be named by a further command.
+        self.erased_ids: set[str] = set()
         # Source messages that this change set stored as new: `EnqueueExtraction` records a job for them.
         self.new_source_messages: list[MemoryRecord] = []
         self._partition_rows: dict[str, int] = {}

@@ -226,6 +226,22 @@ def test_a_faded_memory_is_merged_into_a_like_one_that_is_kept(ripening: Memory)
     assert ripening.verify()["ok"]
 
 
+def test_what_was_merged_goes_with_the_memory_that_stands_for_it_but_a_purge_leaves_that(make_memory: Make) -> None:
+    for erase in ("delete", "delete both", "purge"):
+        memory = make_memory(**on())
+        (kept,) = said(memory, 8, "I like green tea with milk")
+        (merged,) = said(memory, 7, "green tea with milk like I")
+        assert tend(memory)["merged"] == 1
+        if erase == "purge":
+            receipt = memory.purge(**ANA, confirm=True)
+        else:
+            receipt = memory._delete_together([kept, merged] if erase == "delete both" else [kept], None, "Deleted.")
+        assert set(receipt["deleted"]) == ({merged} if erase == "purge" else {kept, merged})
+        assert receipt["erased"]["ledger"] == receipt["erased"]["vectors"] == len(receipt["deleted"])
+        assert memory.get_all(**ANA, show_forgotten=True)["total"] == 2 - len(receipt["deleted"])
+        assert memory.verify()["ok"]
+
+
 def test_an_old_ledger_is_not_forgotten_on_the_night_it_is_enabled(make_memory: Make) -> None:
     memory = make_memory(lifecycle={"enabled": True})
     said(memory, 100, TALK)

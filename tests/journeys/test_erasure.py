@@ -19,6 +19,7 @@ from support.databases import SQLITE_ONLY
 from support.waiting import TIMEOUT
 
 from graphmem import ChatLink, Memory
+from graphmem.commands.types import MergeMemory
 from graphmem.digests import Digests
 from graphmem.errors import NotFoundError
 from graphmem.model import Message, Scope, micros
@@ -119,13 +120,34 @@ def delete_by_id(memory: Memory, ids: list[str]) -> None:
         assert memory.delete(uid)["deleted"] == [uid]
 
 
+def delete_what_stands_for_them(memory: Memory, ids: list[str]) -> None:
+    """Merges one into the other, and that into a third, which has no secret."""
+    third = memory.add("Somebody plays in an orchestra.", user_id="ana", timestamp="2024-03-03")["results"][0]["id"]
+    memory._engine.commit([MergeMemory(ids[0], ids[1]), MergeMemory(ids[1], third)])
+    memory.flush()
+    receipt = memory.delete(third)
+    assert set(receipt["deleted"]) == {third, *ids}
+    assert receipt["erased"]["ledger"] == 3
+
+
 def delete_by_scope(memory: Memory, ids: list[str]) -> None:
     memory.add(OTHER_MESSAGE, user_id="bert", timestamp="2024-03-02")
     assert set(memory.delete_all(user_id="ana")["deleted"]) >= set(ids)
     memory.add(OTHER_MESSAGE, user_id="ana")
 
 
-WAYS = [pytest.param(delete_by_id, id="delete"), pytest.param(delete_by_scope, id="delete_all")]
+def purge_forgotten(memory: Memory, ids: list[str]) -> None:
+    for uid in ids:
+        memory.forget(uid)
+    assert set(memory.purge(user_id="ana", confirm=True)["deleted"]) == set(ids)
+
+
+WAYS = [
+    pytest.param(delete_by_id, id="delete"),
+    pytest.param(delete_by_scope, id="delete_all"),
+    pytest.param(delete_what_stands_for_them, id="delete of what stands for them"),
+    pytest.param(purge_forgotten, id="purge", marks=pytest.mark.thorough),
+]
 
 
 @pytest.mark.parametrize("erase", WAYS)

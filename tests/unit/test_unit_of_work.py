@@ -16,7 +16,11 @@ from support.fakes import DIMS, NOON
 from graphmem.commands.types import (
     ChangeSet,
     DeleteMemory,
+    ForgetMemory,
+    MergeMemory,
+    ReaffirmFact,
     ReindexMemory,
+    RememberMemory,
     RestoreMemory,
     RetireMemory,
     StoreEnrichment,
@@ -454,11 +458,96 @@ def test_a_memory_erased_with_another_may_be_named_in_the_same_change_set(clerk:
     else:
         make_kind(clerk, two, kind, source_only=True)
         make_kind(clerk, one, Kind.FACT, drawn_from=[two])
-    with pytest.raises(NotFoundError):
-        clerk.commit(DeleteMemory(one.id), DeleteMemory(two.id))
-    outcomes = clerk.commit(DeleteMemory(one.id), DeleteMemory(two.id, missing_ok=True))
+    outcomes = clerk.commit(DeleteMemory(one.id), DeleteMemory(two.id))
     assert [(outcome.event, len(outcome.erased.ids)) for outcome in outcomes] == [("DELETE", 2), ("NONE", 0)]
     assert clerk.counts()["memories"] == 0
+    with pytest.raises(NotFoundError):
+        clerk.commit(DeleteMemory(two.id))
+
+
+# --- erasing what was merged -----------------------------------------------------------------------------------------
+
+
+def stored_ids(clerk: Any) -> set[str]:
+    return {uid for (uid,) in clerk.rows(select(rows.c.uid))}
+
+
+def test_erasing_a_memory_erases_all_that_it_stands_for(clerk: Any) -> None:
+    """Also what was merged into these before, with the sources of facts and the summaries of all of them."""
+    other = clerk.say("She likes Bergen")
+    source = make_kind(clerk, clerk.say("I moved to Oslo"), Kind.EPISODE, source_only=True)
+    first = make_kind(clerk, clerk.say("Lives in Oslo"), Kind.FACT, drawn_from=[source])
+    second, kept = clerk.say("Her home is Oslo"), clerk.say("She lives in Oslo")
+    summary = make_kind(clerk, clerk.say("Of Oslo"), Kind.SUMMARY, drawn_from=[source])
+    clerk.commit(MergeMemory(first.id, second.id), now=NOON)
+    clerk.commit(MergeMemory(second.id, kept.id), now=NOON + HOUR)
+    (outcome,) = clerk.commit(DeleteMemory(kept.id))
+    assert set(outcome.erased.ids) == {kept.id, second.id, first.id, source.id, summary.id}
+    assert outcome.erased.rows == 5
+    assert stored_ids(clerk) == {other.id}
+    assert clerk.rows(select(events_table.c.reason).where(events_table.c.reason.is_not(None))) == []
+    assert clerk.rows(select(links)) == []
+    assert clerk.find_damage() == []
+
+
+def test_erasing_what_was_merged_leaves_the_memory_that_stands_for_it(clerk: Any) -> None:
+    merged, kept = clerk.say("Her home is Oslo"), clerk.say("She lives in Oslo")
+    clerk.commit(MergeMemory(merged.id, kept.id))
+    (outcome,) = clerk.commit(DeleteMemory(merged.id))
+    assert outcome.erased.ids == (merged.id,)
+    assert (stored_ids(clerk), clerk.rows(select(links))) == ({kept.id}, [])
+    assert clerk.record(kept.id).text == "She lives in Oslo"
+
+
+def test_what_came_back_is_not_erased_with_what_it_was_merged_into(clerk: Any) -> None:
+    merged, kept = clerk.say("Her home is Oslo"), clerk.say("She lives in Oslo")
+    clerk.commit(MergeMemory(merged.id, kept.id), RememberMemory(merged.id, "asked"))
+    clerk.commit(DeleteMemory(kept.id))
+    assert stored_ids(clerk) == {merged.id}
+
+
+def test_deleting_a_run_leaves_what_was_merged_and_said_elsewhere_too(clerk: Any) -> None:
+    run = Scope("alice", run_id="r")
+    elsewhere, here, kept = (clerk.say(f"Oslo it is, {n} times", scope=run, at=n) for n in range(3))
+    clerk.commit(ReaffirmFact(elsewhere.id, Scope("alice", run_id="s")))
+    clerk.commit(MergeMemory(elsewhere.id, kept.id), MergeMemory(here.id, kept.id))
+    clerk.commit(DeleteMemory(kept.id, run_id="r"))
+    assert stored_ids(clerk) == {elsewhere.id}
+    assert clerk.record(elsewhere.id).runs == ("s",)
+    assert clerk.find_damage() == []
+
+
+def test_what_is_purged_leaves_all_that_still_shows_its_words(clerk: Any) -> None:
+    """Unlike what is deleted: the memory it was merged into, the source of another fact, and a summary stay."""
+    source = make_kind(clerk, clerk.say("I moved to Oslo"), Kind.EPISODE, source_only=True)
+    own_source = make_kind(clerk, clerk.say("Yes, Oslo"), Kind.EPISODE, source_only=True)
+    faded = make_kind(clerk, clerk.say("Lives in Oslo"), Kind.FACT, drawn_from=[source, own_source])
+    other = make_kind(clerk, clerk.say("Moved"), Kind.FACT, drawn_from=[source])
+    kept = clerk.say("She lives in Oslo")
+    summary = make_kind(clerk, clerk.say("Of Oslo"), Kind.SUMMARY, drawn_from=[source, own_source])
+    clerk.commit(MergeMemory(faded.id, kept.id))
+    (outcome,) = clerk.commit(DeleteMemory(faded.id, forgotten_before=NOON))
+    assert outcome.erased.ids == (faded.id, own_source.id)
+    assert stored_ids(clerk) == {source.id, other.id, kept.id, summary.id}
+    assert clerk.rows(select(jobs_table.c.kind)) == []  # nothing is summed up anew
+
+
+def test_a_purge_leaves_what_came_back_meanwhile_or_was_forgotten_later(clerk: Any) -> None:
+    back, later = clerk.say("Tea"), clerk.say("Cocoa")
+    clerk.commit(ForgetMemory(back.id, "x"), RememberMemory(back.id, "said again"))
+    clerk.commit(ForgetMemory(later.id, "x"), now=NOON + HOUR)
+    purge = [DeleteMemory(one.id, missing_ok=True, forgotten_before=NOON) for one in (back, later)]
+    assert [outcome.event for outcome in clerk.commit(*purge)] == ["NONE", "NONE"]
+    assert stored_ids(clerk) == {back.id, later.id}
+
+
+def test_a_summary_that_was_forgotten_is_not_made_again(clerk: Any) -> None:
+    run = Scope("alice", run_id="r")
+    source, _ = clerk.say("I moved to Oslo", scope=run), clerk.say("Tea", scope=run, at=1)
+    summary = make_kind(clerk, clerk.say("Of Oslo", scope=run), Kind.SUMMARY, drawn_from=[source])
+    clerk.commit(ForgetMemory(summary.id, "asked"))
+    assert clerk.commit(DeleteMemory(source.id))[0].erased.ids == (source.id, summary.id)
+    assert clerk.rows(select(jobs_table.c.kind)) == []
 
 
 # --- sessions --------------------------------------------------------------------------------------------------------

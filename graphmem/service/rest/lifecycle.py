@@ -174,7 +174,7 @@ async def list_forgotten(
 async def purge_forgotten(
     query: Annotated[PurgeQuery, Query()], caller: CallerParam, service: ServiceParam
 ) -> answers.ReceiptAnswer:
-    """Erases the forgotten memories of a user."""
+    """Erases the forgotten memories of a user; what else has their words stays."""
     receipt = await service.memory.purge(
         **caller.scope(query.named()), forgotten_before=query.forgotten_before, confirm=query.confirm
     )

@@ -345,7 +345,7 @@ async def delete_memory(
     service: ServiceParam,
     response: Response,
 ) -> answers.ReceiptAnswer:
-    """Erases a memory. The history keeps its events without the words."""
+    """Erases a memory, with what else has its words. The history keeps its events without them."""
     query.name_ignored(response)
     receipt = await service.memory.delete(memory_id, **caller.scope(query.named(), required=False))
     return answers.ReceiptAnswer.model_validate({**receipt, "message": "Memory deleted successfully"})
