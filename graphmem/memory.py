@@ -1224,8 +1224,9 @@ class Memory:
     ) -> types.ExportResult:
         """Writes a scope's memories, or without a scope the whole ledger, as JSON Lines that `import_` reads.
 
-        The file holds ids, times, history, links, entities and embeddings, all of one moment; of erased memories only
-        the tombstones. Without a scope it also holds the settings of the service, and its keys without their secrets.
+        The file holds ids, times, history, links, entities, embeddings and what the lifecycle knows, all of one moment;
+        of erased memories only the tombstones. Without a scope it also holds the settings of the service, and its keys
+        without their secrets.
         A path becomes a complete file or none, readable only by its owner; a link, or a path where the memory itself is
         stored, is refused. An open file (text or bytes) is written to and stays open. `progress("export", done, total)`
         is called every few memories.
@@ -1238,6 +1239,7 @@ class Memory:
         from graphmem.transfer import jsonl  # noqa: PLC0415  (what only exports need)
         from graphmem.transfer.exporter import export_records  # noqa: PLC0415
 
+        self._engine.accesses.write()
         with jsonl.open_writer(path_or_file, self._engine.storage_paths) as write:
             writer = jsonl.JsonlWriter(write)
             export_records(self._engine.ledger, scope, writer.write, progress)

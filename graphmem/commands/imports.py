@@ -1,4 +1,5 @@
-"""The handlers of import commands, for `graphmem.commands.unit_of_work`: of memories, tombstones, names and keys.
+"""The handlers of import commands, for `graphmem.commands.unit_of_work`: of memories, tombstones, names, the lifecycle
+and keys.
 
 They come from another ledger or another program. Stored ones stay unchanged, so an interrupted import can be repeated.
 """
@@ -11,7 +12,9 @@ from typing import TYPE_CHECKING
 from graphmem.commands.types import (
     CountLackingKey,
     ImportAlias,
+    ImportCycle,
     ImportEntityName,
+    ImportLifecycle,
     ImportLink,
     ImportMemory,
     ImportTombstone,
@@ -28,6 +31,7 @@ from graphmem.stores.ledger import (
     graph_writes,
     memories,
     tombstones,
+    vitals,
 )
 from graphmem.stores.ledger.embeddings import Enriched
 from graphmem.stores.ledger.graph_writes import GraphAddition
@@ -49,6 +53,8 @@ def import_memory(command: ImportMemory, uow: UnitOfWork) -> Outcome:
     _write_history(command, record, uow)
     if command.key is not None:
         tombstones.restore_message_key(uow.connection, command.key, record.id, command.content_digest)
+    if command.vitals is not None:
+        vitals.insert(uow.connection, record.row, command.vitals)
     skipped_links = sum(not _add_link(link, record, uow) for link in command.links)
     _store_derived(command, record, uow)
     return Outcome(OutcomeType.ADD, record.id, kind=record.kind, record=record, skipped_links=skipped_links)
@@ -165,6 +171,21 @@ def import_entity_name(command: ImportEntityName, uow: UnitOfWork) -> Outcome:
         return Outcome(OutcomeType.NONE, command.key, reason="said already")
     uow.partitions_with_stale_names.add(partition)
     return Outcome(OutcomeType.NAME_ENTITY, command.key)
+
+
+def import_lifecycle(command: ImportLifecycle, uow: UnitOfWork) -> Outcome:
+    """Records since when the lifecycle is enabled in another ledger, if this one is new."""
+    if not vitals.import_since(uow.connection, command.since):
+        return Outcome(OutcomeType.NONE, "", reason="said already")
+    return Outcome(OutcomeType.IMPORT_LIFECYCLE, "")
+
+
+def import_cycle(command: ImportCycle, uow: UnitOfWork) -> Outcome:
+    """Records when the last cycle of a partition ended in another ledger, unless it had one here."""
+    partition = memories.partition_row(uow.connection, command.scope.partition)
+    if partition is None or not vitals.import_cycle(uow.connection, partition, command.ended_at):
+        return Outcome(OutcomeType.NONE, "", reason="said already")
+    return Outcome(OutcomeType.IMPORT_LIFECYCLE, "")
 
 
 def count_lacking_key(command: CountLackingKey, uow: UnitOfWork) -> Outcome:

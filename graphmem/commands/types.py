@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from graphmem.stores.ledger.api_keys import ApiKey
     from graphmem.stores.ledger.jobs import Job
     from graphmem.stores.ledger.settings import StoredSetting
-    from graphmem.stores.ledger.vitals import VitalState
+    from graphmem.stores.ledger.vitals import StoredVitals, VitalState
 
 
 class Unset:
@@ -417,8 +417,9 @@ class ImportMemory:
     """Stores a memory of another ledger or program, unless its id or message is stored; then nothing changes.
 
     An empty `record.session` is set as for a new message; without `events` the history begins with an ADD. `key` and
-    `content_digest` recognise its message, as in `AddMessage`. `extraction` or `embedded` None: still to be computed. A
-    memory that was erased in this ledger is not imported, unless `restore`.
+    `content_digest` recognise its message, as in `AddMessage`. `extraction` or `embedded` None: still to be computed.
+    `vitals` None: the lifecycle knows nothing of it. A memory that was erased in this ledger is not imported, unless
+    `restore`.
     """
 
     record: MemoryRecord
@@ -430,6 +431,7 @@ class ImportMemory:
     links: tuple[ImportLink, ...] = ()
     extraction: Extraction | None = None
     embedded: Embedded | None = None
+    vitals: StoredVitals | None = None
     restore: bool = False
 
 
@@ -468,6 +470,21 @@ class ImportEntityName:
 
 
 @dataclass(frozen=True, slots=True)
+class ImportLifecycle:
+    """Records since when the lifecycle of another ledger is enabled, unless there are memories here already."""
+
+    since: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ImportCycle:
+    """Records when the last cycle of a partition ended in another ledger, unless it had one here."""
+
+    scope: Scope
+    ended_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class ImportSetting:
     """Stores a setting of another ledger, of a user or (None) of all users, unless it was set or removed here.
 
@@ -490,7 +507,15 @@ class CountLackingKey:
 
 
 ImportCommand = (
-    ImportMemory | ImportTombstone | ImportAlias | ImportEntityName | ImportItem | ImportSetting | CountLackingKey
+    ImportMemory
+    | ImportTombstone
+    | ImportAlias
+    | ImportEntityName
+    | ImportLifecycle
+    | ImportCycle
+    | ImportItem
+    | ImportSetting
+    | CountLackingKey
 )
 LifecycleCommand = ForgetMemory | MergeMemory | RememberMemory | MoveMemory | PinMemory
 FactCommand = EnqueueExtraction | CompleteJob | AddFact | ReaffirmFact
@@ -561,6 +586,7 @@ class OutcomeType(StrEnum):
     ENRICH = "ENRICH"
     NAME_ENTITY = "NAME_ENTITY"
     IMPORT_TOMBSTONE = "IMPORT_TOMBSTONE"
+    IMPORT_LIFECYCLE = "IMPORT_LIFECYCLE"
     ENQUEUE_JOB = "ENQUEUE_JOB"
     COMPLETE_JOB = "COMPLETE_JOB"
     PUT_ITEM = "PUT_ITEM"

@@ -21,7 +21,9 @@ from graphmem.commands.facts import add_fact, complete_job, enqueue_extraction, 
 from graphmem.commands.imports import (
     count_lacking_key,
     import_alias,
+    import_cycle,
     import_entity_name,
+    import_lifecycle,
     import_memory,
     import_tombstone,
 )
@@ -62,8 +64,10 @@ from graphmem.commands.types import (
     EnqueueExtraction,
     ForgetMemory,
     ImportAlias,
+    ImportCycle,
     ImportEntityName,
     ImportItem,
+    ImportLifecycle,
     ImportMemory,
     ImportSetting,
     ImportTombstone,
@@ -241,6 +245,8 @@ execute.register(ImportMemory, import_memory)
 execute.register(ImportTombstone, import_tombstone)
 execute.register(ImportAlias, import_alias)
 execute.register(ImportEntityName, import_entity_name)
+execute.register(ImportLifecycle, import_lifecycle)
+execute.register(ImportCycle, import_cycle)
 execute.register(ImportItem, import_item)
 execute.register(ImportSetting, import_setting)
 execute.register(CountLackingKey, count_lacking_key)

@@ -23,8 +23,10 @@ from graphmem.commands.types import (
     CountLackingKey,
     ImportAlias,
     ImportCommand,
+    ImportCycle,
     ImportEntityName,
     ImportItem,
+    ImportLifecycle,
     ImportLink,
     ImportMemory,
     ImportSetting,
@@ -61,6 +63,7 @@ from graphmem.stores.ledger.api_keys import ApiKey
 from graphmem.stores.ledger.embeddings import decode_multilingual
 from graphmem.stores.ledger.memories import encode_record
 from graphmem.stores.ledger.settings import StoredSetting
+from graphmem.stores.ledger.vitals import StoredVitals
 from graphmem.text import content_hash, folded_key
 from graphmem.times import offset_minutes
 from graphmem.transfer.records import MAX_LEVEL, MAX_OFFSET, MAX_VERSION, EventName, KeyRole, LayerName, LinkKind
@@ -68,7 +71,7 @@ from graphmem.transfer.records import MAX_LEVEL, MAX_OFFSET, MAX_VERSION, EventN
 T = TypeVar("T")
 Check = Callable[[object, str], T]
 
-# 2: settings and keys. Readers of format 1 refuse them as unknown types, so the number tells what to do.
+# 2: settings, keys and the lifecycle. Readers of format 1 refuse them as unknown types, so the number tells what to do.
 FORMAT = 2
 EVENTS: tuple[str, ...] = get_args(EventName)
 LAYERS: tuple[str, ...] = get_args(LayerName)
@@ -219,8 +222,19 @@ class RecordReader:
             links=fields.list_of("links", _link) or (),
             extraction=extraction,
             embedded=embedded,
+            vitals=fields.optional("vitals", lambda value, path: self._vitals(FieldReader(value, path))),
             restore=self._restore,
         )
+
+    def _vitals(self, fields: FieldReader) -> StoredVitals:
+        stored = StoredVitals(
+            _share(fields.optional("strength", validation.share), 1.0),
+            fields.optional("accesses", lambda value, path: validation.count(value, path, 0, MAX_VERSION)) or 0,
+            fields.optional("accessed_at", self._moment),
+            fields.optional("rated", _version),
+        )
+        fields.refuse_unknown()
+        return stored
 
     def _read_state(self, fields: FieldReader, base: MemoryRecord) -> MemoryRecord:
         """Reads a memory's own fields, of now or of before an event; `base` has its id, scope and kind."""
@@ -382,6 +396,15 @@ class RecordReader:
         name = fields.required("name", validation.stored_name)
         return ImportEntityName(fields.scope(), key, name, fields.optional("at", self._moment) or self._now)
 
+    def lifecycle(self, fields: FieldReader) -> ImportLifecycle:
+        """Reads since when the lifecycle is enabled. Raises ValidationError in an export of a scope."""
+        self._check_of_all_scopes()
+        return ImportLifecycle(fields.required("since", self._moment))
+
+    def cycle(self, fields: FieldReader) -> ImportCycle:
+        """Reads when the last cycle of a partition ended."""
+        return ImportCycle(fields.scope(), fields.required("ended_at", self._moment))
+
     def item(self, fields: FieldReader) -> ImportItem:
         """Reads an exact value of an adapter."""
         created_at = fields.optional("created_at", self._moment) or self._now
@@ -429,7 +452,9 @@ class RecordReader:
     def _check_of_all_scopes(self) -> None:
         """Raises ValidationError in the export of a scope: whoever may have that decides nothing for all users."""
         if self._is_of_scope:
-            raise ValidationError("type: an export of a scope has no settings and no keys; remove this record")
+            raise ValidationError(
+                "type: an export of a scope has no settings, no keys and no lifecycle; remove this record"
+            )
 
 
 _READERS: dict[str, Callable[[RecordReader, FieldReader], ImportCommand | None]] = {
@@ -438,6 +463,8 @@ _READERS: dict[str, Callable[[RecordReader, FieldReader], ImportCommand | None]]
     "erased": RecordReader.tombstone,
     "alias": RecordReader.alias,
     "name": RecordReader.name,
+    "lifecycle": RecordReader.lifecycle,
+    "cycle": RecordReader.cycle,
     "item": RecordReader.item,
     "setting": RecordReader.setting,
     "key": RecordReader.key,

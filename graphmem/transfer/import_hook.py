@@ -20,8 +20,8 @@ HookResult = tuple[Message, Mapping[str, Any]]
 def apply_hook(hook: BeforeStore | None, command: ImportMemory, digests: Digests) -> ImportMemory | None:
     """Returns the command with the text, name and metadata that the hook allows; None if the hook refuses the memory.
 
-    If the hook changes the memory, the imported extraction and embeddings are dropped, and computed later. Raises
-    ConfigError if the hook fails.
+    If the hook changes the memory, the imported extraction and embeddings are dropped, and computed later, as is its
+    importance. Raises ConfigError if the hook fails.
     """
     if hook is None:
         return command
@@ -46,6 +46,7 @@ def apply_hook(hook: BeforeStore | None, command: ImportMemory, digests: Digests
         content_digest=digests.content_digest(record.text),
         extraction=None,
         embedded=None,
+        vitals=None if command.vitals is None else command.vitals._replace(rated=None),
     )
 
 

@@ -133,6 +133,30 @@ class State(TypedDict):
     ]
 
 
+class Vitals(TypedDict):
+    """What the lifecycle knows of a memory."""
+
+    strength: NotRequired[
+        Annotated[
+            Share | None,
+            Field(description="Its retention at the last cycle, 1 since it was found again. By default 1."),
+        ]
+    ]
+    accesses: NotRequired[
+        Annotated[
+            Annotated[int, Field(ge=0, le=MAX_VERSION)] | None,
+            Field(description="How often searches have found it. By default 0."),
+        ]
+    ]
+    accessed_at: NotRequired[Annotated[Time | None, Field(description="When a search last found it. Null: never.")]]
+    rated: NotRequired[
+        Annotated[
+            Annotated[int, Field(ge=1, le=MAX_VERSION)] | None,
+            Field(description="The version whose `importance` was computed. Null: the next cycle computes it."),
+        ]
+    ]
+
+
 class Corrected(TypedDict):
     """The source messages that a fact corrects."""
 
@@ -236,14 +260,19 @@ class MemoryLink(TypedDict):
         LinkKind,
         Field(
             description="`drawn_from`: drawn from the other memory; `corrects`: corrects a source message; `replaces`: "
-            "stands in place of a retired memory."
+            "stands in place of a retired memory; `compresses`: of a forgotten one that was merged into it."
         ),
     ]
     memory: NotRequired[
-        Annotated[Uuid | None, Field(description="The memory that this one is drawn from, corrects or replaces.")]
+        Annotated[
+            Uuid | None, Field(description="The memory that this one is drawn from, corrects, replaces or compresses.")
+        ]
     ]
     by: NotRequired[
-        Annotated[Uuid | None, Field(description="The memory that is drawn from this one, corrects or replaces it.")]
+        Annotated[
+            Uuid | None,
+            Field(description="The memory that is drawn from this one, corrects, replaces or compresses it."),
+        ]
     ]
 
 
@@ -328,6 +357,9 @@ class MemoryRecord(MemoryScope, State):
     embeddings: NotRequired[
         Annotated[Embeddings | None, Field(description="Its embeddings. Null: the text is embedded by the import.")]
     ]
+    vitals: NotRequired[
+        Annotated[Vitals | None, Field(description="What the lifecycle knows of it. Null: nothing yet.")]
+    ]
 
 
 @_scoped
@@ -372,6 +404,22 @@ class NameRecord(ScopeIds):
     key: Annotated[Key, Field(description="The key of the entity.")]
     name: Annotated[Name, Field(description="The chosen name.")]
     at: NotRequired[Annotated[Time | None, Field(description="When it was chosen. By default the time of the import.")]]
+
+
+@with_config(ConfigDict(extra="forbid"))
+class LifecycleRecord(TypedDict):
+    """Since when the lifecycle is enabled. Only exports of all scopes have it, and only a new ledger takes it."""
+
+    type: Literal["lifecycle"]
+    since: Annotated[Time, Field(description="Nothing has faded before this time.")]
+
+
+@_scoped
+class CycleRecord(ScopeIds):
+    """The last cycle of the lifecycle over a partition."""
+
+    type: Literal["cycle"]
+    ended_at: Annotated[Time, Field(description="When it ended.")]
 
 
 @_scoped
@@ -465,6 +513,8 @@ Record: TypeAlias = (
     | ErasedRecord
     | AliasRecord
     | NameRecord
+    | LifecycleRecord
+    | CycleRecord
     | ItemRecord
     | SettingRecord
     | KeyRecord

@@ -17,6 +17,7 @@ from graphmem.stores.ledger.decoding import moment
 from graphmem.stores.ledger.export_queries import ExportedMemory, ExportedName, ExportedTombstone
 from graphmem.stores.ledger.memories import encode_record
 from graphmem.stores.ledger.settings import StoredSetting
+from graphmem.stores.ledger.vitals import StoredVitals
 from graphmem.transfer import records
 from graphmem.transfer.format import FORMAT
 
@@ -68,6 +69,7 @@ def memory(exported: ExportedMemory, digests: Digests, model: str | None) -> rec
         ],
         "links": [_link(*link) for link in exported.links],
         "embeddings": _embeddings(exported, model),
+        "vitals": None if exported.vitals is None else _vitals(exported.vitals),
     }
 
 
@@ -180,6 +182,25 @@ def _embeddings(exported: ExportedMemory, model: str | None) -> records.Embeddin
         return None
     forms = {form: [b64encode(data).decode() for data in windows] for form, windows in exported.windows.items()}
     return cast("records.Embeddings", {"model": model, **forms})
+
+
+def _vitals(stored: StoredVitals) -> records.Vitals:
+    return {
+        "strength": stored.strength,
+        "accesses": stored.accesses,
+        "accessed_at": optional_iso(stored.accessed_at),
+        "rated": stored.rated,
+    }
+
+
+def lifecycle(since: datetime) -> records.LifecycleRecord:
+    """Converts the time since which the lifecycle is enabled."""
+    return {"type": "lifecycle", "since": iso(since)}
+
+
+def cycle(partition: str, ended_at: int) -> records.CycleRecord:
+    """Converts the time at which the last cycle of a partition ended."""
+    return {"type": "cycle", **_partition_scope_fields(partition), "ended_at": iso(moment(ended_at))}
 
 
 def tombstone(exported: ExportedTombstone) -> records.ErasedRecord:

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 from support.contract import Make, ids, texts
+from support.ledger_snapshot import contents, exported, same
 from support.statement_count import counted
 
 from graphmem import Memory
 from graphmem.errors import ConfigError, NotFoundError, ValidationError
+from graphmem.stores.ledger import memories, vitals
 
 ANA = {"user_id": "ana"}
 NOW = datetime(2026, 3, 1, 3, tzinfo=UTC)
@@ -65,6 +67,109 @@ def test_a_rated_memory_survives_an_export(ripening: Memory, make_memory: Make, 
     target.import_(tmp_path / "x.jsonl")
     assert target.get(name, **ANA) == ripening.get(name, **ANA)
     assert ids(target.search("name", **ANA, filters={"memory_type": "fact"})) == [name]
+
+
+def ripened(memory: Memory) -> tuple[list[str], str]:
+    """Stores memories of every state that the lifecycle knows; returns their ids, and that of the cycle."""
+    old = said(memory, 8, "I like green tea with milk", TALK, PLAIN)
+    often, pinned = said(memory, 2, "The train left late that day.", "Nobody waited for the other one.")
+    (merged,) = said(memory, 7, "green tea with milk like I")
+    memory.pin(pinned, **ANA)
+    for _ in range(3):
+        memory.search("The train left late that day.", **ANA, top_k=1)
+    memory.forget(often, reason="asked", **ANA)
+    result = tend(memory)
+    assert (result["merged"], result["forgotten"] - result["merged"], result["promoted"]) == (1, 2, 1)
+    memory.search(TALK, **ANA, show_forgotten=True, top_k=1)
+    return [*old, often, pinned, merged], str(result["cycle"])
+
+
+def test_all_that_the_lifecycle_knows_survives_an_export(make_memory: Make, tmp_path: Any) -> None:
+    """Also what is only counted in memory when the export begins; a copy goes on where the original was."""
+    memory, copy = (make_memory(lifecycle={"enabled": True}) for _ in range(2))
+    with memory._engine.ledger.write() as connection:
+        vitals.import_since(connection, NOW - 90 * DAY)
+    _, cycle = ripened(memory)
+    memory.export(tmp_path / "x.jsonl")
+    copy.import_(tmp_path / "x.jsonl")
+    same(memory, copy)
+    assert sum(row["accesses"] for row in contents(copy)["vitals"]) == 4
+    assert [key for key, _ in contents(copy)["cycles"]] == ["user:ana"]
+    assert copy.tend(**ANA, dry_run=True, now=NOW + 9 * DAY) == memory.tend(**ANA, dry_run=True, now=NOW + 9 * DAY)
+    assert copy.undo_cycle(cycle, **ANA) == memory.undo_cycle(cycle, **ANA)
+
+
+def test_an_import_neither_doubles_nor_loses_accesses(make_memory: Make, tmp_path: Any) -> None:
+    memory, other = (make_memory(**on()) for _ in range(2))
+    (plain,) = said(memory, 1, PLAIN)
+    memory.search(PLAIN, **ANA)
+    memory.export(tmp_path / "x.jsonl")
+    for _ in range(2):
+        other.import_(tmp_path / "x.jsonl")
+        other.search(PLAIN, **ANA)
+    other.flush()
+    assert accesses(other) == [3]
+    other.delete(plain, **ANA)
+    other.import_(tmp_path / "x.jsonl", restore=True)
+    assert accesses(other) == [1]
+    other.search(PLAIN, **ANA)
+    other.reset()
+    other.import_(tmp_path / "x.jsonl")
+    other.flush()
+    assert accesses(other) == [1]
+
+
+def test_a_record_without_vitals_comes_in_with_the_defaults(ripening: Memory) -> None:
+    (talk,) = said(ripening, 8, TALK)
+    assert accesses(ripening) == []
+    changes = tend(ripening, dry_run=True)["changes"]
+    assert [(one["id"], one["reason"]) for one in changes] == [(talk, "retention below 0.1")]
+
+
+def test_a_text_that_before_store_changes_is_rated_anew(make_memory: Make, tmp_path: Any) -> None:
+    memory = make_memory(**on())
+    (likes,) = said(memory, 1, LIKES)
+    tend(memory)
+    memory.export(tmp_path / "x.jsonl")
+
+    other = make_memory(**on(), before_store=lambda message: {**message, "content": TALK})
+    other.import_(tmp_path / "x.jsonl")
+    tend(other)
+    assert other.get(likes, **ANA)["importance"] == 0.2
+
+
+def test_an_import_leaves_a_ledger_that_has_memories_when_its_lifecycle_began(make_memory: Make, tmp_path: Any) -> None:
+    """Otherwise its own memories would fade from a time on at which it was off. Its own cycles count as well."""
+    memory, other = make_memory(lifecycle={"enabled": True}), make_memory()
+    said(memory, 1, PLAIN)
+    tend(memory, now=None)
+    memory.export(tmp_path / "all.jsonl")
+    said(other, 90, LIKES, user_id="ben")
+    other.import_(tmp_path / "all.jsonl")
+    assert contents(other)["lifecycle"] == [None]
+    assert contents(other)["cycles"] == contents(memory)["cycles"]
+    with other._engine.ledger.write() as connection:
+        vitals.end_cycle(connection, memories.ensure_partition(connection, "user:ana"), NOW)
+    own = contents(other)["cycles"]
+    assert own != contents(memory)["cycles"]
+    other.import_(tmp_path / "all.jsonl")
+    assert contents(other)["cycles"] == own
+
+
+def test_the_export_of_a_scope_says_nothing_of_the_ledger(make_memory: Make) -> None:
+    memory = make_memory(lifecycle={"enabled": True})
+    said(memory, 1, PLAIN)
+    said(memory, 1, TALK, run_id="r")
+    tend(memory)
+    kinds = {name: {record["type"] for record in exported(memory, **scope)} for name, scope in {
+        "all": {}, "user": ANA, "run": {**ANA, "run_id": "r"},
+    }.items()}  # fmt: skip
+    assert {"lifecycle", "cycle"} <= kinds["all"]
+    assert kinds["user"] & {"lifecycle", "cycle"} == {"cycle"}
+    assert not kinds["run"] & {"lifecycle", "cycle"}
+    header = {"type": "graphmem", "format": 2, "scope": ANA}
+    with pytest.raises(ValidationError, match="an export of a scope has no settings, no keys and no lifecycle"):
+        memory.import_([header, {"type": "lifecycle", "since": 0}])
 
 
 def test_a_cycle_twice_is_a_cycle_once(ripening: Memory) -> None:

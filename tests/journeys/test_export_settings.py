@@ -105,7 +105,7 @@ def test_an_export_of_a_scope_has_neither(make: Make) -> None:
 def test_nothing_of_the_service_is_taken_from_an_export_of_a_scope(make: Make, record: dict[str, Any]) -> None:
     memory = make()
     header = {"type": "graphmem", "format": 2, "scope": {"user_id": "ana"}}
-    with pytest.raises(ValidationError, match="record 2: type: an export of a scope has no settings and no keys"):
+    with pytest.raises(ValidationError, match="record 2: type: an export of a scope has no settings, no keys"):
         memory.import_([header, record])
     assert contents(memory)["settings"] == []
     memory.import_([{**header, "scope": None}, record])

@@ -37,6 +37,8 @@ OBJECTS: dict[str, tuple[Record, Callable[[Record], Record]]] = {
     "ErasedRecord": ({"type": "erased", "id": UID, **SCOPE, "at": 0}, lambda value: value),
     "AliasRecord": ({"type": "alias", **SCOPE, "key": "tea", "other": "chai"}, lambda value: value),
     "NameRecord": ({"type": "name", **SCOPE, "key": "tea", "name": "Tea"}, lambda value: value),
+    "LifecycleRecord": ({"type": "lifecycle", "since": 0}, lambda value: value),
+    "CycleRecord": ({"type": "cycle", **SCOPE, "ended_at": 0}, lambda value: value),
     "ItemRecord": ({"type": "item", **SCOPE, "namespace": ["teas"], "key": "tea", "value": 1}, lambda value: value),
     "SettingRecord": ({"type": "setting", "user_id": "ana", "name": "top_k", "value": 3}, lambda value: value),
     "KeyRecord": ({"type": "key", "id": "0a1b2c3d", "role": "app"}, lambda value: value),
@@ -48,6 +50,7 @@ OBJECTS: dict[str, tuple[Record, Callable[[Record], Record]]] = {
         {"subject": "tea", "predicate": "be in", "object": "pot", "fact": "Tea is in the pot"},
         lambda value: in_memory(statements=[value]),
     ),
+    "Vitals": ({}, lambda value: in_memory(vitals=value)),
     "MemoryLink": ({"kind": "drawn_from", "memory": UID}, lambda value: in_memory(links=[value])),
 }
 ALL_FIELDS = {name for definition in DEFINITIONS.values() for name in definition.get("properties", ())} | {

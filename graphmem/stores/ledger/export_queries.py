@@ -11,6 +11,7 @@ from sqlalchemy import ColumnElement, Connection, and_, func, or_, select
 from graphmem.model import Entity, Event, Link, MemoryRecord, MentionKind, Origin, Scope, Statement
 from graphmem.stores.ledger import events, graph_reads, tombstones, visibility
 from graphmem.stores.ledger import memories as memory_rows
+from graphmem.stores.ledger import vitals as vital_rows
 from graphmem.stores.ledger.array_parameters import in_array
 from graphmem.stores.ledger.decoding import moment
 from graphmem.stores.ledger.schema import (
@@ -21,6 +22,7 @@ from graphmem.stores.ledger.schema import (
     memories,
     messages,
     names,
+    partitions,
     relations,
     supports,
 )
@@ -40,7 +42,7 @@ class LinkRow(NamedTuple):
 
 @dataclass(slots=True)
 class ExportedMemory:
-    """A memory with its history and all data that is derived from it.
+    """A memory with its history, what the lifecycle knows of it, and all data that is derived from it.
 
     `message_key` is (message key, digest of the message's text). `links` are those with memories stored before it.
     `windows` holds the embeddings of its windows by embedding form ("vector", "tokens-128"); it is empty while the
@@ -56,6 +58,7 @@ class ExportedMemory:
     mentions: list[tuple[Entity, MentionKind]] = field(default_factory=list)
     statements: list[Statement] = field(default_factory=list)
     windows: dict[str, list[bytes]] = field(default_factory=dict)
+    vitals: vital_rows.StoredVitals | None = None
 
 
 class ExportedTombstone(NamedTuple):
@@ -133,6 +136,8 @@ def _memory_page(
         by_id[uid].message_key = (key, content_digest)
     for row_id, link in _links(connection, scope, row_ids):
         page[row_id].links.append(link)
+    for row_id, found in vital_rows.stored(connection, row_ids).items():
+        page[row_id].vitals = found
     for row_id, statement in _statements(connection, row_ids):
         page[row_id].statements.append(statement)
     for row_id, form, data in _windows(connection, row_ids, model):
@@ -233,17 +238,30 @@ def _tombstone_page(connection: Connection, page: Sequence[tombstones.Tombstone]
     return list(by_id.values())
 
 
+def _whole_partitions(connection: Connection, scope: Scope | None) -> list[str]:
+    """Returns the keys of the partitions of which a scope has all memories; of a scope of several ids none."""
+    if scope is None:
+        return memory_rows.all_partitions(connection)
+    return [scope.partition] if len(scope.parts) == 1 else []
+
+
+def last_cycles(connection: Connection, scope: Scope | None) -> list[tuple[str, int]]:
+    """Returns the partitions of a scope that had a cycle of the lifecycle, each with the time at which it ended."""
+    p = partitions.c
+    had_one = in_array(p.key, "keys"), p.cycled_at.is_not(None)
+    rows = connection.execute(
+        select(p.key, p.cycled_at).where(*had_one).order_by(p.id), {"keys": _whole_partitions(connection, scope)}
+    )
+    return [(key, ended_at) for key, ended_at in rows]
+
+
 def list_entity_names(connection: Connection, scope: Scope | None) -> Iterator[ExportedName]:
     """Yields the links and chosen names of a scope's partition (None: of all partitions), each partition oldest first.
 
     Yields none for a scope of several ids, which is only a part of its partition: the names would disclose what the
     rest of the partition mentions.
     """
-    if scope is None:
-        partition_keys = memory_rows.all_partitions(connection)
-    else:
-        partition_keys = [scope.partition] if len(scope.parts) == 1 else []
-    for partition_key in partition_keys:
+    for partition_key in _whole_partitions(connection, scope):
         row_id = memory_rows.partition_row(connection, partition_key)
         a, n = aliases.c, names.c
         linked = select(a.at, a.key, a.other, a.origin, a.negated).where(a.partition == row_id, a.key < a.other)

@@ -13,7 +13,18 @@ from typing import NamedTuple
 from sqlalchemy import ColumnElement, Connection, RowMapping, and_, bindparam, case, exists, func, not_, or_, select
 
 from graphmem.lifecycle.decay import Vitals
-from graphmem.model import SCOPE_NAMES, Kind, Layer, MemoryRecord, Scope, View, from_micros, micros
+from graphmem.model import (
+    SCOPE_NAMES,
+    Kind,
+    Layer,
+    MemoryRecord,
+    Scope,
+    View,
+    from_micros,
+    micros,
+    optional_from_micros,
+    optional_micros,
+)
 from graphmem.stores.ledger import visibility
 from graphmem.stores.ledger.array_parameters import in_array
 from graphmem.stores.ledger.decoding import decoding
@@ -24,6 +35,9 @@ from graphmem.stores.ledger.schema import events, ledger, memories, partitions, 
 # How the reason of a memory begins that was forgotten because another one stands for it; its id follows.
 MERGED_INTO = "merged into "
 _EXISTING = select(memories.c.id).where(in_array(memories.c.id, "rows"))
+_STORED = select(vitals.c.memory, vitals.c.strength, vitals.c.accesses, vitals.c.accessed_at, vitals.c.rated).where(
+    in_array(vitals.c.memory, "rows")
+)
 _ACCESSES = select(vitals.c.accesses).where(vitals.c.memory == bindparam("row"))
 
 
@@ -32,6 +46,17 @@ class Access(NamedTuple):
 
     times: int
     last: datetime
+
+
+class StoredVitals(NamedTuple):
+    """All that is stored of a memory here: its retention, how often it was found and when last, and `rated`, the
+    version of its text whose importance is stored. None: never.
+    """
+
+    strength: float
+    accesses: int
+    accessed_at: datetime | None
+    rated: int | None
 
 
 class VitalState(NamedTuple):
@@ -66,6 +91,20 @@ def record_accesses(connection: Connection, accesses: Mapping[int, Access]) -> N
 def state_of(connection: Connection, record: MemoryRecord) -> VitalState:
     """Returns the state on which a decision about a memory rests now."""
     return VitalState(record.seq, connection.scalar(_ACCESSES, {"row": record.row}) or 0)
+
+
+def stored(connection: Connection, rows: Sequence[int]) -> dict[int, StoredVitals]:
+    """Returns what is stored of memories, by row; those of which nothing is are left out."""
+    return {
+        row: StoredVitals(strength, accesses, optional_from_micros(accessed_at), rated)
+        for row, strength, accesses, accessed_at, rated in connection.execute(_STORED, {"rows": list(rows)})
+    }
+
+
+def insert(connection: Connection, row: int, imported: StoredVitals) -> None:
+    """Stores what an import brings of a new memory."""
+    values = {**imported._asdict(), "accessed_at": optional_micros(imported.accessed_at)}
+    connection.execute(vitals.insert().values(memory=row, **values))
 
 
 def delete(connection: Connection, row: int) -> None:
@@ -331,6 +370,22 @@ def cycled_at(connection: Connection, partition: str) -> datetime | None:
 def end_cycle(connection: Connection, partition: int, now: datetime) -> None:
     """Records when the last cycle of a partition ended."""
     connection.execute(partitions.update().where(partitions.c.id == partition).values(cycled_at=micros(now)))
+
+
+def import_cycle(connection: Connection, partition: int, ended_at: datetime) -> bool:
+    """Records when the last cycle of a partition ended elsewhere; returns False, and changes nothing, if it had one."""
+    had_none = partitions.update().where(partitions.c.id == partition, partitions.c.cycled_at.is_(None))
+    return connection.execute(had_none.values(cycled_at=micros(ended_at))).rowcount > 0
+
+
+def import_since(connection: Connection, since: datetime) -> bool:
+    """Records since when the lifecycle of another ledger is enabled, in one that has no memories.
+
+    In any other it returns False and changes nothing: its own memories would fade from a time on at which its lifecycle
+    was off.
+    """
+    has_no_memories = ~select(memories.c.id).exists()
+    return connection.execute(ledger.update().where(has_no_memories).values(lifecycle_since=micros(since))).rowcount > 0
 
 
 def lifecycle_since(connection: Connection) -> datetime | None:
