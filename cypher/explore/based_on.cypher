@@ -1,4 +1,4 @@
-// What is a memory based on: what was said around it, what it was drawn from, what it replaced?
+// What is a memory based on: what was said around it, what it was drawn from, what it replaced or took in?
 // :param user => 'demo'
 // :param memory => 'Hannah Osei'
 // "memory" is its id, or words of it. Follow NEXT for the order in which things were said, DRAWN_FROM to the sources of
@@ -10,7 +10,7 @@ WHERE (m.partition = $user OR m.partition ENDS WITH '/user:' + $user)
 WITH m ORDER BY m.id = $memory DESC, m.at DESC LIMIT 1
 OPTIONAL MATCH before = (:Memory)-[:NEXT*1..3]->(m)
 OPTIONAL MATCH after = (m)-[:NEXT*1..2]->(:Memory)
-OPTIONAL MATCH sources = (m)-[:DRAWN_FROM|REPLACES*1..3]->(:Memory)
-OPTIONAL MATCH replaced = (:Memory)-[:REPLACES]->(m)
+OPTIONAL MATCH sources = (m)-[:DRAWN_FROM|REPLACES|COMPRESSES*1..3]->(:Memory)
+OPTIONAL MATCH replaced = (:Memory)-[:REPLACES|COMPRESSES]->(m)
 RETURN m, before, after, sources, replaced
 LIMIT 30

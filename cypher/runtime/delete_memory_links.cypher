@@ -1,10 +1,10 @@
-// Deletes the links of memories whose state has changed: MENTIONS, DRAWN_FROM, REPLACES, and NEXT from their
-// predecessors. Returns the entities and placeholders at the other ends.
+// Deletes the links of memories whose state has changed: MENTIONS, DRAWN_FROM, REPLACES, COMPRESSES, and NEXT from
+// their predecessors. Returns the entities and placeholders at the other ends.
 CYPHER 5
 UNWIND $ids AS id
 MATCH (m:Memory {ledger: $ledger, id: id})
 CALL (m) {
-  MATCH (m)-[r:MENTIONS|DRAWN_FROM|REPLACES]->(x)
+  MATCH (m)-[r:MENTIONS|DRAWN_FROM|REPLACES|COMPRESSES]->(x)
   RETURN r, x
   UNION ALL
   MATCH (m)<-[r:NEXT]-(x)

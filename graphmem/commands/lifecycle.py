@@ -69,6 +69,8 @@ def remember_memory(command: RememberMemory, uow: UnitOfWork) -> Outcome:
         return _unchanged(record, "not forgotten")
     outcome = _change(replace(record, forgotten_at=None), record, OutcomeType.REMEMBER, command, uow)
     vitals.record_accesses(uow.connection, {record.row: vitals.Access(1, uow.now)})
+    for standing_for_it in memories.records_linking_to(uow.connection, record.row, COMPRESSES):
+        memories.set_seq(uow.connection, standing_for_it.row, uow.next_seq())
     memories.remove_links_to(uow.connection, record.row, COMPRESSES)
     source_visibility.update_forgotten_sources(uow, outcome.required_record)
     return outcome

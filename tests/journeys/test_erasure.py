@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 from sqlalchemy import select
 from support.databases import SQLITE_ONLY
+from support.fakes import merging
 from support.waiting import TIMEOUT
 
 from graphmem import ChatLink, Memory
-from graphmem.commands.types import MergeMemory
 from graphmem.digests import Digests
 from graphmem.errors import NotFoundError
 from graphmem.model import Message, Scope, micros
@@ -123,7 +123,7 @@ def delete_by_id(memory: Memory, ids: list[str]) -> None:
 def delete_what_stands_for_them(memory: Memory, ids: list[str]) -> None:
     """Merges one into the other, and that into a third, which has no secret."""
     third = memory.add("Somebody plays in an orchestra.", user_id="ana", timestamp="2024-03-03")["results"][0]["id"]
-    memory._engine.commit([MergeMemory(ids[0], ids[1]), MergeMemory(ids[1], third)])
+    memory._engine.commit([*merging(ids[0], ids[1]), *merging(ids[1], third)])
     memory.flush()
     receipt = memory.delete(third)
     assert set(receipt["deleted"]) == {third, *ids}

@@ -79,7 +79,7 @@ def write_every_property(graph: Neo4jIndex) -> None:
     """Writes each property that statements name: a server warns of property names that it has never stored."""
     full = memory("m", "anna", "acme", speaker="Ada", valid_to=NOON, expires_at=NOON, forgotten_at=NOON)
     full = replace(full, record=replace(full.record, scope=Scope("alice", "bot", "run"), further_runs=("other",)))
-    later = memory("n", seq=2, minute=1, previous="m", drawn_from=("m",), replaces=("m",))
+    later = memory("n", seq=2, minute=1, previous="m", drawn_from=("m",), replaces=("m",), compresses=("m",))
     related = relation("r", "anna", "acme", "m")
     related = replace(related, relation=replace(related.relation, confidence=0.5, invalid_at=NOON))
     graph.upsert([full, later], [related], [entity_state("anna", "Anna", "acme")])

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.fakes import merging
 from support.neo4j_servers import VARIABLES, Server
 
 from graph_conformance import ALICE, enrich, fill_ledger, store_memory  # isort: skip
@@ -18,6 +19,7 @@ from sqlalchemy import select
 from graphmem.commands.types import (
     AddAlias,
     DeleteMemory,
+    RememberMemory,
     RemoveAlias,
     RenameEntity,
     RestoreMemory,
@@ -25,7 +27,7 @@ from graphmem.commands.types import (
     UpdateMemory,
 )
 from graphmem.errors import NotFoundError
-from graphmem.model import micros
+from graphmem.model import micros, optional_micros
 from graphmem.stores.ledger import change_feed, entity_names, memories
 from graphmem.stores.ledger.schema import entities, partitions, relations
 from graphmem.stores.ledger.schema import memories as memories_table
@@ -48,7 +50,8 @@ def graph(at: Server, clerk: Any) -> Iterator[Neo4jIndex]:
 
 
 MEMORIES = """MATCH (n:Memory {ledger: $ledger}) WHERE n.seq IS NOT NULL
-RETURN n.id, n.partition, n.user_id, n.agent_id, n.run_id, n.kind, n.text, n.at, n.valid_to, n.seq,
+RETURN n.id, n.partition, n.user_id, n.agent_id, n.run_id, n.kind, n.text, n.at, n.valid_to,
+       n.forgotten_at, n.seq,
        n.date.epochMillis = n.at / 1000"""
 MENTIONS = """MATCH (m:Memory {ledger: $ledger})-[r:MENTIONS {ledger: $ledger}]->(e:Entity {ledger: $ledger})
 RETURN m.id, e.partition, e.key, r.kind"""
@@ -58,6 +61,8 @@ SAME = "MATCH (a:Entity)-[r:SAME_AS {ledger: $ledger}]->(b:Entity) RETURN a.part
 RELATIONS = """MATCH (a:Entity)-[r:RELATES_TO {ledger: $ledger}]->(b:Entity)
 RETURN r.id, a.key, r.predicate, b.key, r.facts, r.memory_ids, r.confidence, r.seq"""
 CHAIN = "MATCH (a:Memory)-[r:NEXT {ledger: $ledger}]->(b:Memory) RETURN a.id, b.id"
+LINKS = """MATCH (a:Memory)-[r:DRAWN_FROM|REPLACES|COMPRESSES {ledger: $ledger}]->(b:Memory)
+RETURN type(r), a.id, b.id"""
 OTHERS = """MATCH (n {ledger: $ledger}) WHERE n.seq IS NULL AND NOT n:Entity AND NOT n:GraphmemLedger RETURN n.id"""
 
 
@@ -67,7 +72,7 @@ def read_graph(at: Server, ledger: Any) -> dict[str, Any]:
     with at.driver() as driver:
         for name, text in (
             ("memories", MEMORIES), ("mentions", MENTIONS), ("entities", ENTITIES), ("same", SAME),
-            ("relations", RELATIONS), ("chain", CHAIN), ("others", OTHERS),
+            ("relations", RELATIONS), ("chain", CHAIN), ("links", LINKS), ("others", OTHERS),
         ):  # fmt: skip
             records = driver.execute_query(text, {"ledger": ledger.uuid}).records
             rows[name] = sorted(_line(name, record.values()) for record in records)
@@ -105,7 +110,8 @@ def read_ledger(ledger: Any) -> dict[str, Any]:
     return {
         "memories": sorted(
             repr((r.id, at(r.partition), r.scope.user_id, r.scope.agent_id, r.scope.run_id, r.kind.value, r.text,
-                  micros(r.at), None if r.valid_to is None else micros(r.valid_to), r.seq, True)) for r in records
+                  micros(r.at), optional_micros(r.valid_to), optional_micros(r.forgotten_at), r.seq, True))
+            for r in records
         ),
         "mentions": sorted(
             repr((s.record.id, at(s.record.partition), e.key, int(kind))) for s in states for e, kind in s.mentions
@@ -117,6 +123,11 @@ def read_ledger(ledger: Any) -> dict[str, Any]:
                   list(s.relation.memory_ids), s.relation.confidence, s.seq)) for s in related
         ),
         "chain": sorted(repr((s.previous, s.record.id)) for s in states if s.previous is not None),
+        "links": sorted(
+            repr((kind, s.record.id, other)) for s in states
+            for kind, others in (("DRAWN_FROM", s.drawn_from), ("REPLACES", s.replaces), ("COMPRESSES", s.compresses))
+            for other in others
+        ),
         "others": [],
     }  # fmt: skip
 
@@ -140,21 +151,27 @@ def test_whatever_happens_and_in_whichever_steps_it_comes(
     chance, projection = random.Random(seed), open_projection(clerk, graph)
     keys, ids = [f"e{n}" for n in range(6)], []
     for n in range(60):
-        action = chance.choice(["add", "add", "delete", "update", "retire", "restore", "alias", "unalias", "rename"])
-        chosen, pair = chance.choice(ids or [None]), chance.sample(keys, 2)
+        action = chance.choice(
+            ["add", "add", "delete", "update", "retire", "restore", "merge", "remember", "alias", "unalias", "rename"]
+        )
+        chosen, other, pair = chance.choice(ids or [None]), chance.choice(ids or [None]), chance.sample(keys, 2)
         try:
             if action == "add" or chosen is None:
                 ids.append(store_memory(clerk, *chance.sample(keys, chance.randint(0, 3)), at=chance.randint(0, 99)).id)
             elif action == "delete":
-                clerk.commit(DeleteMemory(chosen))
-                ids.remove(chosen)
+                (outcome,) = clerk.commit(DeleteMemory(chosen))
+                ids = [uid for uid in ids if uid not in outcome.erased.ids]
             elif action == "update":
                 clerk.commit(UpdateMemory(chosen, text=f"words {n}"))
                 enrich(clerk, clerk.record(chosen), chance.sample(keys, 2))
             elif action == "retire":
-                clerk.commit(RetireMemory(chosen, at=clerk.record(chosen).at + timedelta(hours=1), reason="x"))
+                clerk.commit(RetireMemory(chosen, clerk.record(chosen).at + timedelta(hours=1), "x", successor=other))
             elif action == "restore":
                 clerk.commit(RestoreMemory(chosen, reason="x"))
+            elif action == "merge" and chosen != other:
+                clerk.commit(*merging(chosen, other))
+            elif action in {"merge", "remember"}:
+                clerk.commit(RememberMemory(chosen, "x"))
             elif action == "alias":
                 clerk.commit(AddAlias(ALICE, *pair))
             elif action == "unalias":
@@ -172,6 +189,26 @@ def test_whatever_happens_and_in_whichever_steps_it_comes(
     assert not any(projection.verify().values())
     projection.rebuild([])
     assert read_graph(at, clerk.ledger) == expected
+
+
+def test_a_link_from_what_stands_for_a_memory_goes_when_that_comes_back_or_is_erased(
+    at: Server, clerk: Any, graph: Neo4jIndex
+) -> None:
+    projection = open_projection(clerk, graph)
+    merged, kept = store_memory(clerk, "anna"), store_memory(clerk, "anna")
+    link = repr(("COMPRESSES", kept.id, merged.id))
+    for commands, expected in (
+        (merging(merged.id, kept.id), [link]),
+        ([UpdateMemory(kept.id, metadata={"seen": True})], [link]),
+        ([RememberMemory(merged.id, "x")], []),
+        (merging(merged.id, kept.id), [link]),
+        ([DeleteMemory(merged.id)], []),
+    ):
+        clerk.commit(*commands)
+        projection.catch_up([])
+        assert read_graph(at, clerk.ledger)["links"] == expected
+        assert not any(projection.verify().values())
+        assert read_graph(at, clerk.ledger) == read_ledger(clerk.ledger)
 
 
 def test_a_memory_with_its_graph_in_neo4j(at: Server, tmp_path: Path, make_memory: Any) -> None:

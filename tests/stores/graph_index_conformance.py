@@ -53,7 +53,7 @@ VIEW = View(ALICE, NOON + timedelta(days=1), partition=PARTITION)
 def memory(uid: str, *keys: str, seq: int = 1, minute: int = 0, previous: str | None = None, **more: Any) -> Any:
     """A memory's state, made by hand; `kinds` are the kinds of its mentions by key."""
     at, kinds = NOON + timedelta(minutes=minute), more.pop("kinds", {})
-    links = {name: more.pop(name) for name in ("drawn_from", "replaces") if name in more}
+    links = {name: more.pop(name) for name in ("drawn_from", "replaces", "compresses") if name in more}
     row = more.pop("row", minute + 1)
     fields = {"kind": Kind.EPISODE, "text": uid, "at": at, "valid_from": at, "created_at": at, "updated_at": at}
     record = MemoryRecord(uid, PARTITION, ALICE, session="s", seq=seq, row=row, **{**fields, **more})
@@ -218,9 +218,9 @@ class GraphIndexContract(GraphContract):
     # --- delivery out of order --------------------------------------------------------------------------------
 
     def test_placeholders_are_neither_visible_nor_listed(self) -> None:
-        self.index.upsert([memory("b", previous="a", drawn_from=("c",), replaces=("d",))])
+        self.index.upsert([memory("b", previous="a", drawn_from=("c",), replaces=("d",), compresses=("e",))])
         assert list(self.index.list_held()) == [("b", 1)]
-        subgraph = self.neighbourhood(memories=["a", "b", "c", "d"])
+        subgraph = self.neighbourhood(memories=["a", "b", "c", "d", "e"])
         assert (subgraph.memories, subgraph.next_pairs) == (("b",), ())
 
     def test_a_memory_may_be_delivered_after_its_incoming_links(self) -> None:

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from graphmem.commands.types import ChangeSet, Command, Outcome
+from graphmem.commands.types import ChangeSet, Command, MergeMemory, MoveMemory, Outcome
 from graphmem.commands.unit_of_work import commit
 from graphmem.concurrency import Pool
 from graphmem.extraction.protocols import Extractor
 from graphmem.ingest.enrichment import Enricher
 from graphmem.ingest.messages import message_commands
-from graphmem.model import MemoryRecord, Message, Scope, View
+from graphmem.model import Layer, MemoryRecord, Message, Scope, View
 from graphmem.models.protocols import Embedder, Matrix
 from graphmem.models.two_spaces import TwoSpaceEmbedder
 from graphmem.observers import Observers
@@ -37,6 +37,11 @@ def fake_models(**config: Any) -> dict[str, Any]:
     """A configuration whose models are fakes; `config` is laid over it."""
     embedder = {"provider": "callable", "config": {"embed": hash_texts, "embedding_dims": DIMS, "model": "hash"}}
     return {"embedder": embedder, "extractor": {"provider": "none"}, **config}
+
+
+def merging(memory: str, into: str) -> tuple[Command, Command]:
+    """The commands by which a cycle merges one memory into another, which it keeps."""
+    return MoveMemory(into, Layer.LONG_TERM, "keeps"), MergeMemory(memory, into)
 
 
 class HashEncoder:

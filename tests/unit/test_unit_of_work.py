@@ -11,13 +11,12 @@ import numpy as np
 import pytest
 from sqlalchemy import func, select
 from support.databases import SQLITE_ONLY
-from support.fakes import DIMS, NOON
+from support.fakes import DIMS, NOON, merging
 
 from graphmem.commands.types import (
     ChangeSet,
     DeleteMemory,
     ForgetMemory,
-    MergeMemory,
     ReaffirmFact,
     ReindexMemory,
     RememberMemory,
@@ -32,6 +31,7 @@ from graphmem.ingest.messages import message_commands
 from graphmem.model import VECTOR, EmbeddingSpec, Extraction, Kind, Message, Scope, View, micros
 from graphmem.models.protocols import Embedded
 from graphmem.stores.ledger import (
+    change_feed,
     events,
     graph_neighbourhood,
     graph_reads,
@@ -479,8 +479,8 @@ def test_erasing_a_memory_erases_all_that_it_stands_for(clerk: Any) -> None:
     first = make_kind(clerk, clerk.say("Lives in Oslo"), Kind.FACT, drawn_from=[source])
     second, kept = clerk.say("Her home is Oslo"), clerk.say("She lives in Oslo")
     summary = make_kind(clerk, clerk.say("Of Oslo"), Kind.SUMMARY, drawn_from=[source])
-    clerk.commit(MergeMemory(first.id, second.id), now=NOON)
-    clerk.commit(MergeMemory(second.id, kept.id), now=NOON + HOUR)
+    clerk.commit(*merging(first.id, second.id), now=NOON)
+    clerk.commit(*merging(second.id, kept.id), now=NOON + HOUR)
     (outcome,) = clerk.commit(DeleteMemory(kept.id))
     assert set(outcome.erased.ids) == {kept.id, second.id, first.id, source.id, summary.id}
     assert outcome.erased.rows == 5
@@ -492,7 +492,7 @@ def test_erasing_a_memory_erases_all_that_it_stands_for(clerk: Any) -> None:
 
 def test_erasing_what_was_merged_leaves_the_memory_that_stands_for_it(clerk: Any) -> None:
     merged, kept = clerk.say("Her home is Oslo"), clerk.say("She lives in Oslo")
-    clerk.commit(MergeMemory(merged.id, kept.id))
+    clerk.commit(*merging(merged.id, kept.id))
     (outcome,) = clerk.commit(DeleteMemory(merged.id))
     assert outcome.erased.ids == (merged.id,)
     assert (stored_ids(clerk), clerk.rows(select(links))) == ({kept.id}, [])
@@ -501,16 +501,29 @@ def test_erasing_what_was_merged_leaves_the_memory_that_stands_for_it(clerk: Any
 
 def test_what_came_back_is_not_erased_with_what_it_was_merged_into(clerk: Any) -> None:
     merged, kept = clerk.say("Her home is Oslo"), clerk.say("She lives in Oslo")
-    clerk.commit(MergeMemory(merged.id, kept.id), RememberMemory(merged.id, "asked"))
+    clerk.commit(*merging(merged.id, kept.id), RememberMemory(merged.id, "asked"))
     clerk.commit(DeleteMemory(kept.id))
     assert stored_ids(clerk) == {merged.id}
+
+
+def test_the_one_that_stands_for_a_memory_is_delivered_again_whenever_that_changes(clerk: Any) -> None:
+    merged, kept = clerk.say("Her home is Oslo"), clerk.say("She lives in Oslo")
+    delivered = []
+    for commands in (merging(merged.id, kept.id), [RememberMemory(merged.id, "asked")]):
+        before = seq(clerk)
+        clerk.commit(*commands)
+        with clerk.ledger.read() as connection:
+            changed = memories.changed_after(connection, before, 9)
+            states = change_feed.memory_states(connection, changed)
+        delivered.append({state.record.id: state.compresses for state in states})
+    assert delivered == [{merged.id: (), kept.id: (merged.id,)}, {merged.id: (), kept.id: ()}]
 
 
 def test_deleting_a_run_leaves_what_was_merged_and_said_elsewhere_too(clerk: Any) -> None:
     run = Scope("alice", run_id="r")
     elsewhere, here, kept = (clerk.say(f"Oslo it is, {n} times", scope=run, at=n) for n in range(3))
     clerk.commit(ReaffirmFact(elsewhere.id, Scope("alice", run_id="s")))
-    clerk.commit(MergeMemory(elsewhere.id, kept.id), MergeMemory(here.id, kept.id))
+    clerk.commit(*merging(elsewhere.id, kept.id), *merging(here.id, kept.id))
     clerk.commit(DeleteMemory(kept.id, run_id="r"))
     assert stored_ids(clerk) == {elsewhere.id}
     assert clerk.record(elsewhere.id).runs == ("s",)
@@ -525,7 +538,7 @@ def test_what_is_purged_leaves_all_that_still_shows_its_words(clerk: Any) -> Non
     other = make_kind(clerk, clerk.say("Moved"), Kind.FACT, drawn_from=[source])
     kept = clerk.say("She lives in Oslo")
     summary = make_kind(clerk, clerk.say("Of Oslo"), Kind.SUMMARY, drawn_from=[source, own_source])
-    clerk.commit(MergeMemory(faded.id, kept.id))
+    clerk.commit(*merging(faded.id, kept.id))
     (outcome,) = clerk.commit(DeleteMemory(faded.id, forgotten_before=NOON))
     assert outcome.erased.ids == (faded.id, own_source.id)
     assert stored_ids(clerk) == {source.id, other.id, kept.id, summary.id}

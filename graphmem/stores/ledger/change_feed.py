@@ -166,6 +166,7 @@ def memory_states(connection: Connection, records: Sequence[MemoryRecord]) -> li
             ids.get(previous_rows.get(record.row, 0)),
             drawn_from=tuple(targets.get((record.row, "drawn_from"), ())),
             replaces=tuple(targets.get((record.row, "replaces"), ())),
+            compresses=tuple(targets.get((record.row, "compresses"), ())),
         )
         for record in records
     ]

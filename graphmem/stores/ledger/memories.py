@@ -709,7 +709,9 @@ def remove_links(connection: Connection, row_id: int, kind: str) -> None:
 
 
 def records_linked_from(connection: Connection, row_id: int, kind: str) -> list[MemoryRecord]:
-    """Returns the memories that a memory links to, oldest row first: sources ("drawn_from") or those it replaces."""
+    """Returns the memories that a memory links to, oldest row first: sources ("drawn_from"), or those that it replaces
+    or compresses.
+    """
     statement = RECORD.join(links, links.c.other == memories.c.id).where(links.c.memory == row_id, links.c.kind == kind)
     return [decode_record(row) for row in connection.execute(statement.order_by(memories.c.id)).mappings()]
 

@@ -148,7 +148,8 @@ messages = Table(
 Index("messages_memory", messages.c.memory)
 
 # Links between memories, by kind: from a fact or summary to its sources ("drawn_from"), from a corrected fact to the
-# sources that it contradicts by now ("corrects"), and from a memory to the one that it retired ("replaces").
+# sources that it contradicts by now ("corrects"), from a memory to the one that it retired ("replaces"), and to the
+# forgotten one that was merged into it ("compresses").
 links = Table(
     "links",
     metadata,

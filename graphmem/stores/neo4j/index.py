@@ -1,10 +1,10 @@
 """The graph in Neo4j: a `GraphIndex` that people can also browse. Its statements are in `cypher/`.
 
     (:Memory {ledger, id, partition, user_id, agent_id, run_id, further_runs, kind, speaker, text, date, until,
-              at, valid_from, valid_to, expires_at, row, seq})
+              at, valid_from, valid_to, expires_at, forgotten_at, row, seq})
     (:Entity:<type> {ledger, id, partition, key, name, type, seq})
     (:Memory)-[:MENTIONS {ledger, kind, ekey, rank}]->(:Entity)
-    (:Memory)-[:NEXT | DRAWN_FROM | REPLACES {ledger}]->(:Memory)
+    (:Memory)-[:NEXT | DRAWN_FROM | REPLACES | COMPRESSES {ledger}]->(:Memory)
     (:Entity)-[:RELATES_TO {ledger, id, partition, predicate, fact, facts, memory_ids, source, target, confidence,
                             since, until, at, valid_at, invalid_at, seq}]->(:Entity)
     (:Entity)-[:SAME_AS {ledger}]->(:Entity)
