@@ -971,16 +971,17 @@ class Memory:
         type: str | None = None,  # noqa: A002  (the contract's name)
         limit: int = 100,
         show_retired: bool = False,
+        show_forgotten: bool = False,
     ) -> list[types.EntityDict]:
         """Lists the entities that a scope's memories mention, those with the most memories first.
 
         An entity with several names is listed once, with its `aliases`. `query` keeps the names that contain it. `type`
         is one of Person, Organization, Place, Event, Object, Concept, Time, Other. `limit` is 1 to 100,000.
-        `show_retired` counts the memories that are no longer true as well, as in `search`.
+        `show_retired` counts the memories that are no longer true as well, `show_forgotten` those that were forgotten.
         """
         self._engine.check_open()
         scope = validation.required_scope(user_id, agent_id, run_id)[0]
-        view = self._view(scope, None, None, show_retired=show_retired)
+        view = self._view(scope, None, None, show_retired=show_retired, show_forgotten=show_forgotten)
         name_part = None if query is None else normalise_key(validation.query(query)) or fold(query)
         max_entities = validation.count(limit, "limit", 1, MAX_LIST_LIMIT)
         entity_type = None if type is None else validation.entity_type(type)
@@ -997,6 +998,7 @@ class Memory:
         limit: int = 100,
         as_of: datetime | str | float | None = None,
         show_retired: bool = False,
+        show_forgotten: bool = False,
     ) -> types.EntityDetails | None:
         """Returns an entity with its memories and relations, by any of its names; None if no memory of the scope
         mentions it.
@@ -1004,11 +1006,11 @@ class Memory:
         The result is `{"key", "name", "type", "aliases", "memories", "relations"}`. `memories` are those under all its
         names, newest first, at most `limit` (1 to 100,000); `aliases` its further names, `[{"key", "name", "origin"}]`.
         `as_of` keeps the memories valid at that time, and the relations that they state; names and aliases are today's.
-        `show_retired` shows the memories that are no longer true as well, as in `search`.
+        `show_retired` shows the memories that are no longer true as well, `show_forgotten` those that were forgotten.
         """
         self._engine.check_open()
         scope = validation.required_scope(user_id, agent_id, run_id)[0]
-        view = self._view(scope, None, as_of, show_retired=show_retired)
+        view = self._view(scope, None, as_of, show_retired=show_retired, show_forgotten=show_forgotten)
         normalised_key = normalise_key(validation.entity_key(key, "key"))
         details = find_entity(
             self._engine.ledger, view, normalised_key, validation.count(limit, "limit", 1, MAX_LIST_LIMIT)
@@ -1071,6 +1073,7 @@ class Memory:
         limit: int = 10_000,
         as_of: datetime | str | float | None = None,
         show_retired: bool = False,
+        show_forgotten: bool = False,
     ) -> nx.MultiDiGraph[str]:
         """Returns a scope's memories (the newest `limit`), entities and relations as a networkx.MultiDiGraph.
 
@@ -1078,11 +1081,11 @@ class Memory:
         its UUID, and `partition`, that of the scope. `around` (an entity's name or a memory's id) keeps only nodes at
         most `hops` (0 to 10) edges away. `as_of` keeps the memories valid at that time, and the entities and relations
         in them; names and SAME_AS edges are today's. With `show_retired` the memories that are no longer true are there
-        as well, with the source messages hidden with them.
+        as well, with `show_forgotten` those that were forgotten, each with the source messages hidden with them.
         """
         self._engine.check_open()
         scope = validation.required_scope(user_id, agent_id, run_id)[0]
-        view = self._view(scope, None, as_of, show_retired=show_retired)
+        view = self._view(scope, None, as_of, show_retired=show_retired, show_forgotten=show_forgotten)
         centre = None if around is None else validation.entity_key(around, "around")
         max_hops = validation.count(hops, "hops", 0, 10)
         max_memories = validation.count(limit, "limit", 1, MAX_LIST_LIMIT)
@@ -1096,16 +1099,17 @@ class Memory:
         run_id: Any = None,
         utc_offset: int | None = None,
         show_retired: bool = False,
+        show_forgotten: bool = False,
     ) -> list[types.DayCount]:
         """Counts the memories of a scope, source messages included, by the day since which they are valid.
 
         Returns `[{"day": "2025-06-02", "memories": 3}, …]`, the earliest day first, without days that have none. Days
         begin `utc_offset` minutes (-1,440 to 1,440) before they begin in UTC; by default as many as they do now in the
-        configured time zone. `show_retired` counts the memories that are no longer true as well, as in `graph`.
+        configured time zone. `show_retired` and `show_forgotten` count more memories, as in `graph`.
         """
         self._engine.check_open()
         scope = validation.required_scope(user_id, agent_id, run_id)[0]
-        view = self._view(scope, None, None, show_retired=show_retired)
+        view = self._view(scope, None, None, show_retired=show_retired, show_forgotten=show_forgotten)
         if utc_offset is None:
             offset = shown(view.now, self.limits.timezone).utcoffset() or timedelta(0)
         else:

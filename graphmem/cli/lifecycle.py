@@ -63,7 +63,7 @@ def purge(
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,  # noqa: FBT002
 ) -> None:
-    """Erases forgotten memories from all stores; what else has their words stays."""
+    """Erases forgotten memories, and leaves what still says it."""
     must_ask = bool(call.scope) and not yes
     if must_ask:
         require_terminal("purge")

@@ -118,7 +118,8 @@ class Renderer:
 
     def memory(self, record: Json, *prefix: Part) -> None:
         """Prints a memory in two lines: date, speaker and id after the prefix; the text."""
-        ended = [("  until " + self.day(record["valid_to"]), "yellow")] if record.get("valid_to") else []
+        states = (("valid_to", "until"), ("forgotten_at", "forgotten"))
+        ended = [(f"  {word} {self.day(record[name])}", "yellow") for name, word in states if record.get(name)]
         speaker = one_line(record.get("actor_id") or record.get("role") or "")
         self.line(
             *prefix, (self.day(record["at"]), "green"), "  ", (speaker, "bold"), *ended, "  ", (record["id"], ID_STYLE)

@@ -170,7 +170,7 @@ def delete(
     everything: Annotated[bool, typer.Option("--all", help="All memories of the scope.")] = False,  # noqa: FBT002
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,  # noqa: FBT002
 ) -> None:
-    """Erases memories from all stores, with what else has their words."""
+    """Erases memories from all stores, with what has their words."""
     from graphmem.boundary import validation  # noqa: PLC0415
 
     if everything == bool(ids):

@@ -119,6 +119,7 @@ def _memory_attributes(record: MemoryRecord) -> dict[str, Any]:
         "at": record.at.isoformat(),
         "valid_from": record.valid_from.isoformat(),
         "valid_to": _iso_format(record.valid_to),
+        "forgotten_at": _iso_format(record.forgotten_at),
         "user_id": record.scope.user_id,
         "agent_id": record.scope.agent_id,
         "run_id": record.scope.run_id,

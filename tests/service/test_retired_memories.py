@@ -1,5 +1,5 @@
-"""What is no longer true, asked for in Python, over REST, over MCP and at the command line: the same memories, and one
-number for one question.
+"""What is no longer true, or forgotten, asked for in Python, over REST, over MCP and at the command line: the same
+memories, and one number for one question.
 """
 
 from __future__ import annotations
@@ -99,3 +99,51 @@ async def test_entities_count_what_is_no_longer_true_on_request(memory: Memory) 
     assert "Rome" in {one["name"] for one in graph["entities"]}
     graph = await answer(memory, "search_graph", query="Clara")
     assert "Clara lives in Rome." not in {one["memory"] for one in graph["memories"]}
+
+
+@pytest.mark.parametrize("shown", [False, True])
+async def test_what_is_forgotten_is_shown_on_request_by_every_door(make: Any, tmp_path: Path, shown: bool) -> None:
+    memory = make(tmp_path)
+    rome, oslo = (memory.add(text, **ANA)["results"][0]["id"] for text in ("Clara lives in Rome.", "Clara sings."))
+    memory.forget(rome, **ANA)
+    view = {"show_forgotten": shown}
+    expected = {rome, oslo} if shown else {oslo}
+    entities = {one["name"]: one["memories"] for one in memory.entities(**ANA, **view)}
+    assert entities == ({"Ana": 2, "Clara": 2, "Rome": 1} if shown else {"Ana": 1, "Clara": 1})
+    details = memory.entity("Rome", **ANA, **view)
+    assert (details is not None) == shown
+    graph = memory.graph(**ANA, **view)
+    assert {node for node, one in graph.nodes(data=True) if one["node"] == "memory"} == expected
+    assert {node for node, one in graph.nodes(data=True) if one.get("forgotten_at")} == expected - {oslo}
+    days = memory.count_by_day(**ANA, utc_offset=0, **view)
+    assert [one["memories"] for one in days] == [len(expected)]
+
+    with client_of(memory) as client:
+        query: dict[str, Any] = {**ANA, **view}
+        assert {one["id"] for one in ok(client.get("/memories", params=query))["results"]} == expected
+        assert {one["id"] for one in ok(client.post("/v3/memories/", json=query))["results"]} == expected
+        assert {
+            one["id"] for one in ok(client.post("/search", json={"query": "Clara", **query}))["results"]
+        } == expected
+        nodes = {one["id"]: one for one in ok(client.get("/graph", params=query))["nodes"]}
+        assert {uid for uid, one in nodes.items() if one["node"] == "memory"} == expected
+        assert ok(client.get("/graph/days", params={**query, "utc_offset": 0})) == days
+        assert ok(client.get("/graph/entities", params=query)) == memory.entities(**ANA, **view)
+        found = ok(client.get("/graph/entities/Rome", params=query), 200 if shown else 404)
+        assert not shown or found == details
+        (ana,) = ok(client.get("/entities", params=view))
+        assert ana["total_memories"] == len(expected)
+
+    for tool, asked in (("get_memories", {}), ("search_memories", {"query": "Clara"})):
+        results = (await answer(memory, tool, **asked, **view))["results"]
+        assert {one["id"] for one in results} == expected, tool
+        assert {one["id"] for one in results if one.get("forgotten_at")} == expected - {oslo}, tool
+    for tool, asked in (("search_graph", {"query": "Clara"}), ("get_entity", {"name": "Clara"})):
+        assert {one["id"] for one in (await answer(memory, tool, **asked, **view))["memories"]} == expected, tool
+
+    flags = ["--show-forgotten"] if shown else []
+    for words in (["list"], ["search", "Clara"]):
+        page = at_the_command_line(memory, tmp_path, *words, "--user", "ana", *flags)
+        assert {one["id"] for one in page["results"]} == expected, words
+    drawn = at_the_command_line(memory, tmp_path, "graph", "--user", "ana", *flags)
+    assert {one["id"] for one in drawn["nodes"] if one["node"] == "memory"} == expected

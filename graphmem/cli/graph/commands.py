@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from graphmem.cli.options import CommandContext, ShowRetired, command, error_exit
+from graphmem.cli.options import CommandContext, ShowForgotten, ShowRetired, command, error_exit
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -39,6 +39,7 @@ def graph(
     around: Annotated[str | None, typer.Option(metavar="NAME", help="An entity's name, or a memory's id.")] = None,
     hops: Annotated[int, typer.Option(help="The distance from there.")] = 2,
     show_retired: ShowRetired = False,  # noqa: FBT002
+    show_forgotten: ShowForgotten = False,  # noqa: FBT002
     form: Annotated[
         str | None,
         typer.Option(
@@ -59,7 +60,8 @@ def graph(
     with call.memory() as memory:
         storage_paths = memory._engine.storage_paths  # noqa: SLF001  (not public)
         is_page = chosen is OutputFormat.HTML
-        entity_graph, total = _read_graph(memory, call.scope, around, hops, show_retired=show_retired, is_page=is_page)
+        view = {**call.scope, "show_retired": show_retired, "show_forgotten": show_forgotten}
+        entity_graph, total = _read_graph(memory, view, around, hops, is_page=is_page)
     if chosen is None:
         call.print_answer(None, lambda renderer: renderer.graph(entity_graph))
         return
@@ -99,9 +101,9 @@ def _parse_format(word: str, error: str = "") -> OutputFormat:
 
 
 def _read_graph(
-    memory: Memory, scope: dict[str, Any], around: str | None, hops: int, *, show_retired: bool, is_page: bool
+    memory: Memory, view: dict[str, Any], around: str | None, hops: int, *, is_page: bool
 ) -> tuple[nx.MultiDiGraph[str], int | None]:
-    """Returns the graph and the number of memories of its scope, None if only what is around a name was asked for.
+    """Returns the graph and the number of memories of its view, None if only what is around a name was asked for.
 
     Exits with an error for an unknown `around`; warns of a graph that is cut or empty.
     """
@@ -109,11 +111,11 @@ def _read_graph(
     from graphmem.memory import MAX_LIST_LIMIT  # noqa: PLC0415
 
     limit = MAX_MEMORIES if is_page and around is None else MAX_LIST_LIMIT
-    graph = memory.graph(**scope, around=around, hops=hops, limit=limit, show_retired=show_retired)
+    graph = memory.graph(**view, around=around, hops=hops, limit=limit)
     if around is not None and not graph:
-        raise error_exit(_unknown_name_message(memory, scope, around))
+        raise error_exit(_unknown_name_message(memory, view, around))
     every = ["episode", "fact", "summary"]
-    total = memory.get_all(**scope, kinds=every, limit=1, show_retired=show_retired)["total"]
+    total = memory.get_all(**view, kinds=every, limit=1)["total"]
     if total > limit:
         typer.echo(f"graphmem: only the newest {limit:,} of {total:,} memories were read", err=True)
     elif not total:

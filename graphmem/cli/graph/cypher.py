@@ -21,8 +21,8 @@ Row = Mapping[str, Any]
 
 # Rows in one statement: one transaction for each row takes minutes, one for all rows takes much memory.
 ROWS_PER_STATEMENT = 200
-_MEMORY_PROPERTIES = "kind speaker at valid_from valid_to user_id agent_id run_id version".split()
-_TIME_PROPERTIES = frozenset({"at", "valid_from", "valid_to", "valid_at", "invalid_at"})
+_MEMORY_PROPERTIES = "kind speaker at valid_from valid_to forgotten_at user_id agent_id run_id version".split()
+_TIME_PROPERTIES = frozenset({"at", "valid_from", "valid_to", "forgotten_at", "valid_at", "invalid_at"})
 # Patterns of source and target for each type of relationship; `$` stands for the export's id.
 _ENDPOINT_PATTERNS = {
     "MENTIONS": ("(a:Memory {export: $, id: row.source})", "(b:Entity {export: $, key: row.target})"),

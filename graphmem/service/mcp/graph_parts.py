@@ -46,7 +46,11 @@ def _parts(graph: nx.MultiDiGraph[str], nodes: list[str], limit: int) -> dict[st
     entities = {node: entity_shape(one) for node, one in data.items() if one["node"] == "entity"}
     memories = [
         {
-            **{name: one[name] for name in ("kind", "at", "speaker", "valid_to") if one[name] is not None},
+            **{
+                name: one[name]
+                for name in ("kind", "at", "speaker", "valid_to", "forgotten_at")
+                if one[name] is not None
+            },
             "id": node,
             "memory": shortened(one["memory"]),
         }

@@ -19,7 +19,7 @@ from graphmem.times import shown_iso
 T = TypeVar("T")
 
 # The names of times in results.
-_TIMES = frozenset({"at", "valid_to", "expiration_date"})
+_TIMES = frozenset({"at", "valid_to", "expiration_date", "forgotten_at"})
 
 # The most characters of a structured result, as JSON, and of the text beside it.
 MAX_CHARS = 6000
@@ -68,7 +68,9 @@ class AddResult(Result):
 
 
 class ListedMemory(Result):
-    """A memory, of a long one the beginning. `at`: when it was said; `valid_to`: when it stopped being true."""
+    """A memory, of a long one the beginning. `at`: when it was said; `valid_to`: when it stopped being true;
+    `forgotten_at`: since when it is hidden.
+    """
 
     id: str
     memory: str
@@ -78,6 +80,7 @@ class ListedMemory(Result):
     speaker: str | None = None
     valid_to: str | None = None
     expiration_date: str | None = None
+    forgotten_at: str | None = None
 
 
 class MemoryResult(ListedMemory):
@@ -94,7 +97,8 @@ class MemoryResult(ListedMemory):
 
 class FoundMemory(Result):
     """A hit: the best of a search has the `score` 1; `relevance` is the probability that it helps to answer,
-    `similarity` its cosine; `why` and `path` say how it was found; `valid_to`: when it stopped being true.
+    `similarity` its cosine; `why` and `path` say how it was found; `valid_to`: when it stopped being true;
+    `forgotten_at`: since when it is hidden.
     """
 
     id: str
@@ -106,6 +110,7 @@ class FoundMemory(Result):
     at: str
     speaker: str | None = None
     valid_to: str | None = None
+    forgotten_at: str | None = None
     why: str
     path: list[dict[str, str]]
 
@@ -303,9 +308,10 @@ def memory_block(memories: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _qualified(one: Mapping[str, Any]) -> str:
-    """Returns the words of a memory; those of one that is no longer true with the day since when."""
-    ended = one.get("valid_to")
-    return f"{one['memory']} (no longer true since {ended[:10]})" if ended else str(one["memory"])
+    """Returns the words of a memory; those of one that is no longer true, or forgotten, with the day since when."""
+    states = (("valid_to", "no longer true"), ("forgotten_at", "forgotten"))
+    since = [f" ({state} since {one[name][:10]})" for name, state in states if one.get(name)]
+    return "".join([one["memory"], *since])
 
 
 def shortened(text: str, max_chars: int = MAX_LISTED_CHARS) -> str:

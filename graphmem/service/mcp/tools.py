@@ -81,6 +81,7 @@ Relevance = Annotated[
     BeforeValidator(_as_fraction),
 ]
 ShowRetired = Annotated[bool, Field(description="Also memories that are no longer true")]
+ShowForgotten = Annotated[bool, Field(description="Also memories that were forgotten")]
 CursorArgument = Annotated[str, Field(description="The next_cursor of the former page; leave it out for the first")]
 
 
@@ -237,6 +238,7 @@ class SearchMemories(Tool):
     )
     min_relevance: Relevance = None
     show_retired: ShowRetired = False
+    show_forgotten: ShowForgotten = False
     cursor: CursorArgument = ""
 
     async def run(self, memory: AsyncMemory, scope: Scope) -> results.SearchResult:
@@ -251,6 +253,7 @@ class SearchMemories(Tool):
             else None,
             as_of=self.as_of or None,
             show_retired=self.show_retired,
+            show_forgotten=self.show_forgotten,
         )
         least = _least(self.min_relevance)
         found = result_dict(await search(top_k=self.top_k, min_relevance=least, explain=True))
@@ -315,9 +318,10 @@ class GetMemories(Tool):
     limit: Limit = 50
     show_retired: ShowRetired = False
     retired_only: Annotated[bool, Field(description="Only memories that are no longer true")] = False
+    show_forgotten: ShowForgotten = False
 
     async def run(self, memory: AsyncMemory, scope: Scope) -> results.ListResult:
-        options: dict[str, Any] = {"show_retired": self.show_retired, "retired_only": self.retired_only}
+        options: dict[str, Any] = self.model_dump(include={"show_retired", "retired_only", "show_forgotten"})
         after = place_after(self.cursor, options)
         found = await memory._run(list_memories, memory.sync, scope.parts, after, limit=self.limit, **options)  # noqa: SLF001  (same package)
         items, count = page(found.results, 0, _memory_item)
@@ -415,9 +419,10 @@ class SearchGraph(Tool):
     hops: Hops = 2
     limit: Limit = 50
     show_retired: ShowRetired = False
+    show_forgotten: ShowForgotten = False
 
     async def run(self, memory: AsyncMemory, scope: Scope) -> results.GraphResult:
-        view = {**scope.parts, "show_retired": self.show_retired}
+        view = {**scope.parts, "show_retired": self.show_retired, "show_forgotten": self.show_forgotten}
         entities = await memory.entities(**view, query=self.query, limit=GRAPH_STARTS)
         starts = [entity["key"] for entity in entities]
         if not starts:
@@ -441,9 +446,10 @@ class GetEntity(Tool):
     hops: Hops = 1
     limit: Limit = 50
     show_retired: ShowRetired = False
+    show_forgotten: ShowForgotten = False
 
     async def run(self, memory: AsyncMemory, scope: Scope) -> results.EntityResult:
-        view = {**scope.parts, "show_retired": self.show_retired}
+        view = {**scope.parts, "show_retired": self.show_retired, "show_forgotten": self.show_forgotten}
         details = await memory.entity(self.name, **view, limit=1)
         if details is None:
             raise NotFoundError(self.not_found)
@@ -560,7 +566,8 @@ async def _existing(memory: AsyncMemory, memory_id: str, scope: Scope, not_found
 def _memory_fields(record: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the fields of a memory's result that are there."""
     fields = {
-        name: record.get(name) for name in ("id", "memory", "kind", "at", "memory_type", "valid_to", "expiration_date")
+        name: record.get(name)
+        for name in ("id", "memory", "kind", "at", "memory_type", "valid_to", "expiration_date", "forgotten_at")
     }
     fields["speaker"] = speaker_of(record)
     return {name: value for name, value in fields.items() if value is not None}
@@ -587,6 +594,7 @@ def _hit(hit: Mapping[str, Any]) -> dict[str, Any]:
         "at": hit["at"],
         "speaker": speaker_of(hit),
         "valid_to": hit["valid_to"],
+        "forgotten_at": hit.get("forgotten_at"),
         "why": explanation["why"],
         "path": [
             {name: shortened(str(value), 100) for name, value in node.items() if name in PATH_FIELDS}

@@ -19,6 +19,7 @@ from graphmem.service.schemas import Body, Ids, IdsBody, given
 
 AS_OF = "Only memories valid at that time, in ISO 8601; a bare date is its first moment."
 SHOW_RETIRED = "Also memories that are no longer true, and the source messages hidden with them."
+SHOW_FORGOTTEN = "Also memories that were forgotten, and the source messages hidden with them."
 
 router = APIRouter(route_class=JsonRoute, tags=["graph"], responses=problems.documented())
 
@@ -36,6 +37,7 @@ class GraphQuery(Ids):
     )
     as_of: str | None = Field(default=None, description=AS_OF)
     show_retired: bool = Field(default=False, description=SHOW_RETIRED)
+    show_forgotten: bool = Field(default=False, description=SHOW_FORGOTTEN)
 
 
 class MemoryNode(BaseModel):
@@ -51,6 +53,7 @@ class MemoryNode(BaseModel):
     at: str
     valid_from: str
     valid_to: str | None
+    forgotten_at: str | None
     user_id: str | None
     agent_id: str | None
     run_id: str | None
@@ -115,7 +118,7 @@ async def get_graph(
     `around` keeps the nodes at most `hops` edges away from an entity or a memory; the graph is empty without that node.
     """
     ids = caller.scope(query.named())
-    options = query.model_dump(include={"around", "hops", "limit", "as_of", "show_retired"})
+    options = query.model_dump(include={"around", "hops", "limit", "as_of", "show_retired", "show_forgotten"})
     # The text is made in the thread of the call, not in that of the event loop: a graph may have many nodes.
     async with until_client_leaves(request):
         with within_answer("limit", "ask for fewer memories"):
@@ -140,6 +143,7 @@ class DaysQuery(Ids):
         description="How many minutes before midnight in UTC a day begins. By default: in the configured time zone.",
     )
     show_retired: bool = Field(default=False, description=SHOW_RETIRED)
+    show_forgotten: bool = Field(default=False, description=SHOW_FORGOTTEN)
 
 
 class DayItem(BaseModel):
@@ -154,7 +158,7 @@ async def get_graph_days(
     query: Annotated[DaysQuery, Query()], caller: CallerParam, service: ServiceParam
 ) -> list[DayItem]:
     """Counts the memories of a scope by the day since which they are valid, the earliest day first."""
-    options = query.model_dump(include={"utc_offset", "show_retired"})
+    options = query.model_dump(include={"utc_offset", "show_retired", "show_forgotten"})
     found = await service.memory.count_by_day(**caller.scope(query.named()), **options)
     return [DayItem.model_validate(day) for day in found]
 
@@ -169,6 +173,7 @@ class EntitiesQuery(Ids):
     type: str | None = Field(default=None, description=f"One of {', '.join(EntityType)}.")
     limit: int = Field(default=100, ge=1, le=limits.MAX_ENTITIES)
     show_retired: bool = Field(default=False, description=SHOW_RETIRED)
+    show_forgotten: bool = Field(default=False, description=SHOW_FORGOTTEN)
 
 
 class EntityQuery(Ids):
@@ -177,6 +182,7 @@ class EntityQuery(Ids):
     limit: int = Field(default=100, ge=1, le=limits.MAX_ENTITIES)
     as_of: str | None = Field(default=None, description=AS_OF)
     show_retired: bool = Field(default=False, description=SHOW_RETIRED)
+    show_forgotten: bool = Field(default=False, description=SHOW_FORGOTTEN)
 
 
 class AliasItem(BaseModel):
@@ -233,6 +239,7 @@ async def get_graph_entities(
         **caller.scope(query.named()),
         **given(query=query.query, type=query.type, limit=query.limit),
         show_retired=query.show_retired,
+        show_forgotten=query.show_forgotten,
     )
     return [EntityItem.model_validate(entity) for entity in found]
 
@@ -245,7 +252,12 @@ async def get_graph_entity(
     scope = caller.scope(query.named())
     with within_answer("limit", "ask for fewer memories"):
         details = await service.memory.entity(
-            key, **scope, limit=query.limit, as_of=query.as_of, show_retired=query.show_retired
+            key,
+            **scope,
+            limit=query.limit,
+            as_of=query.as_of,
+            show_retired=query.show_retired,
+            show_forgotten=query.show_forgotten,
         )
     if details is None:
         raise NotFoundError

@@ -119,6 +119,7 @@ class EntitiesQuery(BaseModel):
 
     limit: int = Field(default=10_000, ge=1, le=limits.MAX_OWNERS)
     show_retired: bool = Field(default=False, description="Count also the memories that are no longer true.")
+    show_forgotten: bool = Field(default=False, description="Count also the memories that were forgotten.")
 
 
 @router.get("/entities")
@@ -126,14 +127,19 @@ async def get_entities(
     query: Annotated[EntitiesQuery, Query()], _: AdminParam, service: ServiceParam
 ) -> list[EntityItem]:
     """Lists the users, agents and runs of which there are memories. The graph's entities are at /graph/entities."""
-    return await service.run(entity_items, service.memory.sync, query.limit, show_retired=query.show_retired)
+    shown = query.model_dump(include={"show_retired", "show_forgotten"})
+    return await service.run(entity_items, service.memory.sync, query.limit, **shown)
 
 
-def entity_items(memory: Memory, limit: int, *, show_retired: bool = False) -> list[EntityItem]:
+def entity_items(
+    memory: Memory, limit: int, *, show_retired: bool = False, show_forgotten: bool = False
+) -> list[EntityItem]:
     """Returns the first `limit` users, agents and runs of a memory."""
     engine = memory._engine  # noqa: SLF001  (same package)
     engine.check_open()
-    view = View(Scope(), datetime.now(UTC), kinds=LISTED_KINDS, show_retired=show_retired)
+    view = View(
+        Scope(), datetime.now(UTC), kinds=LISTED_KINDS, show_retired=show_retired, show_forgotten=show_forgotten
+    )
     return [
         EntityItem(
             id=found.id,

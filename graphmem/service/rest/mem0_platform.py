@@ -76,6 +76,7 @@ class ListBody(IdsBody, Mem0Fields):
     show_expired: bool | None = None
     show_retired: bool | None = None
     retired_only: bool | None = None
+    show_forgotten: bool | None = None
 
 
 class PageQuery(BaseModel):
@@ -126,6 +127,7 @@ async def get_all(
                 show_expired=bool(body.show_expired),
                 show_retired=bool(body.show_retired),
                 retired_only=bool(body.retired_only),
+                show_forgotten=bool(body.show_forgotten),
             )
     found = result_dict(listed)
 
