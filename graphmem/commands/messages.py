@@ -128,7 +128,9 @@ def _text_hash(command: AddMessage) -> str:
 
 def _is_repetition(command: AddMessage, stored: MemoryRecord) -> bool:
     message = command.message
-    wanted = (message.role, message.name, command.memory_type, command.expires_at, dict(command.metadata))
+    # A cycle of the lifecycle names the type of a memory that was stored without one.
+    memory_type = command.memory_type or stored.memory_type
+    wanted = (message.role, message.name, memory_type, command.expires_at, dict(command.metadata))
     found = (stored.role, stored.actor_id, stored.memory_type, stored.expires_at, dict(stored.metadata))
     return (
         stored.text == message.content

@@ -210,6 +210,17 @@ def test_a_cycle_is_undone_as_a_whole(ripening: Memory) -> None:
         ripening.undo_cycle(result["cycle"], **ANA)
 
 
+def test_what_a_cycle_forgot_comes_back_without_a_twin_when_it_is_said_again(ripening: Memory) -> None:
+    """Although the cycle has named its type."""
+    talk = ripening.add(TALK, **ANA)["results"][0]["id"]
+    assert tend(ripening, now="2099-01-01")["forgotten"] == 1
+    (again,) = ripening.add(TALK, **ANA)["results"]
+    assert (again["id"], again["event"]) == (talk, "REMEMBER")
+    assert ripening.get(talk, **ANA)["memory_type"] == "episodic"
+    assert tend(ripening, now="2099-01-01")["forgotten"] == 1
+    assert ripening.add(TALK, **ANA, memory_type="semantic")["results"][0]["event"] == "ADD"
+
+
 def test_what_was_changed_since_a_cycle_is_left_out_of_its_undo(ripening: Memory) -> None:
     (talk, likes, plain) = said(ripening, 8, TALK, LIKES, PLAIN)
     result = tend(ripening)
