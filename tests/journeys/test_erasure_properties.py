@@ -1,0 +1,210 @@
+"""Any sequence of adds, cycles, merges, forgets, remembers, purges and deletes: erased words are in no store, no export
+and no file, with all that the erased memory stood for; and nothing else goes.
+"""
+
+from __future__ import annotations
+
+import io
+import shutil
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import select
+from support.facts import fact, source_message, store, summary
+from support.fakes import fake_models, merging
+
+from graphmem import Memory
+from graphmem.stores.ledger import schema
+from graphmem.text import content_hash
+
+U = {"user_id": "u"}
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+# A preference, which a cycle keeps; the same words, which no rule knows and which it merges into that one; small talk.
+KEPT, LIKE, TALK = (
+    "I like green tea with milk and honey",
+    "green tea with milk and honey like I",
+    "The weather was grey",
+)
+
+OPERATIONS = (
+    "kept", "like", "talk", "fact", "summary", "merge", "cycle", "forget", "undo", "change", "search", "delete",
+    "purge",
+)  # fmt: skip
+Step = tuple[str, int, int]
+steps = st.lists(st.tuples(st.sampled_from(OPERATIONS), st.integers(0, 9), st.integers(0, 9)), max_size=14)
+
+
+class Story:
+    """A memory, and by its own book-keeping which words must be in it and which must be gone.
+
+    Each memory has words of its own, one for each text that it has had.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        lifecycle = {"enabled": True, "since": "2025-01-01", "daily_at": "never"}
+        graph, extractor = {"provider": "networkx"}, {"provider": "spacy"}
+        config = fake_models(lifecycle=lifecycle, graph_store=graph, extractor=extractor, home=str(folder))
+        self.memory = Memory.from_config(config)
+        self.words: dict[str, list[str]] = {}
+        self.texts: dict[str, str] = {}
+        self.gone: dict[str, list[str]] = {}
+        self.stands_for: dict[str, str] = {}  # a merged memory → the one that stands for it
+        self.sources: dict[str, str] = {}  # a fact → its message
+        self.drawn: dict[str, str] = {}  # a summary → the memory it is drawn from
+        self._number = 0
+        self._cycles = 0
+
+    def chosen(self, place: int) -> str | None:
+        """One of the memories, messages of facts left out."""
+        own = [uid for uid in self.words if uid not in self.sources.values()]
+        return own[place % len(own)] if own else None
+
+    def word(self) -> str:
+        self._number += 1
+        return f"zq{self._number:03}x"
+
+    def _stored(self, uid: str, text: str, word: str) -> str:
+        self.words[uid], self.texts[uid] = [word], text
+        return uid
+
+    def _said(self, text: str) -> str:
+        word, at = self.word(), (NOW - timedelta(days=9)).isoformat()
+        text = f"{text} {word.title()}"
+        return self._stored(store(self.memory, text, at=at, created_at=at, role="user"), text, word)
+
+    def take(self, step: Step) -> None:
+        name, first, second = step
+        uid, other = self.chosen(first), self.chosen(second)
+        if name in {"kept", "like", "talk"}:
+            self._said({"kept": KEPT, "like": LIKE, "talk": TALK}[name])
+        elif name == "fact":
+            word, text = self.word(), "She moved to Oslo"
+            source = self._stored(source_message(self.memory, f"{text} {word}"), f"{text} {word}", word)
+            word = self.word()
+            new = self._stored(fact(self.memory, f"Lives in Oslo {word}", source), f"Lives in Oslo {word}", word)
+            self.sources[new] = source
+        elif name == "cycle":
+            self._cycles += 1
+            self.memory.tend(**U, now=NOW + timedelta(days=self._cycles), force=True)
+            self._note_merges()
+        elif name == "purge":
+            self._purge()
+        elif uid is not None and other is not None:
+            self._change(name, uid, other)
+
+    def _change(self, name: str, uid: str, other: str) -> None:
+        memory = self.memory
+        if name == "summary":
+            word = self.word()
+            text = f"It is about Oslo {word}"
+            self.drawn[self._stored(summary(memory, text, uid), text, word)] = uid
+        elif name == "merge" and uid != other:
+            memory._engine.commit(merging(uid, other))
+            self._note_merges()
+        elif name == "forget":
+            memory.forget(uid, reason=self.words[uid][0])
+        elif name == "undo":
+            forgets = [one["id"] for one in memory.history(uid) if one["event"] == "FORGET"]
+            if forgets and self._is_forgotten(uid):
+                memory.undo(forgets[-1])
+                self.stands_for.pop(uid, None)
+        elif name == "change":
+            word = self.word()
+            self.texts[uid] = f"{self.texts[uid].rsplit(' ', 1)[0]} {word.title()}"
+            memory.update(uid, self.texts[uid])
+            self.words[uid].append(word)
+            self.stands_for.pop(uid, None)
+        elif name == "search":
+            memory.search(self.words[uid][-1], **U)
+        elif name == "delete":
+            erased = self._with(uid)
+            assert set(memory.delete(uid)["deleted"]) == erased
+            self._forget_about(erased)
+
+    def _is_forgotten(self, uid: str) -> bool:
+        found = self.memory.get(uid)
+        assert found is not None
+        return "forgotten_at" in found
+
+    def _note_merges(self) -> None:
+        for one in self.memory.pending_deletion(**U)["results"]:
+            _, is_merged, target = one["reason"].partition("merged into ")
+            if is_merged and target in self.words:
+                self.stands_for[one["id"]] = target
+
+    def _with(self, uid: str) -> set[str]:
+        """What has the words of a memory: what was merged into it, the messages of facts, and summaries of all."""
+        erased: set[str] = set()
+        border = [uid]
+        while border:
+            one = border.pop()
+            erased.add(one)
+            border += [merged for merged, target in self.stands_for.items() if target == one and merged not in erased]
+            border += [made for made, source in self.drawn.items() if source == one and made not in erased]
+            border += [self.sources[one]] if self.sources.get(one, one) not in erased else []
+        return erased
+
+    def _purge(self) -> None:
+        forgotten = {uid for uid in self.words if self._is_forgotten(uid)}
+        assert set(self.memory.purge(**U, confirm=True)["deleted"]) == forgotten
+        self._forget_about(forgotten)
+
+    def _forget_about(self, erased: set[str]) -> None:
+        for uid in erased:
+            self.gone[uid] = self.words.pop(uid)
+            for links in (self.stands_for, self.sources, self.drawn):
+                links.pop(uid, None)
+        for links in (self.stands_for, self.sources, self.drawn):
+            for uid in [one for one, target in links.items() if target in erased]:
+                del links[uid]
+
+    def check(self) -> None:
+        """Nothing of what is gone is anywhere, and all the rest is where it was."""
+        engine, file = self.memory._engine, io.BytesIO()
+        self.memory.search("tea", **U)  # the graph in memory follows at the next read
+        self.memory.export(file)
+        with engine.ledger.read() as connection:
+            tables = {table.name: connection.execute(select(table)).all() for table in schema.metadata.sorted_tables}
+            hashes = set(connection.scalars(select(schema.embeddings.c.hash)))
+        held = {uid for uid, *_ in engine._backends.vector_index.list_held()}
+        graph = engine._backends.graph
+        places = {
+            **{name: repr(rows) for name, rows in tables.items()},
+            "graph": repr([*graph._graph.nodes(data=True), *graph._graph.edges(data=True)]),
+            "export": file.getvalue().decode(),
+        }
+        gone = [word for words in self.gone.values() for word in words]
+        assert [(word, name) for word in gone for name, text in places.items() if word in text.lower()] == []
+        assert not held & self.gone.keys()
+        assert hashes == {content_hash(text) for uid, text in self.texts.items() if uid in self.words}
+        for word in [words[-1] for words in self.words.values()]:
+            assert word in places["memories"].lower() and word in places["export"].lower()
+        assert {row.uid for row in tables["memories"]} == held == self.words.keys()
+
+
+@pytest.mark.thorough
+@settings(max_examples=15, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@example([("kept", 0, 0), ("like", 0, 0), ("talk", 0, 0), ("cycle", 0, 0), ("delete", 0, 0)])
+@example([("kept", 0, 0), ("like", 0, 0), ("cycle", 0, 0), ("change", 0, 0), ("purge", 0, 0), ("delete", 0, 0)])
+@example([("fact", 0, 0), ("fact", 0, 0), ("kept", 0, 0), ("summary", 0, 0), ("merge", 0, 1), ("merge", 1, 2),
+          ("cycle", 0, 0), ("delete", 2, 0)])  # fmt: skip
+@example([("kept", 0, 0), ("like", 0, 0), ("cycle", 0, 0), ("undo", 1, 0), ("delete", 0, 0), ("forget", 0, 0)])
+@given(steps)
+def test_erased_words_are_nowhere_and_nothing_else_goes(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[Step]
+) -> None:
+    folder = tmp_path_factory.mktemp("erasure")
+    story = Story(folder)
+    with story.memory:
+        for step in steps:
+            story.take(step)
+            if step[0] in {"delete", "purge"}:
+                story.check()
+        story.check()
+    gone = [word for words in story.gone.values() for word in words]
+    content = b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file()).lower()
+    assert [word for word in gone if word.encode() in content] == []
+    shutil.rmtree(folder)
