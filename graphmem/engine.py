@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
-from functools import cached_property
 from threading import Lock
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol
@@ -200,7 +199,7 @@ class Engine:
         if self._closed:
             raise StoreUnavailable(CLOSED)
 
-    @cached_property
+    @property
     def rules(self) -> Rules:
         """The rules of importance. Raises ConfigError for a file of rules that is not usable."""
         return self.settings.lifecycle.read_rules()

@@ -55,9 +55,11 @@ def read_profile(ledger: Ledger, view: View, rules: Rules) -> Profile:
         )
         with closing(pages) as newest:
             summaries = list(newest)
-        mentioned = graph_reads.mentions_in(connection, view, [record.id for record in recent or standing[:RECENT]])
+        of_topics = [record.id for record in recent or standing[:RECENT]]
+        mentioned = graph_reads.mentions_in(connection, view, of_topics)
     own = {record.speaker for record in (*standing, *recent)}
-    names = Counter(entity.name for _, entity, _ in mentioned if entity.name not in own)
+    in_order = sorted(mentioned, key=lambda mention: of_topics.index(mention[0]))
+    names = Counter(entity.name for _, entity, _ in in_order if entity.name not in own)
     return Profile(standing, recent, summaries, [name for name, _ in names.most_common(TOPICS)])
 
 
