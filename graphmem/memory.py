@@ -171,6 +171,7 @@ class Memory:
         strict: bool = False,
         wait: bool = True,
         repeat_window: float | None = None,
+        importance: float | None = None,
     ) -> types.AddResult:
         """Stores messages as memories and, with a language model, the facts drawn from them.
 
@@ -180,6 +181,7 @@ class Memory:
         (default: if a language model is configured). `prompt` replaces the configured instructions for drawing facts.
         `memory_type="procedural_memory"` draws one summary of a procedure instead. A message with neither id nor time
         is always new; with a `repeat_window` (seconds) a call that only repeats the words of that time stores nothing.
+        `importance` (0 to 1) is that of the new memories for the lifecycle, which computes it otherwise.
 
         The words are durable when this returns. `wait=False` leaves all else to the background; `flush()` waits for it.
 
@@ -207,13 +209,18 @@ class Memory:
             if repeat_window is None
             else timedelta(seconds=validation.seconds(repeat_window, "repeat_window", MAX_REPEAT_SECONDS))
         )
-        commands = self._message_commands(parsed.messages, scope, metadata, memory_type, expiration_date, window)
+        given = None if importance is None else validation.share(importance, "importance")
+        commands = self._message_commands(parsed.messages, scope, metadata, memory_type, expiration_date, window, given)
         self._engine.check_embedder()
         with traced_operation("upsert_memory" if uses_llm else "create_memory") as span:
             if uses_llm:
                 is_procedure = memory_type == validation.PROCEDURAL_MEMORY
                 extraction = EnqueueExtraction(
-                    scope, prompt, procedure=is_procedure, summarise=self._engine.makes_summaries and not is_procedure
+                    scope,
+                    prompt,
+                    procedure=is_procedure,
+                    summarise=self._engine.makes_summaries and not is_procedure,
+                    importance=given,
                 )
                 result = self._add_with_extraction(commands, extraction, wait=wait)
             else:
@@ -294,6 +301,7 @@ class Memory:
         memory_type: object,
         expiration_date: object,
         repeat_window: timedelta | None,
+        importance: float | None,
     ) -> tuple[AddMessage, ...]:
         return message_commands(
             messages,
@@ -304,6 +312,7 @@ class Memory:
             expires_at=validation.expiration(expiration_date, zone=self.limits.timezone),
             before_store=self._engine.settings.before_store,
             repeat_window=repeat_window,
+            importance=importance,
         )
 
     def _relations_stated_by(self, records: Sequence[MemoryRecord], scope: Scope) -> list[types.RelationDict]:

@@ -53,6 +53,9 @@ def add(
     role: Annotated[str, typer.Option(help="user, assistant or tool, unless the input names one.")] = "user",
     timestamp: Annotated[str | None, typer.Option(metavar="TIME", help="The time of the words, ISO 8601.")] = None,
     metadata: Metadata = None,
+    importance: Annotated[
+        float | None, typer.Option(help="How important it is to the lifecycle, 0 to 1.", show_default="computed")
+    ] = None,
     no_wait: Annotated[bool, typer.Option("--no-wait", help="Do not wait for vectors and graph.")] = False,  # noqa: FBT002
     as_spoken: Annotated[bool, typer.Option("--as-spoken", help="Store the words without a language model.")] = False,  # noqa: FBT002
 ) -> None:
@@ -80,7 +83,13 @@ def add(
     else:
         raise typer.BadParameter("give words (- for standard input) or --file FILE")
     with call.memory(may_create=True) as memory:
-        options = {**call.scope, "metadata": extra, "timestamp": timestamp, "infer": False if as_spoken else None}
+        options = {
+            **call.scope,
+            "metadata": extra,
+            "timestamp": timestamp,
+            "infer": False if as_spoken else None,
+            "importance": importance,
+        }
         result = add_all(memory, source, messages, options, wait=not no_wait)
         call.print_answer(result, lambda renderer: show_added(renderer, result, len(messages)))
         sys.stdout.flush()  # with --no-wait, closing the memory takes long; the answer comes before that

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from graphmem.commands import lifecycle
 from graphmem.commands.types import AddFact, CompleteJob, EnqueueExtraction, Outcome, OutcomeType, ReaffirmFact
-from graphmem.model import Kind, MemoryRecord, Scope
-from graphmem.stores.ledger import embeddings, jobs, memories, sessions
+from graphmem.model import NEUTRAL_IMPORTANCE, Kind, MemoryRecord, Scope
+from graphmem.stores.ledger import embeddings, jobs, memories, sessions, vitals
 from graphmem.stores.ledger.jobs import Job, JobKind
 
 if TYPE_CHECKING:
@@ -36,7 +36,8 @@ def enqueue_extraction(command: EnqueueExtraction, uow: UnitOfWork) -> Outcome:
     messages = uow.new_source_messages
     if not messages:
         return Outcome(OutcomeType.NONE, "", reason="nothing new")
-    request: dict[str, Any] = {} if command.prompt is None else {jobs.INSTRUCTIONS: command.prompt}
+    given = {jobs.INSTRUCTIONS: command.prompt, jobs.IMPORTANCE: command.importance}
+    request: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
     if command.summarise and (summary_job := _enqueue_summary_before(messages[0], uow)) is not None:
         request[jobs.SUMMARY_JOB] = summary_job.row
     kind = JobKind.PROCEDURE if command.procedure else JobKind.FACTS
@@ -107,8 +108,11 @@ def add_fact(command: AddFact, uow: UnitOfWork) -> Outcome:
     sources = sources_of(command.sources, uow)
     if sources is None:
         return Outcome(OutcomeType.NONE, command.record.id, kind=command.record.kind, reason=ERASED)
-    record = replace(command.record, seq=uow.next_seq())
+    given = command.importance
+    record = replace(command.record, seq=uow.next_seq(), importance=NEUTRAL_IMPORTANCE if given is None else given)
     record = replace(record, row=memories.insert(uow.connection, record, uow.partition_row(record)))
+    if given is not None:
+        vitals.give_importance(uow.connection, [record.row])
     add_source_links(record, sources, uow)
     uow.add_event("ADD", record, new=record.text)
     uow.enqueue_enrichments([record])

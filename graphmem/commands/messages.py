@@ -10,8 +10,8 @@ from uuid import uuid4
 
 from graphmem.commands import lifecycle
 from graphmem.commands.types import AddMessage, MessageIdReused, Outcome, OutcomeType, RememberMemory
-from graphmem.model import Kind, MemoryRecord, Scope, embedded_text, micros
-from graphmem.stores.ledger import events, memories, tombstones
+from graphmem.model import NEUTRAL_IMPORTANCE, Kind, MemoryRecord, Scope, embedded_text, micros
+from graphmem.stores.ledger import events, memories, tombstones, vitals
 from graphmem.text import content_hash
 
 if TYPE_CHECKING:
@@ -152,6 +152,7 @@ class _NewEpisodes:
         self._collected: list[MemoryRecord] = []
         self._written: dict[str, MemoryRecord] = {}
         self._messages: dict[str, tuple[str, str]] = {}  # id and content digest by message key
+        self._given: set[str] = set()  # ids of those whose importance the caller gave
         self._new_keys: list[str] = []  # those that are not written yet
         # The time of the last message of each scope, in microseconds.
         self._last: dict[Scope, int] = {}
@@ -187,7 +188,10 @@ class _NewEpisodes:
             role=message.role,
             message_id=message.id,
             source_only=command.source_only,
+            importance=NEUTRAL_IMPORTANCE if command.importance is None else command.importance,
         )
+        if command.importance is not None and not command.source_only:
+            self._given.add(record.id)
         is_last = self._is_last_of_session(record)
         if not is_last:
             self.write()
@@ -214,6 +218,7 @@ class _NewEpisodes:
             records = [replace(record, seq=seq) for record, seq in zip(self._collected, seqs, strict=True)]
             rows = memories.insert_all(uow.connection, [(record, uow.partition_row(record)) for record in records])
             records = [replace(record, row=row) for record, row in zip(records, rows, strict=True)]
+            vitals.give_importance(uow.connection, [record.row for record in records if record.id in self._given])
             events.add_first_events(uow.connection, records, now=uow.now)
             if self._new_keys:
                 tombstones.add_message_keys(uow.connection, [(key, *self._messages[key]) for key in self._new_keys])

@@ -65,7 +65,8 @@ class AddMessage:
 
     `key` recognises a repeated message; without one it is new, unless it and all others of its change set that have a
     `repeat_window` were said at most that long before (None: always new). `content_digest` must be the same in a
-    repeated message. `source_only`: the episode is a source message, for facts to be drawn from.
+    repeated message. `source_only`: the episode is a source message, for facts to be drawn from. `importance` (0..1) is
+    the caller's, None if it is to be computed.
     """
 
     scope: Scope
@@ -78,6 +79,7 @@ class AddMessage:
     expires_at: datetime | None = None
     source_only: bool = False
     repeat_window: timedelta | None = None
+    importance: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +87,16 @@ class EnqueueExtraction:
     """Records a job that draws facts from the source messages stored as new by the same change set.
 
     `procedure`: the job records the procedure that the messages describe, instead. `prompt` replaces the instructions
-    of graphmem. `summarise`: if the messages begin a new sitting, records a job for the summary of the one before as
-    well, to be done before the facts. To be placed after the `AddMessage` commands.
+    of graphmem, `importance` (0..1) is that of the facts. `summarise`: if the messages begin a new sitting, records a
+    job for the summary of the one before as well, to be done before the facts. To be placed after the `AddMessage`
+    commands.
     """
 
     scope: Scope
     prompt: str | None = None
     procedure: bool = False
     summarise: bool = False
+    importance: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +119,14 @@ class CompleteJob:
 
 @dataclass(frozen=True, slots=True)
 class AddFact:
-    """Stores a fact or a summary drawn from messages (`sources`), unless one of these was erased."""
+    """Stores a fact or a summary drawn from messages (`sources`), unless one of these was erased.
+
+    `importance` (0..1) is the caller's, None if it is to be computed.
+    """
 
     record: MemoryRecord
     sources: tuple[str, ...]
+    importance: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ def message_commands(
     metadata: Mapping[str, Any] = EMPTY_MAPPING,
     memory_type: str | None = None,
     expires_at: datetime | None = None,
+    importance: float | None = None,
     before_store: BeforeStore | None = None,
     repeat_window: timedelta | None = None,
 ) -> tuple[AddMessage, ...]:
@@ -60,6 +61,7 @@ def message_commands(
                 metadata=message_metadata,
                 memory_type=memory_type,
                 expires_at=expires_at,
+                importance=importance,
             )
         )
     log_refused(len(messages) - len(commands), len(messages))

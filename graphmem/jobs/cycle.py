@@ -191,6 +191,8 @@ class Cycle:
 def _rating(memory: UnratedMemory, rule: Rule | None, highest_similarity: float | None) -> Rating:
     """Returns the importance of a memory, by its rule or, without one, as on the day on which it was written."""
     memory_type = memory.memory_type or (OTHER_TYPE if rule is None else rule.memory_type)
+    if memory.given is not None:
+        return Rating(memory.row, memory.version, memory.given, memory_type)
     if rule is not None:
         return Rating(memory.row, memory.version, rule.importance, memory_type)
     sure = certainty(memory.text, memory.question_share) if memory.confidence is None else memory.confidence

@@ -232,6 +232,7 @@ class RecordReader:
             fields.optional("accesses", lambda value, path: validation.count(value, path, 0, MAX_VERSION)) or 0,
             fields.optional("accessed_at", self._moment),
             fields.optional("rated", _version),
+            fields.optional("importance_given", validation.flag) or False,
         )
         fields.refuse_unknown()
         return stored

@@ -155,6 +155,11 @@ class Vitals(TypedDict):
             Field(description="The version whose `importance` was computed. Null: the next cycle computes it."),
         ]
     ]
+    importance_given: NotRequired[
+        Annotated[
+            bool | None, Field(description="Whether the caller gave the `importance`, which stays. By default no.")
+        ]
+    ]
 
 
 class Corrected(TypedDict):

@@ -190,6 +190,7 @@ def _vitals(stored: StoredVitals) -> records.Vitals:
         "accesses": stored.accesses,
         "accessed_at": optional_iso(stored.accessed_at),
         "rated": stored.rated,
+        **({"importance_given": True} if stored.importance_given else {}),
     }
 
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import io
+import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from support.contract import Make, ids, texts
+from support.contract import Make, added, ids, texts
+from support.fake_llm import fact
 from support.ledger_snapshot import contents, exported, same
 from support.statement_count import counted
+from support.waiting import TIMEOUT
 
 from graphmem import Memory
 from graphmem.errors import ConfigError, NotFoundError, ValidationError
 from graphmem.stores.ledger import memories, vitals
+from graphmem.testing import ModelEndpoint
 
 ANA = {"user_id": "ana"}
 NOW = datetime(2026, 3, 1, 3, tzinfo=UTC)
@@ -550,3 +555,35 @@ def test_like_memories_stay_apart_by_settings_and_by_pins(make_memory: Make) -> 
     first, *_ = said(pinned, 1, "We walked along the river.", "Along the river we walked.", "We walked along a river.")
     pinned.pin(first, **ANA)
     assert tend(pinned)["merged"] == 0
+
+
+# --- importance that the caller gives -------------------------------------------------------------------------------
+
+
+def test_an_importance_that_the_caller_gives_goes_over_rules_and_sums(ripening: Memory, make_memory: Make) -> None:
+    talk = added(ripening, TALK, **ANA, importance=0.95)
+    plain = added(ripening, PLAIN, **ANA)
+    tend(ripening, dry_run=True)
+    assert (ripening.get(talk, **ANA)["importance"], ripening.get(talk, **ANA)["memory_type"]) == (0.95, "episodic")
+    ripening.update(talk, "The weather is nice.", **ANA)
+    tend(ripening, dry_run=True)
+    assert ripening.get(talk, **ANA)["importance"] == 0.95
+    assert 0.5 < ripening.get(plain, **ANA)["importance"] < 0.95
+    file = io.BytesIO()
+    ripening.export(file)
+    target = make_memory(**on())
+    target.import_(io.BytesIO(file.getvalue()))
+    tend(target, dry_run=True)
+    assert target.get(talk, **ANA) == ripening.get(talk, **ANA)
+    for unusable in (1.5, -0.1, "high", True):
+        with pytest.raises(ValidationError, match="importance"):
+            ripening.add(TALK, **ANA, importance=unusable)
+
+
+def test_facts_of_a_language_model_have_the_importance_of_their_call(make_memory: Make) -> None:
+    with ModelEndpoint(default=json.dumps({"facts": [fact("Saw the weather change")]})) as endpoint:
+        config = {"openai_base_url": endpoint.url, "api_key": "any", "model": "importance", "timeout": TIMEOUT}
+        memory = make_memory(**on(), llm={"provider": "openai", "config": config})
+        memory.add(TALK, **ANA, importance=0.95)
+        tend(memory, dry_run=True)
+        assert [one["importance"] for one in memory.get_all(**ANA)["results"]] == [0.95]

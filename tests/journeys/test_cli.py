@@ -602,6 +602,7 @@ UNUSABLE = {
     "migrate jsonl --timestamp": (["soon"], [__file__, "--user", "ann"]),
     "bench languages --languages": (["xx"], ["benchmarks/languages"]),
     "profile --max-tokens": (["0"], ["--user", "ann"]),
+    "add --importance": (["2"], ["words", "--user", "ann"]),
     "lifecycle run --now": (["soon"], ["--user", "ann", "--dry-run"]),
     "lifecycle status --limit": (["0"], ["--user", "ann"]),
     "lifecycle pending --limit": (["0"], ["--user", "ann"]),

@@ -369,7 +369,7 @@ async def test_arguments_as_clients_send_them(memory: Memory) -> None:
         assert hits["results"] == []
         added = await call(client, "add_memory", content="Clara left for Rome.", memory_type="fact")
         memory_id = added["results"][0]["id"]
-        assert (await call(client, "get_memory", memory_id=memory_id))["memory_type"] == "semantic"
+        assert (await call(client, "get_memory", memory_id=memory_id))["memory_type"] == "fact"
         (hit,) = (await call(client, "search_memories", query="Rome", memory_types=["fact"]))["results"]
         assert hit["id"] == memory_id
 

@@ -17,8 +17,8 @@ class ChangeBuilder:
     """Collects `commands` for the decided actions; a memory that several requests would change is changed once.
 
     `enrichments` belong to `drafts`, in order; the sources of a fact are numbers among `messages`, and the memory of an
-    action is a number among `memories`. `enrich` computes the enrichment of texts that are not stored yet. `dropped`
-    counts the unusable actions by reason.
+    action is a number among `memories`. `importance` (0..1) is the caller's for new facts. `enrich` computes the
+    enrichment of texts that are not stored yet. `dropped` counts the unusable actions by reason.
     """
 
     def __init__(
@@ -28,12 +28,14 @@ class ChangeBuilder:
         enrichments: Sequence[StoreEnrichment],
         messages: Sequence[MemoryRecord],
         memories: Sequence[KnownMemory],
+        importance: float | None,
     ) -> None:
         self._enrich = enrich
         self._drafts = drafts
         self._enrichments = enrichments
         self._messages = messages
         self._memories = memories
+        self._importance = importance
         self._changed: set[int] = set()
         self.dropped: Counter[str] = Counter()
         self.commands: list[Command] = []
@@ -74,7 +76,7 @@ class ChangeBuilder:
         record = replace(draft.record, text=action.text or draft.record.text, valid_to=action.ended_at)
         if record.text != draft.record.text:
             enrichment = add_to_extraction(self._enrich([record])[0], draft.fact.mentions, draft.fact.statements)
-        self.commands += [AddFact(record, self._sources(action.fact)), enrichment]
+        self.commands += [AddFact(record, self._sources(action.fact), self._importance), enrichment]
         return record.id
 
     def _update(self, action: Action) -> str:

@@ -32,7 +32,7 @@ from graphmem.model import VECTOR, EmbeddingSpec, Kind, MemoryRecord, Scope, Spa
 from graphmem.models.protocols import LanguageModel, Prompt, Usage
 from graphmem.observers import Observers
 from graphmem.stores.ledger import Ledger, embeddings, graph_reads, memories, outbox, sessions
-from graphmem.stores.ledger.jobs import INSTRUCTIONS, Job
+from graphmem.stores.ledger.jobs import IMPORTANCE, INSTRUCTIONS, Job
 from graphmem.stores.projection_worker import ProjectionWorker
 from graphmem.stores.protocols import VectorIndex
 from graphmem.text import normalise_key
@@ -421,7 +421,8 @@ class _PipelineRun:
                 actions.setdefault(action.fact, []).append(action)
         complete = replace(complete, last_seq_seen=last_seq, vectors=tuple(vectors), min_similarity=MIN_SIMILARITY)
         compared = list(near_memories.values())
-        builder = ChangeBuilder(self._pipeline.enrich, drafts, enrichments, self._messages, compared)
+        importance = self._job.request.get(IMPORTANCE)
+        builder = ChangeBuilder(self._pipeline.enrich, drafts, enrichments, self._messages, compared, importance)
         for n in range(len(drafts)):
             if n in duplicates:
                 builder.reaffirm(duplicates[n], n)

@@ -22,7 +22,7 @@ from graphmem.ingest.facts.summary_requests import (
 )
 from graphmem.models.protocols import Usage
 from graphmem.stores.ledger import Ledger, memories, sessions
-from graphmem.stores.ledger.jobs import BEFORE, INSTRUCTIONS, Job
+from graphmem.stores.ledger.jobs import BEFORE, IMPORTANCE, INSTRUCTIONS, Job
 from graphmem.tracing import span
 
 if TYPE_CHECKING:
@@ -77,7 +77,8 @@ def record_procedure(job: Job, pipeline: FactPipeline, ledger: Ledger) -> JobRes
         metadata = {name: value for name, value in last.metadata.items() if name != "attachments"}
         record = summary_record(job, text, messages, sessions.PROCEDURAL)
         record = replace(record, metadata=metadata, expires_at=last.expires_at)
-        commands += [AddFact(record, tuple(message.id for message in messages)), *pipeline.enrich([record])]
+        sources = tuple(message.id for message in messages)
+        commands += [AddFact(record, sources, job.request.get(IMPORTANCE)), *pipeline.enrich([record])]
     try:
         outcomes = pipeline.commit(commands)[1:2]
     except JobAlreadyDone:

@@ -80,6 +80,11 @@ Relevance = Annotated[
     ),
     BeforeValidator(_as_fraction),
 ]
+Importance = Annotated[
+    float | None,
+    Field(ge=0, le=1, description="How important it is to keep, 0 to 1; leave it out if unsure"),
+    BeforeValidator(_as_fraction),
+]
 ShowRetired = Annotated[bool, Field(description="Also memories that are no longer true")]
 ShowForgotten = Annotated[bool, Field(description="Also memories that were forgotten")]
 CursorArgument = Annotated[str, Field(description="The next_cursor of the former page; leave it out for the first")]
@@ -106,6 +111,7 @@ class AddMemory(Tool):
         default="",
         description="When it was said, if not now: ISO 8601 with the UTC offset, such as 2025-05-11T07:00:00+08:00",
     )
+    importance: Importance = None
 
     async def run(self, memory: AsyncMemory, scope: Scope) -> results.AddResult:
         if not self.content.strip():
@@ -116,7 +122,8 @@ class AddMemory(Tool):
             await memory.add(
                 self.content,
                 **scope.parts,
-                memory_type=_stored_type(self.memory_type) or None,
+                memory_type=self.memory_type or None,
+                importance=self.importance,
                 timestamp=self.timestamp.strip() or None,
                 wait=not has_llm,
                 repeat_window=limits.REPEAT_SECONDS,
@@ -247,8 +254,8 @@ class SearchMemories(Tool):
             memory.search,
             self.query,
             **scope.parts,
-            # A fact that the lifecycle rated has the type "fact", one that a tool stored has another.
-            filters={"memory_type": {"in": [*self.memory_types, *map(_stored_type, self.memory_types)]}}
+            # A fact that a tool stored or the lifecycle rated has the type "fact", one that a model drew has another.
+            filters={"memory_type": {"in": [*self.memory_types, *map(_drawn_type, self.memory_types)]}}
             if self.memory_types
             else None,
             as_of=self.as_of or None,
@@ -551,8 +558,8 @@ DOTTED_NAMES = {
 # --- shapes ---------------------------------------------------------------------------------------------------------
 
 
-def _stored_type(memory_type: str) -> str:
-    """Returns the type as which a tool stores it: a fact is "semantic", as those that a language model draws are."""
+def _drawn_type(memory_type: str) -> str:
+    """Returns the type of what a language model draws: its facts are "semantic"."""
     return "semantic" if memory_type == "fact" else memory_type
 
 

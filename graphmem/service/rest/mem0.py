@@ -75,6 +75,9 @@ class AddBody(IdsBody, Mem0Fields):
     app_id: str | None = Field(default=None, description="The program whose messages they are, stored as metadata.")
     source: str | None = Field(default=None, description="What sends them, stored as metadata.")
     prompt: str | None = Field(default=None, description="Replaces the configured instructions for drawing facts.")
+    importance: Annotated[float, Field(ge=0, le=1)] | None = Field(
+        default=None, description="How important the new memories are to the lifecycle; computed by default."
+    )
 
 
 class SearchBody(IdsBody, Mem0Fields):
@@ -195,6 +198,7 @@ async def store_messages(
             prompt=body.prompt,
             wait=wait,
             repeat_window=limits.REPEAT_SECONDS,
+            importance=body.importance,
         )
     except MessageIdReused as error:
         if error.message_id in made_ids.values():

@@ -30,8 +30,8 @@ RETRY_BASE, RETRY_MAX = 30.0, 3600.0
 # After so many doublings the pause is an hour.
 MAX_DOUBLINGS = 7
 # Keys in the request of a job: of facts, the row of the summary job to be done before; of a summary, the row before
-# which its messages were stored; of facts and procedures, the caller's instructions.
-SUMMARY_JOB, BEFORE, INSTRUCTIONS = "summary_job", "before", "prompt"
+# which its messages were stored; of facts and procedures, the caller's instructions, and the importance that he gives.
+SUMMARY_JOB, BEFORE, INSTRUCTIONS, IMPORTANCE = "summary_job", "before", "prompt", "importance"
 
 
 class JobKind(StrEnum):

@@ -123,6 +123,7 @@ vitals = Table(
     Column("accesses", Integer, nullable=False, server_default="0"),
     Column("accessed_at", BigInteger),
     Column("rated", Integer),  # the version of its text whose importance is stored
+    Column("importance_given", Boolean, nullable=False, server_default=false()),  # by the caller: none is computed
 )
 
 # Further runs in which a memory's message was repeated, ordered by `place`.

@@ -35,9 +35,14 @@ from graphmem.stores.ledger.schema import events, ledger, memories, partitions, 
 # How the reason of a memory begins that was forgotten because another one stands for it; its id follows.
 MERGED_INTO = "merged into "
 _EXISTING = select(memories.c.id).where(in_array(memories.c.id, "rows"))
-_STORED = select(vitals.c.memory, vitals.c.strength, vitals.c.accesses, vitals.c.accessed_at, vitals.c.rated).where(
-    in_array(vitals.c.memory, "rows")
-)
+_STORED = select(
+    vitals.c.memory,
+    vitals.c.strength,
+    vitals.c.accesses,
+    vitals.c.accessed_at,
+    vitals.c.rated,
+    vitals.c.importance_given,
+).where(in_array(vitals.c.memory, "rows"))
 _ACCESSES = select(vitals.c.accesses).where(vitals.c.memory == bindparam("row"))
 
 
@@ -50,13 +55,14 @@ class Access(NamedTuple):
 
 class StoredVitals(NamedTuple):
     """All that is stored of a memory here: its retention, how often it was found and when last, and `rated`, the
-    version of its text whose importance is stored. None: never.
+    version of its text whose importance is stored. None: never. `importance_given`: the caller said how important.
     """
 
     strength: float
     accesses: int
     accessed_at: datetime | None
     rated: int | None
+    importance_given: bool
 
 
 class VitalState(NamedTuple):
@@ -96,8 +102,8 @@ def state_of(connection: Connection, record: MemoryRecord) -> VitalState:
 def stored(connection: Connection, rows: Sequence[int]) -> dict[int, StoredVitals]:
     """Returns what is stored of memories, by row; those of which nothing is are left out."""
     return {
-        row: StoredVitals(strength, accesses, optional_from_micros(accessed_at), rated)
-        for row, strength, accesses, accessed_at, rated in connection.execute(_STORED, {"rows": list(rows)})
+        row: StoredVitals(strength, accesses, optional_from_micros(accessed_at), rated, bool(given))
+        for row, strength, accesses, accessed_at, rated, given in connection.execute(_STORED, {"rows": list(rows)})
     }
 
 
@@ -105,6 +111,12 @@ def insert(connection: Connection, row: int, imported: StoredVitals) -> None:
     """Stores what an import brings of a new memory."""
     values = {**imported._asdict(), "accessed_at": optional_micros(imported.accessed_at)}
     connection.execute(vitals.insert().values(memory=row, **values))
+
+
+def give_importance(connection: Connection, rows: Sequence[int]) -> None:
+    """Records that the importance of new memories, by row, was given by the caller, so that none is computed."""
+    if rows:
+        connection.execute(vitals.insert(), [{"memory": row, "importance_given": True} for row in rows])
 
 
 def delete(connection: Connection, row: int) -> None:
@@ -141,7 +153,8 @@ def last_found(connection: Connection, view: View, limit: int) -> list[MemoryRec
 class UnratedMemory:
     """A memory whose importance is not computed yet, or of an earlier text.
 
-    `confidence` is a language model's (0..1), None for what nobody drew; `question_share` that of its text.
+    `confidence` is a language model's (0..1), None for what nobody drew; `question_share` that of its text. `given` is
+    the importance that the caller gave, which stays.
     """
 
     id: str
@@ -152,6 +165,7 @@ class UnratedMemory:
     confidence: float | None
     question_share: float
     created_at: datetime
+    given: float | None
 
 
 def _participants(*, documents: bool) -> list[ColumnElement[bool]]:
@@ -204,7 +218,10 @@ def unrated(connection: Connection, partition: int, limit: int, *, documents: bo
     """Returns up to `limit` enriched memories of a partition whose importance is to be computed, oldest first."""
     m, v = memories.c, vitals.c
     statement = (
-        select(m.uid, m.id, m.version, m.text, m.memory_type, m.kind, m.confidence, m.question_share, m.created_at)
+        select(
+            *(m.uid, m.id, m.version, m.text, m.memory_type, m.kind, m.confidence, m.question_share, m.created_at),
+            case((v.importance_given, m.importance)).label("given"),
+        )
         .join_from(memories, vitals, v.memory == m.id, isouter=True)
         .where(m.partition == partition, *_participants(documents=documents), m.embedding.is_not(None))
         .where(v.rated.is_distinct_from(m.version))
@@ -221,8 +238,11 @@ def unrated(connection: Connection, partition: int, limit: int, *, documents: bo
             confidence if kind == Kind.FACT.value else None,
             share,
             from_micros(created_at),
+            given,
         )
-        for uid, row, version, text, memory_type, kind, confidence, share, created_at in connection.execute(statement)
+        for uid, row, version, text, memory_type, kind, confidence, share, created_at, given in connection.execute(
+            statement
+        )
     ]
 
 
