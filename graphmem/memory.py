@@ -955,9 +955,11 @@ class Memory:
     ) -> dict[str, Any]:
         """Explains where a memory comes from.
 
-        Returns `{"id", "memory", "messages", "note"?, "mentions", "relations", "replaces", "replaced_by", "events"}`:
-        `messages` are its source messages (an episode is its own), `replaces` the ids of memories that it retired,
-        `replaced_by` of those that retired it, `events` its changes with ids and reasons. A fact or summary has a
+        Returns `{"id", "memory", "messages", "note"?, "mentions", "relations", "replaces", "replaced_by", "compresses",
+        "compressed_by", "events"}`: `messages` are its source messages (an episode is its own), `replaces` the ids of
+        memories that it retired, `replaced_by` of those that retired it, `compresses` of those that were forgotten
+        because it stands for them, `compressed_by` of what it was forgotten for, `events` its changes with ids and
+        reasons. A fact or summary has a
         `note` if none of its source messages is stored: they were deleted, or it was imported without them. Raises
         NotFoundError.
         """

@@ -408,5 +408,7 @@ def origin(record: MemoryRecord, item: MemoryOrigin) -> dict[str, Any]:
         "relations": relations(item.relations),
         "replaces": [replaced.id for replaced in item.replaced],
         "replaced_by": [successor.id for successor in item.successors],
+        "compresses": [merged.id for merged in item.merged],
+        "compressed_by": [kept.id for kept in item.merged_into],
         "events": [{**event(entry), "reason": entry.reason} for entry in item.events],
     }

@@ -19,7 +19,8 @@ class MemoryOrigin:
     """Where a memory comes from. `sources` are the source messages of a fact or summary; an episode is its own.
 
     `lost_sources`: the ledger holds no source message of this fact or summary, in any scope. `replaced` are the
-    memories that it retired, `successors` those that retired it, as far as the scope sees them.
+    memories that it retired, `successors` those that retired it, `merged` those that were forgotten for it,
+    `merged_into` those for which it was forgotten, as far as the scope sees them.
     """
 
     sources: list[MemoryRecord]
@@ -28,6 +29,8 @@ class MemoryOrigin:
     relations: list[Relation]
     replaced: list[MemoryRecord]
     successors: list[MemoryRecord]
+    merged: list[MemoryRecord]
+    merged_into: list[MemoryRecord]
     events: Sequence[Event]
 
     def source_text(self, source: MemoryRecord) -> str:
@@ -68,6 +71,8 @@ def trace_origin(ledger: Ledger, record: MemoryRecord, scope: Scope | None, now:
             relations=graph_reads.relations_stated_by(connection, view, [record.id]),
             replaced=visible(memories.records_linked_from(connection, record.row, "replaces")),
             successors=visible(memories.records_linking_to(connection, record.row, "replaces")),
+            merged=visible(memories.records_linked_from(connection, record.row, "compresses")),
+            merged_into=visible(memories.records_linking_to(connection, record.row, "compresses")),
             events=_history(connection, record.id),
         )
 

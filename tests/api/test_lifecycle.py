@@ -541,6 +541,9 @@ def test_one_of_three_that_say_the_same_stands_for_them(ripening: Memory, make_m
     assert listed[kept]["layer"] == "long_term"
     assert {one["reason"] for one in ripening.pending_deletion(**ANA)["results"]} == {f"merged into {kept}"}
     assert ripening.explain(kept, **ANA)["events"][-1]["reason"] == "says what 2 others say"
+    merged = [one["id"] for one in ripening.pending_deletion(**ANA)["results"]]
+    assert sorted(ripening.explain(kept, **ANA)["compresses"]) == sorted(merged)
+    assert ripening.explain(merged[0], **ANA)["compressed_by"] == [kept]
     assert (tend(ripening)["merged"], ripening.verify()["ok"]) == (0, True)
     ripening.undo_cycle(result["cycle"], **ANA)
     assert sorted(texts(ripening.get_all(**ANA))) == sorted([*texts_, "We walked along the river with Clara."])

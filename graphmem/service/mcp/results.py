@@ -216,6 +216,8 @@ class ExplainResult(Result):
     relations: list[Relation]
     replaces: list[str]
     replaced_by: list[str]
+    compresses: list[str]
+    compressed_by: list[str]
     events: list[Event]
     is_cut: bool = False
 

@@ -380,6 +380,9 @@ class MemoryHistory(Tool):
         return results.HistoryResult.model_validate(paged(events, self.cursor, {"memory_id": self.memory_id}, _event))
 
 
+_ORIGIN_NAMES = ("id", "memory", "replaces", "replaced_by", "compresses", "compressed_by")
+
+
 class ExplainMemory(Tool):
     """Show the messages from which a memory was drawn, and the memories that it replaces. Not to find memories: use
     search_memories.
@@ -396,7 +399,7 @@ class ExplainMemory(Tool):
         return results.ExplainResult.model_validate(
             fitting(
                 {
-                    **{name: origin[name] for name in ("id", "memory", "replaces", "replaced_by")},
+                    **{name: origin[name] for name in _ORIGIN_NAMES},
                     "note": origin.get("note", ""),
                     "messages": [
                         {**{name: one[name] for name in ("memory_id", "role", "content", "at")}, "speaker": one["name"]}

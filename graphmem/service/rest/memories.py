@@ -39,8 +39,9 @@ class MentionedEntity(BaseModel):
 class OriginAnswer(BaseModel):
     """A memory with its source messages (an episode is its own), entities, relations and changes.
 
-    `replaces`: ids of memories that it retired; `replaced_by`: of those that retired it. `note` is there for a fact or
-    summary none of whose source messages is stored.
+    `replaces`: ids of memories that it retired; `replaced_by`: of those that retired it; `compresses`: of those that
+    were forgotten because it stands for them; `compressed_by`: of what it was forgotten for. `note` is there for a fact
+    or summary none of whose source messages is stored.
     """
 
     id: str
@@ -51,6 +52,8 @@ class OriginAnswer(BaseModel):
     relations: list[answers.RelationAnswer]
     replaces: list[str]
     replaced_by: list[str]
+    compresses: list[str]
+    compressed_by: list[str]
     events: list[answers.HistoryItem]
 
 

@@ -29,7 +29,7 @@ function Others({ words, name, ids, addressTo }) {
   return ids.map((id) => html`<p class="byline" key=${id}>${nodes(words, { it: html`<a href=${addressTo(id)}>${name}</a>` })}</p>`);
 }
 
-/** Who said a memory and when, and which ones it replaced or was replaced by. */
+/** Who said a memory and when, and which ones it replaced, was replaced by, or stands for. */
 function Byline({ record, origin, isPending, isOfAll, addressTo }) {
   const who = speakerOf(record);
   const values = { who: html`<b ...${written(who)}>${who}</b>`, when: html`<${Time} at=${record.at} />` };
@@ -39,7 +39,9 @@ function Byline({ record, origin, isPending, isOfAll, addressTo }) {
       <${Owner} record=${record} /></a>` : html`<${Owner} record=${record} />`}</p>`}
     ${record.valid_to && html`<p class="byline">${nodes("retired", { when: html`<${Time} at=${record.valid_to} as="day" />` })}</p>`}
     <${Others} words="replaced_by" name=${t("later_memory")} ids=${origin.replaced_by} addressTo=${addressTo} />
-    <${Others} words="replaces" name=${t("earlier_memory")} ids=${origin.replaces} addressTo=${addressTo} />`;
+    <${Others} words="replaces" name=${t("earlier_memory")} ids=${origin.replaces} addressTo=${addressTo} />
+    <${Others} words="compressed_by" name=${t("another_memory")} ids=${origin.compressed_by} addressTo=${addressTo} />
+    <${Others} words="compresses" name=${t("another_memory")} ids=${origin.compresses} addressTo=${addressTo} />`;
 }
 
 function Sources({ record, origin }) {
