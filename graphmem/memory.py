@@ -519,7 +519,8 @@ class Memory:
 
         The cycle runs over the whole partition of the scope, and must be named by it: a `user_id`, or what stands for
         it. `now` is the moment for which it decides, by default the present; a later one shows what will have faded by
-        then. A cycle that would forget more than the settings' `brake_share` does nothing but say so, unless `force`.
+        then. A cycle that would forget more than the settings' `brake_share` does nothing but say so, unless `force`; a
+        dry run lists all the same what it would do with `force`.
 
         Returns `{"cycle", "processed", "decayed", "forgotten", "merged", "promoted", "saved_bytes", "skipped"}`: the id
         for `undo_cycle`, None for a dry run, and numbers of memories. `merged` ones are forgotten because a like one of

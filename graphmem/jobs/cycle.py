@@ -86,6 +86,8 @@ class Cycle:
         with self._ledger.read() as connection:
             records = vitals.read_all(connection, row, now, documents=self._documents)
         plan = plan_cycle(records, now, self._policy, force=force)
+        if plan.brake is not None and not dry_run:
+            plan = CyclePlan(processed=plan.processed, brake=plan.brake)
         plan, targets = self._merge(row, records, plan)
         if dry_run:
             return CycleResult(None, plan, targets, len(plan.forgotten), len(targets), len(plan.promoted))

@@ -72,7 +72,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class CyclePlan:
-    """What a cycle does. `decayed` are the new strengths by row; `brake` says why it does nothing, None if it does."""
+    """What a cycle does. `decayed` are the new strengths by row; `brake` says why it is not done, None if it is."""
 
     processed: int = 0
     decayed: dict[int, float] = field(default_factory=dict)
@@ -108,14 +108,12 @@ def plan_cycle(memories: Sequence[Vitals], now: datetime, policy: LifecyclePolic
     decayed = {
         row: r for memory in short if (row := memory.row) not in gone and (r := retentions[row]) < memory.strength
     }
-    brake = None if force else _brake(len(forgotten), len(memories), policy)
-    if brake is not None:
-        return CyclePlan(processed=len(living), brake=brake)
     return CyclePlan(
         processed=len(living),
         decayed=decayed,
         promoted=tuple(one for one in promoted if one.memory.row not in gone),
         forgotten=tuple(forgotten),
+        brake=None if force else _brake(len(forgotten), len(memories), policy),
     )
 
 

@@ -173,10 +173,7 @@ function Cycles({ app, query, status, mayGrow, onMore, onChanged }) {
     setProblem(null);
     hasActed.current = true;
     try {
-      const dry = await send("POST", "/lifecycle/cycles", { query, body: { dry_run: true } });
-      // A cycle that the brake holds lists nothing; what it would do without is what has to be seen.
-      const whole = dry.brake ? await send("POST", "/lifecycle/cycles", { query, body: { dry_run: true, force: true } }) : dry;
-      setPlan({ ...whole, brake: dry.brake });
+      setPlan(await send("POST", "/lifecycle/cycles", { query, body: { dry_run: true } }));
     } catch (error) {
       setProblem(failureOf(error));
     }
