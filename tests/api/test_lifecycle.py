@@ -17,6 +17,7 @@ from support.waiting import TIMEOUT
 
 from graphmem import Memory
 from graphmem.errors import ConfigError, NotFoundError, ValidationError
+from graphmem.jobs import cycle as cycles
 from graphmem.stores.ledger import memories, vitals
 from graphmem.testing import ModelEndpoint
 
@@ -308,6 +309,25 @@ def test_what_is_found_between_decision_and_commit_is_left_out(
     assert texts(ripening.get_all(**ANA)) == [TALK]
 
 
+@pytest.mark.parametrize("step", ["_highest_similarities", "plan_cycle"])
+def test_a_memory_that_is_erased_during_a_cycle_does_not_stop_it(
+    ripening: Memory, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    said(ripening, 9, TALK)
+    (erased,) = said(ripening, 1, PLAIN)
+    take_step = getattr(cycles, step)
+
+    def erase_after(*args: Any, **more: Any) -> Any:
+        monkeypatch.undo()
+        result = take_step(*args, **more)
+        ripening.delete(erased, **ANA)
+        return result
+
+    monkeypatch.setattr(cycles, step, erase_after)
+    assert tend(ripening)["forgotten"] == 1
+    assert ripening.get_all(**ANA)["total"] == 0
+
+
 def test_a_cycle_that_would_forget_too_much_does_nothing_until_it_is_forced(make_memory: Make) -> None:
     memory = make_memory(**on(brake_memories=2))
     said(memory, 20, *(f"Number {n} was nothing much." for n in range(4)))
@@ -315,7 +335,8 @@ def test_a_cycle_that_would_forget_too_much_does_nothing_until_it_is_forced(make
     result = tend(memory)
     assert result["brake"].startswith("4 of 8 memories would be forgotten at once")
     assert (result["forgotten"], memory.get_all(**ANA)["total"]) == (0, 8)
-    assert tend(memory, dry_run=True)["brake"] == result["brake"]
+    plan = tend(memory, dry_run=True)
+    assert (plan["brake"], plan["forgotten"], len(plan["changes"])) == (result["brake"], 4, 4)
     assert tend(memory, force=True)["forgotten"] == 4
     assert memory.get_all(**ANA)["total"] == 4
 

@@ -5,7 +5,7 @@ Changes here take no sequence number: no projection shows them, and finding a me
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
@@ -74,7 +74,7 @@ class VitalState(NamedTuple):
 
 def record_accesses(connection: Connection, accesses: Mapping[int, Access]) -> None:
     """Adds accesses, by the rows of the memories, and sets their strength to 1; rows that are gone are left out."""
-    stored = set(connection.scalars(_EXISTING, {"rows": list(accesses)})) if accesses else set()
+    stored = _existing(connection, accesses)
     if not stored:
         return
     statement = upsert(connection, vitals)
@@ -92,6 +92,11 @@ def record_accesses(connection: Connection, accesses: Mapping[int, Access]) -> N
         if row in stored
     ]
     connection.execute(statement, rows)
+
+
+def _existing(connection: Connection, rows: Iterable[int]) -> set[int]:
+    """Returns which of these memories are still there: others may have been erased since they were read."""
+    return set(connection.scalars(_EXISTING, {"rows": wanted})) if (wanted := list(rows)) else set()
 
 
 def state_of(connection: Connection, record: MemoryRecord) -> VitalState:
@@ -265,7 +270,9 @@ _RATE = (
 
 
 def store_ratings(connection: Connection, ratings: Sequence[Rating]) -> None:
-    """Stores the importance of memories, but for those whose text was changed meanwhile: they stay unrated."""
+    """Stores the importance of memories, but for those whose text was changed meanwhile, which stay unrated, and those
+    that were erased.
+    """
     connection.execute(
         _RATE,
         [
@@ -277,19 +284,28 @@ def store_ratings(connection: Connection, ratings: Sequence[Rating]) -> None:
     statement = statement.on_conflict_do_update(
         index_elements=[vitals.c.memory], set_={"rated": statement.excluded.rated}
     )
-    rows = [{"memory": one.row, "rated": one.version, "strength": 1.0, "accesses": 0} for one in ratings]
-    connection.execute(statement, rows)
+    stored = _existing(connection, (one.row for one in ratings))
+    rows = [
+        {"memory": one.row, "rated": one.version, "strength": 1.0, "accesses": 0}
+        for one in ratings
+        if one.row in stored
+    ]
+    if rows:
+        connection.execute(statement, rows)
 
 
 def store_strengths(connection: Connection, strengths: Mapping[int, float]) -> None:
-    """Stores the retentions of memories, by row, as a cycle computed them."""
-    if not strengths:
+    """Stores the retentions of memories, by row, as a cycle computed them; rows that are gone are left out."""
+    stored = _existing(connection, strengths)
+    if not stored:
         return
     statement = upsert(connection, vitals)
     statement = statement.on_conflict_do_update(
         index_elements=[vitals.c.memory], set_={"strength": statement.excluded.strength}
     )
-    rows = [{"memory": row, "strength": value, "accesses": 0} for row, value in sorted(strengths.items())]
+    rows = [
+        {"memory": row, "strength": value, "accesses": 0} for row, value in sorted(strengths.items()) if row in stored
+    ]
     connection.execute(statement, rows)
 
 
