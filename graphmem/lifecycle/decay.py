@@ -22,7 +22,8 @@ KEPT_TYPES = frozenset({"preference", "fact"})
 class Vitals:
     """What a cycle needs to know of a memory; `row` is its row in the ledger, `seq` the number of its last change.
 
-    `strength` is its retention at the last cycle, or 1 since it was found.
+    `strength` is its retention at the last cycle, or 1 since it was found; `shown_again_at` the time at which it last
+    came back from being forgotten.
     """
 
     id: str
@@ -40,6 +41,7 @@ class Vitals:
     role: str | None = None
     accesses: int = 0
     strength: float = 1.0
+    shown_again_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +120,11 @@ def plan_cycle(memories: Sequence[Vitals], now: datetime, policy: LifecyclePolic
 
 
 def retention(memory: Vitals, now: datetime, policy: LifecyclePolicy) -> float:
-    """Returns R of a memory (0..1), from the day on which it was stored, or from `policy.since` if that is later."""
-    begin = memory.created_at if policy.since is None else max(memory.created_at, policy.since)
-    return policy.curve.retention(begin, now, _strength(memory, policy))
+    """Returns R of a memory (0..1), from the day on which it was stored or last came back, or from `policy.since` if
+    that is later.
+    """
+    begins = [one for one in (memory.created_at, memory.shown_again_at, policy.since) if one is not None]
+    return policy.curve.retention(max(begins), now, _strength(memory, policy))
 
 
 def current_importance(memory: Vitals, now: datetime) -> float:

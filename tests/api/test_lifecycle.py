@@ -309,6 +309,22 @@ def test_what_is_found_between_decision_and_commit_is_left_out(
     assert texts(ripening.get_all(**ANA)) == [TALK]
 
 
+@pytest.mark.parametrize("way", ["undo", "undo_cycle", "update"])
+def test_a_memory_that_came_back_fades_from_then_on(ripening: Memory, way: str) -> None:
+    (talk,) = said(ripening, 9, TALK)
+    now = datetime.now(UTC)
+    ended = tend(ripening, now=now)
+    match way:
+        case "undo":
+            ripening.undo(ripening.pending_deletion(**ANA)["results"][0]["event_id"], **ANA)
+        case "undo_cycle":
+            ripening.undo_cycle(ended["cycle"], **ANA)
+        case _:
+            ripening.update(talk, f"{TALK} It rained.", **ANA)
+    assert ids(ripening.get_all(**ANA)) == [talk]
+    assert [tend(ripening, now=now + days * DAY)["forgotten"] for days in (0, 3, 9)] == [0, 0, 1]
+
+
 @pytest.mark.parametrize("step", ["_highest_similarities", "plan_cycle"])
 def test_a_memory_that_is_erased_during_a_cycle_does_not_stop_it(
     ripening: Memory, monkeypatch: pytest.MonkeyPatch, step: str

@@ -184,7 +184,8 @@ def _participants(*, documents: bool) -> list[ColumnElement[bool]]:
 
 def read_all(connection: Connection, partition: int, now: datetime, *, documents: bool) -> list[Vitals]:
     """Returns the memories of a partition that take part in the lifecycle, without their texts."""
-    m, v = memories.c, vitals.c
+    m, v, e = memories.c, vitals.c, events.c
+    shown_again_at = select(func.max(e.at)).where(e.memory == m.uid, e.event == "REMEMBER").scalar_subquery()
     columns = (*(m[name] for name in SCOPE_NAMES), *(m[name] for name in _SAME_NAMES), m.uid, m.id, m.layer, m.kind)
     statement = (
         select(
@@ -193,6 +194,7 @@ def read_all(connection: Connection, partition: int, now: datetime, *, documents
             or_(m.valid_to.is_(None), m.valid_to > micros(now)).label("is_valid"),
             func.coalesce(v.accesses, 0).label("accesses"),
             func.coalesce(v.strength, 1.0).label("strength"),
+            shown_again_at.label("shown_again_at"),
         )
         .join_from(memories, vitals, v.memory == m.id, isouter=True)
         .where(m.partition == partition, *_participants(documents=documents))
@@ -214,6 +216,7 @@ def _decode(row: RowMapping) -> Vitals:
         layer=Layer(row["layer"]),
         created_at=from_micros(row["created_at"]),
         is_valid=bool(row["is_valid"]),
+        shown_again_at=optional_from_micros(row["shown_again_at"]),
         kind=Kind(row["kind"]),
         **{name: row[name] for name in (*_SAME_NAMES, "accesses", "strength")},
     )
