@@ -291,6 +291,8 @@ def _inputs(operation: Schema, document: Schema) -> str:
         if parameter["in"] == "query" and not parameter.get("description", "").startswith(IGNORED)
     ]
     body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
+    # A body that may be left out is that or null.
+    (body,) = [one for one in body.get("anyOf", [body]) if one.get("type") != "null"]
     schema = document["components"]["schemas"].get(body.get("$ref", "").rpartition("/")[2], body)
     names += [
         (name, name in schema.get("required", ()))
