@@ -53,6 +53,20 @@ TYPES = st.sampled_from(["preference", "fact", "semantic", "episodic", None])
         ("What's the weather like?", "casual_chat", 0.2, "episodic"),
         ("My sister got married on Saturday", "life_event", 0.9, "episodic"),
         ("爷爷去年去世了", "life_event", 0.9, "episodic"),
+        ("我怀孕了", "life_event", 0.9, "episodic"),
+        ("我有糖尿病", "personal_fact", 0.85, "fact"),
+        ("I have type 1 diabetes.", "personal_fact", 0.85, "fact"),
+        ("My daughter Mia is four years old.", "personal_fact", 0.85, "fact"),
+        ("I'm vegetarian.", "explicit_preference", 0.9, "preference"),
+        ("My father died last spring.", "life_event", 0.9, "episodic"),
+        ("Ich mag Wandern in den Alpen.", "explicit_preference", 0.9, "preference"),
+        ("Meine Lieblingsfarbe ist Grün.", "explicit_preference", 0.9, "preference"),
+        ("Ich heiße Jana.", "personal_fact", 0.85, "fact"),
+        ("Ich bin gegen Nüsse allergisch.", "personal_fact", 0.85, "fact"),
+        ("Wir haben 2019 geheiratet.", "life_event", 0.9, "episodic"),
+        ("Ich habe vor, Cello zu lernen.", "future_plan", 0.8, "episodic"),
+        ("Das hat mich traurig gemacht.", "emotional_event", 0.6, "episodic"),
+        ("Das Wetter ist grau.", "casual_chat", 0.2, "episodic"),
     ],
 )
 def test_rules_give_type_and_importance(text: str, name: str, number: float, memory_type: str) -> None:
@@ -72,6 +86,12 @@ def test_rules_give_type_and_importance(text: str, name: str, number: float, mem
         "The likes of me",
         "我的在线工作室",
         "dissatisfied",
+        "Is there a vegan menu?",
+        "Was heißt das?",
+        "Alles Gute zum Geburtstag!",
+        "Ich bin ein bisschen müde.",
+        "喂，听不见",
+        "我在的，当然可以",
     ],
 )
 def test_other_texts_match_no_rule(text: str) -> None:
