@@ -327,6 +327,7 @@ async def test_a_memory_has_the_time_that_the_model_gives_and_is_shown_in_the_co
         ("search_memories", {"query": "tea", "memory_types": "[" * 100_000}, "memory_types: should be a valid list"),
         ("get_memories", {"cursor": b64encode(b"[" * 100_000).decode()}, "is no next_cursor of this call"),
         ("forget_memory", {"memory_id": "unknown"}, "memory_id: "),
+        ("pin_memory", {"memory_id": "unknown"}, "memory_id: "),
         ("undo_change", {"event_id": "unknown"}, "event_id: there is no change with this id"),
         ("get_entity", {"name": "Nobody"}, "name: no memory mentions an entity of this name"),
     ],
@@ -336,6 +337,14 @@ async def test_unusable_arguments(memory: Memory, name: str, arguments: dict[str
     async with Client(server_of(memory)) as client:
         assert sentence in await error(client, name, **arguments)
     assert memory.get_all(user_id=ANA)["total"] == 1
+
+
+async def test_a_memory_is_pinned_and_unpinned(memory: Memory) -> None:
+    uid = memory.add("Clara drinks tea.", user_id=ANA)["results"][0]["id"]
+    async with Client(server_of(memory)) as client:
+        for arguments, is_pinned in (({}, True), ({"pinned": True}, True), ({"pinned": False}, False)):
+            assert (await call(client, "pin_memory", memory_id=uid, **arguments))["id"] == uid
+            assert memory.lifecycle_status(user_id=ANA)["pinned"] == is_pinned
 
 
 def test_no_argument_is_converted_to_another_type() -> None:

@@ -376,7 +376,14 @@ def test_tools_of_mcp_answer_a_stranger_alike(services: Services) -> None:
         ("get_memories", {}),
         *(
             (name, {"memory_id": uid})
-            for name in ("get_memory", "memory_history", "explain_memory", "forget_memory", "delete_memory")
+            for name in (
+                "get_memory",
+                "memory_history",
+                "explain_memory",
+                "forget_memory",
+                "pin_memory",
+                "delete_memory",
+            )
         ),
         ("update_memory", {"memory_id": uid, "content": "Taken over."}),
         ("undo_change", {"event_id": event}),

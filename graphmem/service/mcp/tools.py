@@ -188,6 +188,23 @@ class ForgetMemory(Tool):
         return results.ForgetResult(event_id=changed.get("event_id", ""))
 
 
+class PinMemory(Tool):
+    """Keep a memory for good, when the user says never to forget it: nothing hides it by itself any more. Not for
+    something new: use add_memory first.
+    """
+
+    tool_name = "pin_memory"
+    title = "Keep a memory for good"
+    is_idempotent = True
+
+    memory_id: MemoryId
+    pinned: bool = Field(default=True, description="False: it may fade again")
+
+    async def run(self, memory: AsyncMemory, scope: Scope) -> results.MemoryResult:
+        change = memory.pin if self.pinned else memory.unpin
+        return _memory_result(await change(self.memory_id, **scope.parts))
+
+
 class DeleteMemory(Tool):
     """Erase a memory for good, only when the user asks for that. Not for something that has changed: use
     update_memory.
@@ -543,6 +560,7 @@ PROFILES: Mapping[str, tuple[type[Tool], ...]] = {
         *(tool for tool in READ if tool not in CORE),
         UndoChange,
         ForgetMemory,
+        PinMemory,
         DeleteMemory,
         DeleteAllMemories,
     ),
