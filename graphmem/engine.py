@@ -226,6 +226,8 @@ class Engine:
         """Connects to the servers, all at the same time, and schedules the work that an ended process left behind."""
         for opening in [self._pool.submit(worker.open) for worker in self.projection_workers]:
             opening.result()
+        if self.settings.lifecycle.rules is not None:
+            self.settings.lifecycle.read_rules()  # a file that is not usable is told now, not in the night
         if self.settings.lifecycle.enabled:
             self._begin_lifecycle()
         # The processes of a file are mostly one after the other, and the one before may have died.

@@ -558,6 +558,8 @@ def test_own_rules_and_numbers(make_memory: Make, tmp_path: Any) -> None:
         make_memory(**on(min_retention=2))
     rules.write_text("nonsense = 1", "utf-8")
     with pytest.raises(ConfigError, match=r"nonsense"):
+        make_memory(**on(rules=str(rules)))
+    with pytest.raises(ConfigError, match=r"nonsense"):
         tend(memory)
 
 

@@ -79,8 +79,8 @@ def test_a_cycle_is_seen_before_it_runs_and_is_undone(site: Site) -> None:
     assert plan.locator("p").first.text_content() == ("Of 3 memories that take part: 1 forgotten and 1 kept for good.")
     lines = [" ".join(one.split()) for one in plan.locator(".fading").all_inner_texts()]
     assert lines == [
-        f"Keep {LIKES} It matters: importance 0.9.",
         f"Forget {TALK} It had faded: retention below 0.1.",
+        f"Keep {LIKES} It matters: importance 0.9.",
     ]
     assert site.memory.pending_deletion(**ANA)["total"] == 0
     page.get_by_role("button", name="Run the cycle…").click()

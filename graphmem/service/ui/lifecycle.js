@@ -139,7 +139,8 @@ function Run({ app, query, plan, onRun, onClose }) {
 /** What a cycle would do now, memory by memory; `onRun` is missing where none can be run. */
 function Plan({ plan, onRun }) {
   const [shown, setShown] = useState(STEP.changes);
-  const changes = plan.changes ?? [];
+  // What would be forgotten comes first: that is what somebody looks for before saying yes.
+  const changes = [...(plan.changes ?? [])].sort((one, other) => (other.change === "forget") - (one.change === "forget"));
   return html`<div class="plan"><p role="status">${t("lc_plan", { n: plan.processed, what: numbersOf(plan) })}</p>
     ${plan.brake && html`<div class="say warn"><${Icon} name="warn" /><span>${t("lc_brake", { n: plan.forgotten })}</span></div>`}
     ${changes.length > 0 && html`<ul class="rows">${changes.slice(0, shown).map((one) => html`<li class="row fading" key=${one.id}>
