@@ -132,7 +132,10 @@ def add_source_links(record: MemoryRecord, sources: list[MemoryRecord], uow: Uni
 
 
 def reaffirm_fact(command: ReaffirmFact, uow: UnitOfWork) -> Outcome:
-    """Adds sources and scope to a memory whose words were said again, unless it or a source was erased."""
+    """Adds sources and scope to a memory whose words were said again, unless it or a source was erased.
+
+    To the lifecycle that is an access, as if the memory had been found.
+    """
     record = memories.find(uow.connection, command.id)
     sources = sources_of(command.sources, uow)
     if record is None or sources is None:
@@ -142,6 +145,7 @@ def reaffirm_fact(command: ReaffirmFact, uow: UnitOfWork) -> Outcome:
     record = add_scope(command.scope, record, uow)
     record = replace(record, seq=uow.next_seq())
     memories.set_seq(uow.connection, record.row, record.seq)
+    vitals.record_accesses(uow.connection, {record.row: vitals.Access(1, uow.now)})
     return Outcome(OutcomeType.NONE, record.id, kind=record.kind, record=record, reason="known")
 
 

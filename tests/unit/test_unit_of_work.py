@@ -41,6 +41,7 @@ from graphmem.stores.ledger import (
     sessions,
     tombstones,
     visibility,
+    vitals,
 )
 from graphmem.stores.ledger.schema import (
     embeddings,
@@ -722,3 +723,12 @@ def test_after_an_erasure_only_the_history_names_the_memory(clerk: Any) -> None:
     for table in (mentions, supports, links, jobs_table):
         assert clerk.rows(select(func.count()).select_from(table)) == [(0,)]
     assert clerk.rows(select(events_table.c.memory).distinct()) == [(record.id,)]
+
+
+def test_a_memory_that_is_said_again_has_one_access_more(clerk: Any) -> None:
+    """Being said again strengthens as being found does (seed 002 §6.2)."""
+    home = clerk.say("Her home is Oslo")
+    for number in (1, 2):
+        clerk.commit(ReaffirmFact(home.id, Scope("alice")))
+        with clerk.ledger.read() as connection:
+            assert vitals.state_of(connection, clerk.record(home.id)).accesses == number
