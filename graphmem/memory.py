@@ -49,7 +49,7 @@ from graphmem.queries.graph import build_graph
 from graphmem.queries.history import events_of_memory, trace_origin
 from graphmem.queries.lifecycle import list_forgotten, read_lifecycle, words_of
 from graphmem.queries.memories import count_by_day, find_memory, list_memories
-from graphmem.queries.profile import read_profile
+from graphmem.queries.profile import read_profile, read_standing
 from graphmem.retrieval.types import SearchQuery
 from graphmem.settings import Settings
 from graphmem.stores.ledger import events, graph_reads, memories
@@ -846,7 +846,7 @@ class Memory:
 
         outcome = search(search_query, self._engine.search_deps)
         self._engine.note_found((hit.record for hit in outcome.hits), view)
-        standing = read_profile(self._engine.ledger, view, self._engine.rules).standing if wants_profile else ()
+        standing = read_standing(self._engine.ledger, view, self._engine.rules) if wants_profile else ()
         return context_block(outcome.hits, most, now.tzinfo, size, whole=whole, standing=standing)
 
     def profile(

@@ -18,8 +18,7 @@ from graphmem.queries.lifecycle import ForgottenPage, LifecycleState
 from graphmem.queries.profile import Profile
 from graphmem.retrieval.types import Hit, SearchOutcome
 from graphmem.settings.schema import LifecycleSettings
-from graphmem.stores.ledger.vitals import MERGED_INTO
-from graphmem.text import estimate_tokens
+from graphmem.text import cut_line, estimate_tokens
 from graphmem.types import (
     AddResultItem,
     AliasDict,
@@ -252,7 +251,7 @@ def cycle(result: CycleResult, words: Mapping[str, str]) -> CycleDict:
 
     `words` are the texts of the memories that a dry run would change, by id.
     """
-    plan, merged = result.plan, result.merged_into
+    plan = result.plan
     converted = CycleDict(
         cycle=result.id,
         processed=plan.processed,
@@ -266,14 +265,10 @@ def cycle(result: CycleResult, words: Mapping[str, str]) -> CycleDict:
     if plan.brake is not None:
         converted["brake"] = plan.brake
     if result.id is None:
-        changes = [("promote", one.memory.id, one.reason) for one in plan.promoted]
-        changes += [
-            ("forget", uid := one.memory.id, f"{MERGED_INTO}{merged[uid]}" if uid in merged else one.reason)
-            for one in plan.forgotten
-        ]
         converted["changes"] = [
-            {"id": uid, "memory": words.get(uid, ""), "change": change, "reason": reason}
-            for change, uid, reason in changes
+            {"id": one.memory.id, "memory": words.get(one.memory.id, ""), "change": change, "reason": one.reason}
+            for change, decisions in (("promote", plan.promoted), ("forget", plan.forgotten))
+            for one in decisions
         ]
     return converted
 
@@ -287,14 +282,9 @@ def profile(found: Profile, max_tokens: int, zone: tzinfo | None) -> ProfileDict
     told = found.summaries or found.standing
     return ProfileDict(
         context=context.block(lines) if lines else "",
-        profile_summary=" ".join(_shortened(record.text, SUMMARY_CHARS) for record in told[:SUMMARY_TEXTS]),
-        recent_topics=[_shortened(topic, TOPIC_CHARS) for topic in found.topics],
+        profile_summary=" ".join(cut_line(" ".join(one.text.split()), SUMMARY_CHARS) for one in told[:SUMMARY_TEXTS]),
+        recent_topics=[cut_line(topic, TOPIC_CHARS) for topic in found.topics],
     )
-
-
-def _shortened(text: str, most: int) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= most else f"{line[: most - 1].rstrip()}…"
 
 
 def lifecycle(state: LifecycleState, settings: LifecycleSettings, next_cycle: datetime | None) -> LifecycleDict:

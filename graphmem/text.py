@@ -151,6 +151,11 @@ def term_counts(text: str) -> dict[int, float]:
     return by_number
 
 
+def cut_line(line: str, most: int) -> str:
+    """Returns a line of at most `most` characters, with "…" at its end if it was cut."""
+    return line if len(line) <= most else f"{line[: most - 1].rstrip()}…"
+
+
 def estimate_tokens(text: str) -> int:
     """Estimates the tokens of a text for a language model, rather too high.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -12,7 +12,6 @@ from graphmem.commands.types import Command, ForgetMemory, MergeMemory, MoveMemo
 from graphmem.lifecycle.clusters import MOST_COMPARED, Cluster, cluster_of, like_memories
 from graphmem.lifecycle.decay import (
     OVER_CAPACITY,
-    SAID_BY_ANOTHER,
     SAYS_WHAT_OTHERS_SAY,
     CyclePlan,
     Decision,
@@ -24,7 +23,7 @@ from graphmem.lifecycle.importance import certainty, importance, recency, scarci
 from graphmem.lifecycle.rules import Rule, Rules
 from graphmem.model import EmbeddingSpec, Layer
 from graphmem.stores.ledger import Ledger, embeddings, memories, vitals
-from graphmem.stores.ledger.vitals import Rating, UnratedMemory, VitalState
+from graphmem.stores.ledger.vitals import MERGED_INTO, Rating, UnratedMemory, VitalState
 
 if TYPE_CHECKING:
     from graphmem.models.protocols import Matrix
@@ -42,13 +41,11 @@ OTHER_TYPE = "episodic"
 class CycleResult:
     """What a cycle did, or would do: `id` None for a dry run.
 
-    `merged_into` has the ids of the memories that stand for forgotten ones. `left_out` counts decisions on what was
-    changed or found meanwhile.
+    `left_out` counts decisions on what was changed or found meanwhile.
     """
 
     id: str | None
     plan: CyclePlan
-    merged_into: Mapping[str, str] = field(default_factory=dict)
     forgotten: int = 0
     merged: int = 0
     promoted: int = 0
@@ -90,7 +87,7 @@ class Cycle:
             plan = CyclePlan(processed=plan.processed, brake=plan.brake)
         plan, targets = self._merge(row, records, plan)
         if dry_run:
-            return CycleResult(None, plan, targets, len(plan.forgotten), len(targets), len(plan.promoted))
+            return CycleResult(None, plan, len(plan.forgotten), len(targets), len(plan.promoted))
         cycle = str(uuid4())
         outcomes = self._carry_out(plan, targets, cycle)
         with self._ledger.write() as connection:
@@ -101,7 +98,6 @@ class Cycle:
         return CycleResult(
             cycle,
             plan,
-            targets,
             forgotten=len(forgotten),
             merged=sum(outcome.id in targets for outcome in forgotten),
             promoted=len(done) - len(forgotten),
@@ -117,18 +113,23 @@ class Cycle:
             matrices = embeddings.matrices(connection, self._spec, partition)
         targets = _merge_targets(records, plan, matrices, self._policy.merged_similarity)
         clusters = self._clusters(records, plan, matrices)
-        merged = {one.id: cluster.kept.id for cluster in clusters for one in cluster.others}
-        promoted = [
-            Decision(cluster.kept, SAYS_WHAT_OTHERS_SAY.format(number=len(cluster.others))) for cluster in clusters
+        stay = [Decision(cluster.kept, SAYS_WHAT_OTHERS_SAY.format(number=len(cluster.others))) for cluster in clusters]
+        targets |= {one.id: cluster.kept.id for cluster in clusters for one in cluster.others}
+        forgotten = [
+            replace(one, reason=f"{MERGED_INTO}{targets[one.memory.id]}") if one.memory.id in targets else one
+            for one in plan.forgotten
         ]
-        forgotten = [Decision(one, SAID_BY_ANOTHER) for cluster in clusters for one in cluster.others]
-        decayed = {
-            row: value for row, value in plan.decayed.items() if row not in {one.memory.row for one in forgotten}
-        }
+        forgotten += [
+            Decision(one, f"{MERGED_INTO}{cluster.kept.id}") for cluster in clusters for one in cluster.others
+        ]
+        gone = {one.memory.row for one in forgotten}
         plan = replace(
-            plan, decayed=decayed, promoted=(*plan.promoted, *promoted), forgotten=(*plan.forgotten, *forgotten)
+            plan,
+            decayed={row: value for row, value in plan.decayed.items() if row not in gone},
+            promoted=(*plan.promoted, *stay),
+            forgotten=tuple(forgotten),
         )
-        return plan, targets | merged
+        return plan, targets
 
     def _clusters(self, records: Sequence[Vitals], plan: CyclePlan, matrices: Matrices) -> list[Cluster]:
         """Returns the clusters of the short-term memories that stay, as many as the long-term layer has room for."""

@@ -10,9 +10,9 @@ from graphmem.lifecycle.forgetting import ForgettingCurve
 from graphmem.lifecycle.importance import WEIGHTS, recency
 from graphmem.model import Kind, Layer, Scope
 
-# Reasons in histories; a memory that is merged has the one of `commands.lifecycle`.
+# Reasons in histories.
 FADED, OVER_CAPACITY = "retention below {least:g}", "over capacity"
-SAYS_WHAT_OTHERS_SAY, SAID_BY_ANOTHER = "says what {number} others say", "says what another says"
+SAYS_WHAT_OTHERS_SAY = "says what {number} others say"
 # P1: the least importance of a preference or fact, and of any memory, that is kept for good.
 KEPT_IMPORTANCE, KEPT_IMPORTANCE_OF_ANY = 0.8, 0.9
 KEPT_TYPES = frozenset({"preference", "fact"})
@@ -136,10 +136,14 @@ def _strength(memory: Vitals, policy: LifecyclePolicy) -> float:
     return policy.curve.strength(memory.importance, memory.accesses, memory.memory_type)
 
 
+def matters(importance: float, memory_type: str | None) -> bool:
+    """Returns whether a memory is important enough to be kept for good (P1)."""
+    return importance >= (KEPT_IMPORTANCE if memory_type in KEPT_TYPES else KEPT_IMPORTANCE_OF_ANY)
+
+
 def _promotion(memory: Vitals, now: datetime, policy: LifecyclePolicy) -> str | None:
     """Returns why a memory moves to the long-term layer, None if it does not."""
-    least = KEPT_IMPORTANCE if memory.memory_type in KEPT_TYPES else KEPT_IMPORTANCE_OF_ANY
-    if now - memory.created_at > policy.promote_after and memory.importance >= least:
+    if now - memory.created_at > policy.promote_after and matters(memory.importance, memory.memory_type):
         return f"importance {memory.importance:g}"
     if _strength(memory, policy) >= policy.curve.max_strength:
         return f"found {memory.accesses} times"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
-from graphmem.lifecycle.decay import KEPT_IMPORTANCE, KEPT_IMPORTANCE_OF_ANY, KEPT_TYPES
-from graphmem.lifecycle.rules import Rule, Rules
+from sqlalchemy import Connection
+
+from graphmem.lifecycle.decay import matters
+from graphmem.lifecycle.rules import Rules
 from graphmem.model import LISTED_KINDS, Kind, ListFilter, MemoryRecord, View
 from graphmem.stores.ledger import Ledger, graph_reads, memories, vitals
 
@@ -38,23 +40,11 @@ def read_profile(ledger: Ledger, view: View, rules: Rules) -> Profile:
     """Returns the profile of a view's scope. Its memories are those that a list shows."""
     listed = replace(view, kinds=LISTED_KINDS)
     with ledger.read() as connection:
-        standing = vitals.long_term(connection, listed, MOST_STANDING)
-        if not standing:
-            pages = memories.list_page(
-                connection, listed, ListFilter(), after=None, limit=LOOKED_THROUGH, with_sources=False
-            )
-            with closing(pages) as newest:
-                matched = [(rule.importance, record) for record in newest if (rule := _standing_rule(record, rules))]
-            standing = [record for _, record in sorted(matched, key=lambda one: -one[0])[:MOST_STANDING]]
+        standing = _standing(connection, listed, rules)
         known = {record.id for record in standing}
         found = vitals.last_found(connection, listed, RECENT + len(known))
         recent = [record for record in found if record.id not in known][:RECENT]
-        of_sessions = replace(view, kinds=frozenset({Kind.SUMMARY}))
-        pages = memories.list_page(
-            connection, of_sessions, ListFilter(), after=None, limit=SUMMARIES, with_sources=False
-        )
-        with closing(pages) as newest:
-            summaries = list(newest)
+        summaries = list(_newest(connection, replace(view, kinds=frozenset({Kind.SUMMARY})), SUMMARIES))
         of_topics = [record.id for record in recent or standing[:RECENT]]
         mentioned = graph_reads.mentions_in(connection, view, of_topics)
     own = {record.speaker for record in (*standing, *recent)}
@@ -63,10 +53,24 @@ def read_profile(ledger: Ledger, view: View, rules: Rules) -> Profile:
     return Profile(standing, recent, summaries, [name for name, _ in names.most_common(TOPICS)])
 
 
-def _standing_rule(record: MemoryRecord, rules: Rules) -> Rule | None:
-    """Returns the rule by which a cycle would keep a memory, None if none would."""
-    rule = rules.match(record.text)
-    if rule is None:
-        return None
-    least = KEPT_IMPORTANCE if rule.memory_type in KEPT_TYPES else KEPT_IMPORTANCE_OF_ANY
-    return rule if rule.importance >= least else None
+def read_standing(ledger: Ledger, view: View, rules: Rules) -> list[MemoryRecord]:
+    """Returns the standing facts of a profile alone."""
+    with ledger.read() as connection:
+        return _standing(connection, replace(view, kinds=LISTED_KINDS), rules)
+
+
+def _standing(connection: Connection, listed: View, rules: Rules) -> list[MemoryRecord]:
+    if kept := vitals.long_term(connection, listed, MOST_STANDING):
+        return kept
+    matched = [
+        (rule.importance, record)
+        for record in _newest(connection, listed, LOOKED_THROUGH)
+        if (rule := rules.match(record.text)) is not None and matters(rule.importance, rule.memory_type)
+    ]
+    return [record for _, record in sorted(matched, key=lambda one: -one[0])[:MOST_STANDING]]
+
+
+def _newest(connection: Connection, view: View, limit: int) -> Iterator[MemoryRecord]:
+    page = memories.list_page(connection, view, ListFilter(), after=None, limit=limit, with_sources=False)
+    with closing(page) as records:
+        yield from records

@@ -23,6 +23,7 @@ from graphmem.retrieval.context.frame import (
 from graphmem.retrieval.context.packing import Size, pack
 from graphmem.retrieval.context.sentence_values import Sentence
 from graphmem.retrieval.sentence_matching import UNSPLIT_CHARS
+from graphmem.text import cut_line
 from graphmem.times import shown
 
 if TYPE_CHECKING:
@@ -75,21 +76,14 @@ def context_block(
     return block(lines) if lines else ""
 
 
-def plain_lines(
-    records: Iterable[MemoryRecord],
-    most: int,
-    zone: tzinfo | None = None,
-    size: Size = len,
-    line_chars: int = LINE_CHARS,
-) -> list[str]:
+def plain_lines(records: Iterable[MemoryRecord], most: int, zone: tzinfo | None = None, size: Size = len) -> list[str]:
     """Returns memories as lines of a block, in this order, as many as have room in `most` (in units of `size`).
 
-    Each begins with the day in `zone` (None: UTC). A text of more than `line_chars` characters is cut.
+    Each begins with the day in `zone` (None: UTC). A text of more than `LINE_CHARS` characters is cut.
     """
     lines = []
     for record in records:
-        text = one_line(record.text)
-        text = text if len(text) <= line_chars else f"{text[: line_chars - 1].rstrip()}…"
+        text = cut_line(one_line(record.text), LINE_CHARS)
         day, speaker = shown(record.at, zone).date().isoformat(), speaker_shown(record.speaker, record.role)
         line = f"{line_head(day, speaker)}{text}\n"
         if (cost := size(line)) <= most:

@@ -5,7 +5,7 @@ import { addressOf } from "./addresses.js";
 import { failureOf, memoryPath, send } from "./api.js";
 import { Erase } from "./erase.js";
 import { list, moment, nodes, number, reasonOf, t, written } from "./i18n.js";
-import { sayFailed, told } from "./memory.js";
+import { sayFailed, told, useAction } from "./memory.js";
 import { Bones, Busy, Dialog, Failed, Icon, isFocusLost, ownName, Reason, RequestId, Time, Who } from "./parts.js";
 import { Figure } from "./usage.js";
 
@@ -59,23 +59,13 @@ function Line({ record, note, children }) {
 
 function Forgotten({ app, query, page, mayGrow, onMore, onChanged }) {
   const [erasing, setErasing] = useState(null);
-  const [root, next, isActing] = [useRef(), useRef(null), useRef(false)];
+  const [root, next, act] = [useRef(), useRef(null), useAction(app)];
   const rows = page.results;
   useLayoutEffect(() => { // the row of the pressed button is gone
     if (next.current === null || !isFocusLost()) return;
     (root.current.querySelectorAll(".fading")[next.current]?.querySelector("button") ?? root.current.querySelector("h2")).focus();
     next.current = null;
   });
-  const act = async (key, work) => {
-    if (isActing.current) return;
-    isActing.current = true;
-    try {
-      await work();
-    } catch (error) {
-      sayFailed(app, key, error);
-    }
-    isActing.current = false;
-  };
   const leave = async (ids) => {
     const staying = rows.filter((one) => !ids.includes(one.id));
     next.current = Math.min(rows.findIndex((one) => ids.includes(one.id)), staying.length - 1);

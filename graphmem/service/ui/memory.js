@@ -110,6 +110,21 @@ export function sayFailed(app, key, error) {
   app.notify(() => html`${t(key, { reason: reasonOf(error) })}<${RequestId} error=${error} />`);
 }
 
+/** Returns a function that does one piece of work at a time, and says `key` with the reason if it fails. */
+export function useAction(app) {
+  const isActing = useRef(false);
+  return async (key, work) => {
+    if (isActing.current) return;
+    isActing.current = true;
+    try {
+      await work();
+    } catch (error) {
+      sayFailed(app, key, error);
+    }
+    isActing.current = false;
+  };
+}
+
 /** What the lifecycle and its owner made of a memory. What is usual has no badge. */
 export function Badges({ record }) {
   return html`${record.layer === "long_term" && html`<span class="tag">${t("long_term")}</span>`}
@@ -157,17 +172,7 @@ function useMemory(app, id, { onChanged, onGone, onBack, wasPending }) {
     await app.undo({ eventId, query, onUndone });
     if (wasForgotten) onBack();
   };
-  const isActing = useRef(false);
-  const act = async (key, work) => {
-    if (isActing.current) return;
-    isActing.current = true;
-    try {
-      await work();
-    } catch (error) {
-      sayFailed(app, key, error);
-    }
-    isActing.current = false;
-  };
+  const act = useAction(app);
   const forget = () => act("not_forgotten", async () => {
     const { memory, event_id: eventId } = await send("POST", memoryPath(id, "/forget"), { query });
     const words = told(memory);
