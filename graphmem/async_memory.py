@@ -77,6 +77,7 @@ class AsyncMemory:
     pin = _awaited(Memory.pin)
     unpin = _awaited(Memory.unpin)
     tend = _awaited(Memory.tend)
+    abstract = _awaited(Memory.abstract)
     undo_cycle = _awaited(Memory.undo_cycle)
     lifecycle_status = _awaited(Memory.lifecycle_status)
     pending_deletion = _awaited(Memory.pending_deletion)

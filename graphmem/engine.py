@@ -39,14 +39,14 @@ from graphmem.stores.ledger.embedder import (
     recorded_embedder,
     recorded_spaces,
 )
-from graphmem.stores.ledger.jobs import MODEL_KINDS, JobKind
+from graphmem.stores.ledger.jobs import MODEL_KINDS, Job, JobKind
 from graphmem.stores.projection import Progress, Projection
 from graphmem.stores.projection_worker import ProjectionWorker
 from graphmem.wiring import Backends, open_backends, storage_paths
 
 if TYPE_CHECKING:
     from graphmem.ingest.facts.pipeline import FactPipeline
-    from graphmem.jobs.cycle import CycleResult
+    from graphmem.jobs.cycle import Cycle, CycleResult
 
 logger = logging.getLogger("graphmem")
 # Threads are started as they are needed. Each call that enriches takes two or three; the models let them take turns.
@@ -435,6 +435,15 @@ class Engine:
 
     def run_cycle(self, partition: str, now: datetime, *, dry_run: bool, force: bool) -> CycleResult:
         """Runs a cycle of the lifecycle over a partition; see `Memory.tend`. Finishes its enrichment first."""
+        return self._ready_cycle().run(partition, now, dry_run=dry_run, force=force)
+
+    def abstract(
+        self, partition: str, ids: Sequence[str] | None, level: int, now: datetime
+    ) -> tuple[str, list[Outcome], dict[str, str]]:
+        """Makes abstractions of memories; see `Memory.abstract`. Finishes their enrichment first."""
+        return self._ready_cycle().abstract(partition, ids, level, now)
+
+    def _ready_cycle(self) -> Cycle:
         from graphmem.jobs.cycle import Cycle  # noqa: PLC0415  (only the lifecycle needs it)
 
         settings = self.settings.lifecycle
@@ -443,15 +452,22 @@ class Engine:
             self._enrich_all()
         with self.ledger.read() as connection:
             since = vitals.lifecycle_since(connection)
-        cycle = Cycle(
+        return Cycle(
             self.ledger,
             self.embedding_spec,
             self.commit,
+            None if self._llm is None else self._run_compositions,
             settings.policy(since or datetime.now(UTC)),
             self.rules,
             documents=settings.documents,
         )
-        return cycle.run(partition, now, dry_run=dry_run, force=force)
+
+    def _run_compositions(self, compositions: Sequence[Job]) -> list[JobResult | JobFailure]:
+        """Records jobs that make one memory of several, and waits for their results, in the same order."""
+        with self.ledger.write() as connection:
+            rows = [jobs.enqueue(connection, job).row for job in compositions]
+        futures = [self._job_worker.run(row, JobKind.COMPOSITION, in_background=False) for row in rows]
+        return [future.result() for future in futures]
 
     def rebuild(self, projection: str | None, progress: Progress | None) -> None:
         """Drops projections (`projection`, or None for all) and fills them again.

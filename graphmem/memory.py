@@ -37,12 +37,14 @@ from graphmem.commands.types import (
     Unset,
     UpdateMemory,
 )
+from graphmem.commands.unit_of_work import NOT_FOUND
 from graphmem.engine import PROJECTION_NAMES, Engine
 from graphmem.errors import ConfigError, NotFoundError, PartialWrite, StoreError, ValidationError
 from graphmem.folding import fold
 from graphmem.ingest.hooks import BeforeStore, apply_before_store
 from graphmem.ingest.messages import message_commands
 from graphmem.jobs.worker import JobFailure
+from graphmem.lifecycle.compression import HIGHEST_LEVEL, MOST_SUMMARISED
 from graphmem.model import ALL_KINDS, LISTED_KINDS, Kind, MemoryRecord, Message, MinRelevance, Scope, View
 from graphmem.queries.entities import find_entity, list_entities
 from graphmem.queries.graph import build_graph
@@ -441,7 +443,7 @@ class Memory:
 
     def undo(self, event_id: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None) -> types.MemoryDict:
         """Reverts one update, retirement, forgetting or promotion: the fields that the event changed return to their
-        former values.
+        former values. Of a memory that was made of others it forgets that one, and shows those again.
 
         `event_id` comes from `history` or `explain`. Changes by other events stay (metadata, for example, after an
         update of the text), and the history keeps both events. Returns the memory after the change, with "message".
@@ -522,10 +524,14 @@ class Memory:
         then. A cycle that would forget more than the settings' `brake_share` does nothing but say so, unless `force`; a
         dry run lists all the same what it would do with `force`.
 
-        Returns `{"cycle", "processed", "decayed", "forgotten", "merged", "promoted", "saved_bytes", "skipped"}`: the id
-        for `undo_cycle`, None for a dry run, and numbers of memories. `merged` ones are forgotten because a like one of
-        the long-term layer stands for them; `skipped` are decisions on memories that were changed or found meanwhile.
-        With `dry_run` there are "changes": `[{"id", "memory", "change", "reason"}]`, and with the brake "brake".
+        With a language model like memories become one, many events a summary, and what the long-term layer has no room
+        for an abstraction; the call waits for it.
+
+        Returns `{"cycle", "processed", "decayed", "forgotten", "merged", "promoted", "summarized", "abstracted",
+        "saved_bytes", "skipped"}`: the id for `undo_cycle`, None for a dry run, and numbers of memories. `merged` ones
+        are forgotten because another one stands for them, `summarized` and `abstracted` are new ones; `skipped` says,
+        by step, what was left out and why ("changed": memories that were changed or found meanwhile). With `dry_run`
+        there are "changes": `[{"id", "memory", "change", "reason"}]`, and with the brake "brake".
         Raises ConfigError where the lifecycle is off (`lifecycle.enabled`).
         """
         self._engine.check_open()
@@ -542,8 +548,47 @@ class Memory:
         if result.id is not None:
             self._engine.deliver([partition])
         plan = result.plan
-        words = words_of(self._engine.ledger, [*plan.promoted, *plan.forgotten]) if is_dry else {}
+        words = words_of(self._engine.ledger, plan.changed) if is_dry else {}
         return responses.cycle(result, words)
+
+    def abstract(
+        self,
+        ids: Sequence[str] | None = None,
+        *,
+        level: int = 1,
+        user_id: Any = None,
+        agent_id: Any = None,
+        run_id: Any = None,
+    ) -> types.AbstractionResult:
+        """Stores what memories have in common, in one sentence: without times (`level` 1), by the kind of thing (2), or
+        as a habit (3). The memories stay.
+
+        With `ids` one abstraction is made of these, which belong to one user; else one of each group of like memories
+        of the scope, at least three, that has none yet. The scope is that of `tend`. Without a language model, level 1
+        cuts the times out of the most central memory, and levels 2 and 3 are skipped.
+
+        Returns `{"cycle", "results", "skipped"}`: the id for `undo_cycle`, the new memories, each with the ids that it
+        "abstracts", and by step why something was left out. Raises NotFoundError for an unknown id.
+        """
+        self._engine.check_open()
+        checked_level = validation.count(level, "level", 1, HIGHEST_LEVEL)
+        uids = None if ids is None else validation.memory_ids(ids, "ids", MOST_SUMMARISED)
+        if uids is None:
+            partition = self._whole_partition(user_id, agent_id, run_id)
+        else:
+            scope = _optional_scope(user_id, agent_id, run_id)
+            found = {uid: find_memory(self._engine.ledger, uid, scope) for uid in uids}
+            if unknown := next((uid for uid, record in found.items() if record is None), None):
+                raise NotFoundError(NOT_FOUND.format(id=unknown))
+            partitions = {record.partition for record in found.values() if record is not None}
+            if len(partitions) > 1:
+                raise ValidationError("ids: are of memories of several users; give those of one")
+            (partition,) = partitions
+        self._engine.check_embedder()
+        cycle, outcomes, skipped = self._engine.abstract(partition, uids, checked_level, datetime.now(UTC))
+        if outcomes:
+            self._engine.enrich_and_deliver([outcome.required_record for outcome in outcomes], wait=True)
+        return responses.abstractions(cycle, outcomes, skipped)
 
     def undo_cycle(
         self, cycle: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None
@@ -674,7 +719,8 @@ class Memory:
         words.
 
         Whatever else has the words goes with it: memories that were merged into it, the source messages of a fact, and
-        summaries of these. A memory that it was merged into has words of its own, and stays.
+        what was made of these: summaries, merged texts and abstractions, which are made again of the rest. A memory
+        that only stands for it has words of its own, and stays.
 
         Returns a receipt: `{"message", "deleted", "erased": {"ledger", "vectors", "graph", "derived"}, "pending"?}`. A
         projection in `pending` cannot be reached; it erases its part as soon as it can. Raises NotFoundError.
@@ -957,20 +1003,18 @@ class Memory:
         """Explains where a memory comes from.
 
         Returns `{"id", "memory", "messages", "note"?, "mentions", "relations", "replaces", "replaced_by", "compresses",
-        "compressed_by", "events"}`: `messages` are its source messages (an episode is its own), `replaces` the ids of
-        memories that it retired, `replaced_by` of those that retired it, `compresses` of those that were forgotten
-        because it stands for them, `compressed_by` of what it was forgotten for, `events` its changes with ids and
-        reasons. A fact or summary has a
-        `note` if none of its source messages is stored: they were deleted, or it was imported without them. Raises
-        NotFoundError.
+        "compressed_by", "abstracts", "abstracted_by", "events"}`: `messages` are its source messages (an episode is its
+        own), `replaces` the ids of memories that it retired, `replaced_by` of those that retired it, `compresses` of
+        those that were forgotten because it stands for them, `compressed_by` of what it was forgotten for, `abstracts`
+        of those that it is an abstraction of, `abstracted_by` of its abstractions, `events` its changes with ids and
+        reasons. A fact or summary has a `note` if none of its source messages is stored: they were deleted, or it was
+        imported without them. Raises NotFoundError.
         """
         self._engine.check_open()
         uid, scope = validation.memory_id(memory_id), _optional_scope(user_id, agent_id, run_id)
         record = find_memory(self._engine.ledger, uid, scope)
         if record is None:
-            raise NotFoundError(
-                f"no memory {uid!r:.80} in this scope; a search or a list of it gives the ids that exist"
-            )
+            raise NotFoundError(NOT_FOUND.format(id=uid))
         return responses.origin(record, trace_origin(self._engine.ledger, record, scope, datetime.now(UTC)))
 
     def entities(
@@ -1137,7 +1181,7 @@ class Memory:
         """Finishes background work, waits for it, and makes the vector index durable, as the words are already.
 
         Returns `{"pending": […]}`, the unfinished projections ("vectors", "graph") and kinds of jobs ("facts",
-        "procedure", "summary").
+        "procedure", "summary", "composition").
         """
         self._engine.check_open()
         return {"pending": self._engine.flush()}
@@ -1170,8 +1214,9 @@ class Memory:
         a projection in the memory of this process, which catches up before each read), `pending` the sequence numbers
         that it lacks, `oldest_pending_at` the time of the first event among them, `dead_letters` the number of rows
         that it refused. `job_counts` has a line for each kind and state of pending work: `{"kind", "state", "number",
-        "oldest_seconds"}`, with the kinds "enrichment", "facts", "procedure" and "summary", the states "waiting",
-        "running" (claimed) and "failed" (waiting for another attempt), and the seconds since the oldest was recorded.
+        "oldest_seconds"}`, with the kinds "enrichment", "facts", "procedure", "summary" and "composition", the states
+        "waiting", "running" (claimed) and "failed" (waiting for another attempt), and the seconds since the oldest was
+        recorded.
         `usage` has a line for each operation and model: `{"operation", "model", "calls", "prompt_tokens",
         "completion_tokens", "cached_tokens", "seconds", "cost"}`; with a scope, only the calls made for it. All else is
         about the whole ledger.

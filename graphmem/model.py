@@ -538,7 +538,9 @@ class Relation:
 
 
 # The events that `undo` takes back.
-REVERSIBLE_EVENTS = ("UPDATE", "RETIRE", "FORGET", "PROMOTE")
+REVERSIBLE_EVENTS = ("UPDATE", "RETIRE", "FORGET", "PROMOTE", "COMPRESS", "ABSTRACT")
+# Those by which a memory was made of others.
+COMPOSING_EVENTS = ("COMPRESS", "ABSTRACT")
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from graphmem.boundary.filters import text_hash
 from graphmem.commands.types import AddMessage, ErasureReport, Outcome, OutcomeType
 from graphmem.ingest.facts.job_result import JobResult
+from graphmem.lifecycle.decay import Operation
 from graphmem.model import NEUTRAL_IMPORTANCE, Entity, Event, Layer, MemoryRecord, Relation, iso, optional_iso
 from graphmem.models.protocols import Usage
 from graphmem.queries.entities import EntityMemories
@@ -20,6 +21,8 @@ from graphmem.retrieval.types import Hit, SearchOutcome
 from graphmem.settings.schema import LifecycleSettings
 from graphmem.text import cut_line, estimate_tokens
 from graphmem.types import (
+    AbstractionDict,
+    AbstractionResult,
     AddResultItem,
     AliasDict,
     CycleDict,
@@ -259,8 +262,10 @@ def cycle(result: CycleResult, words: Mapping[str, str]) -> CycleDict:
         forgotten=result.forgotten,
         merged=result.merged,
         promoted=result.promoted,
+        summarized=result.made.get(Operation.SUMMARIZE, 0),
+        abstracted=result.made.get(Operation.ABSTRACT, 0),
         saved_bytes=result.saved_bytes,
-        skipped=result.left_out,
+        skipped=dict(result.skipped),
     )
     if plan.brake is not None:
         converted["brake"] = plan.brake
@@ -269,8 +274,25 @@ def cycle(result: CycleResult, words: Mapping[str, str]) -> CycleDict:
             {"id": one.memory.id, "memory": words.get(one.memory.id, ""), "change": change, "reason": one.reason}
             for change, decisions in (("promote", plan.promoted), ("forget", plan.forgotten))
             for one in decisions
+        ] + [
+            {
+                "id": source.id,
+                "memory": words.get(source.id, ""),
+                "change": composition.operation.value,
+                "reason": f"one of {len(composition.sources)} memories",
+            }
+            for composition in plan.compositions
+            for source in composition.sources
         ]
     return converted
+
+
+def abstractions(cycle: str, outcomes: Sequence[Outcome], skipped: Mapping[str, str]) -> AbstractionResult:
+    """Converts what `abstract` stored to its result."""
+    results = [
+        AbstractionDict(**memory(outcome.required_record), abstracts=list(outcome.sources)) for outcome in outcomes
+    ]
+    return AbstractionResult(cycle=cycle, results=results, skipped=dict(skipped))
 
 
 def profile(found: Profile, max_tokens: int, zone: tzinfo | None) -> ProfileDict:
@@ -307,6 +329,7 @@ def lifecycle(state: LifecycleState, settings: LifecycleSettings, next_cycle: da
                 forgotten=one.forgotten,
                 merged=one.merged,
                 promoted=one.promoted,
+                composed=one.composed,
                 undone=one.is_undone,
             )
             for one in state.cycles
@@ -400,5 +423,7 @@ def origin(record: MemoryRecord, item: MemoryOrigin) -> dict[str, Any]:
         "replaced_by": [successor.id for successor in item.successors],
         "compresses": [merged.id for merged in item.merged],
         "compressed_by": [kept.id for kept in item.merged_into],
+        "abstracts": [source.id for source in item.abstracted],
+        "abstracted_by": [abstraction.id for abstraction in item.abstractions],
         "events": [{**event(entry), "reason": entry.reason} for entry in item.events],
     }

@@ -65,10 +65,26 @@ class CycleDict(TypedDict):
     forgotten: int
     merged: int
     promoted: int
+    summarized: int
+    abstracted: int
     saved_bytes: int
-    skipped: int
+    skipped: dict[str, str]
     brake: NotRequired[str]
     changes: NotRequired[list[dict[str, str]]]
+
+
+class AbstractionDict(MemoryDict):
+    """An abstraction; `abstracts` are the ids of the memories that it was made of."""
+
+    abstracts: list[str]
+
+
+class AbstractionResult(TypedDict):
+    """The result of `abstract`; `skipped` says, by step, what was left out and why."""
+
+    cycle: str
+    results: list[AbstractionDict]
+    skipped: dict[str, str]
 
 
 class LayerCounts(TypedDict):
@@ -81,7 +97,8 @@ class LayerCounts(TypedDict):
 class PastCycleDict(TypedDict):
     """A cycle that changed memories: its id and end, and how many it forgot, merged (of the forgotten) and promoted.
 
-    Memories that were erased since are not counted. `undone`: of what it did nothing holds any more.
+    `composed`: memories that it made of others. Memories that were erased since are not counted. `undone`: of what it
+    did nothing holds any more.
     """
 
     cycle: str
@@ -89,6 +106,7 @@ class PastCycleDict(TypedDict):
     forgotten: int
     merged: int
     promoted: int
+    composed: int
     undone: bool
 
 

@@ -10,7 +10,7 @@ WHERE (m.partition = $user OR m.partition ENDS WITH '/user:' + $user)
 WITH m ORDER BY m.id = $memory DESC, m.at DESC LIMIT 1
 OPTIONAL MATCH before = (:Memory)-[:NEXT*1..3]->(m)
 OPTIONAL MATCH after = (m)-[:NEXT*1..2]->(:Memory)
-OPTIONAL MATCH sources = (m)-[:DRAWN_FROM|REPLACES|COMPRESSES*1..3]->(:Memory)
-OPTIONAL MATCH replaced = (:Memory)-[:REPLACES|COMPRESSES]->(m)
+OPTIONAL MATCH sources = (m)-[:DRAWN_FROM|REPLACES|COMPRESSES|ABSTRACTS*1..3]->(:Memory)
+OPTIONAL MATCH replaced = (:Memory)-[:REPLACES|COMPRESSES|ABSTRACTS]->(m)
 RETURN m, before, after, sources, replaced
 LIMIT 30

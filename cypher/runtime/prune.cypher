@@ -8,7 +8,7 @@ CALL () {
   UNION
   UNWIND $memories AS id
   MATCH (m:Memory {ledger: $ledger, id: id})
-  WHERE m.seq IS NULL AND NOT EXISTS { (m)-[:NEXT|DRAWN_FROM|REPLACES|COMPRESSES]-() }
+  WHERE m.seq IS NULL AND NOT EXISTS { (m)-[:NEXT|DRAWN_FROM|REPLACES|COMPRESSES|ABSTRACTS]-() }
   RETURN m AS unused
 }
 DETACH DELETE unused

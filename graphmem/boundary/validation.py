@@ -835,6 +835,13 @@ def memory_id(value: object, argument: str = "memory_id") -> str:
     return "" if _UNSTORABLE_CHARS.search(value) else str.__str__(value)
 
 
+def memory_ids(value: object, argument: str, most: int) -> list[str]:
+    """Checks a list of 1 to `most` ids; one that comes twice counts once."""
+    if not isinstance(value, list | tuple) or not 1 <= len(value) <= most:
+        refuse(argument, value, f"must be a list of 1 to {most} ids of memories")
+    return list(dict.fromkeys(memory_id(one, f"{argument}[{n}]") for n, one in enumerate(value)))
+
+
 def flag(value: object, argument: str) -> bool:
     """Checks True or False."""
     if not isinstance(value, bool):

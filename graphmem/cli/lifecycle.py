@@ -1,4 +1,4 @@
-"""`graphmem lifecycle`: runs cycles, lists what they have forgotten, erases it, and takes cycles back."""
+"""`graphmem lifecycle`: runs cycles, makes abstractions, lists and erases what is forgotten, and takes cycles back."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from graphmem.cli.options import CommandContext, command, confirm_erasure, requi
 
 if TYPE_CHECKING:
     from graphmem.cli.render import Renderer
-    from graphmem.types import ForgottenResult, LifecycleDict
+    from graphmem.types import AbstractionResult, ForgottenResult, LifecycleDict
 
+_NUMBERS = ("processed", "decayed", "promoted", "forgotten", "merged", "summarized", "abstracted", "saved_bytes")
 lifecycle = typer.Typer(
     help="Forgets what has faded and keeps what matters.",
     no_args_is_help=True,
@@ -77,6 +78,20 @@ def purge(
 
 
 @command
+def abstract(
+    call: CommandContext,
+    ids: Annotated[
+        list[str] | None, typer.Argument(metavar="ID", help="Memories; without any, groups of like ones.")
+    ] = None,
+    level: Annotated[int, typer.Option(help="1 without times, 2 by kinds of things, 3 as a habit.")] = 1,
+) -> None:
+    """Stores what memories have in common, in one sentence; they stay."""
+    with call.memory() as memory:
+        result = memory.abstract(ids or None, level=level, **call.scope)
+    call.print_answer(result, lambda renderer: _print_abstractions(renderer, result))
+
+
+@command
 def undo(
     call: CommandContext,
     cycle: Annotated[str, typer.Argument(metavar="CYCLE", help="The id of a cycle, as run prints it.")],
@@ -94,11 +109,22 @@ def _print_cycle(renderer: Renderer, result: Any) -> None:
     for change in result.get("changes", ()):
         renderer.line((change["change"], "bold"), f"  {change['reason']}  ", (change["id"], "dim"))
         renderer.line(one_line(change["memory"]), indent=4)
-    for name in ("processed", "decayed", "promoted", "forgotten", "merged", "skipped", "saved_bytes"):
+    for name in _NUMBERS:
         renderer.pair(name.replace("_", " "), result[name])
+    for step, reason in result["skipped"].items():
+        renderer.pair(f"skipped: {step}", reason)
     if "brake" in result:
         renderer.line((result["brake"], "yellow"))
     if result["cycle"] is not None:
+        renderer.pair("cycle", result["cycle"])
+
+
+def _print_abstractions(renderer: Renderer, result: AbstractionResult) -> None:
+    for record in result["results"]:
+        renderer.memory(record, f"level {record['level']}, of {len(record['abstracts'])} memories  ")
+    for step, reason in result["skipped"].items():
+        renderer.pair(f"skipped: {step}", reason)
+    if result["results"]:
         renderer.pair("cycle", result["cycle"])
 
 
@@ -110,7 +136,7 @@ def _print_status(renderer: Renderer, answer: LifecycleDict) -> None:
     for name, at in (("last cycle", answer["cycled_at"]), ("fading since", answer["lifecycle_since"])):
         renderer.pair(name, "none" if at is None else _minute(renderer, at))
     for cycle in answer["cycles"]:
-        numbers = ", ".join(f"{cycle[name]} {name}" for name in ("forgotten", "merged", "promoted"))
+        numbers = ", ".join(f"{cycle[name]} {name}" for name in ("forgotten", "merged", "promoted", "composed"))
         undone = [("  undone", "yellow")] if cycle["undone"] else []
         renderer.line((_minute(renderer, cycle["at"]), "green"), f"  {numbers}", *undone, "  ", (cycle["cycle"], "dim"))
 
@@ -124,5 +150,5 @@ def _print_forgotten(renderer: Renderer, page: ForgottenResult) -> None:
         renderer.memory(record, f"{record['reason']}  ")
 
 
-for _command in (run, status, pending, purge, undo):
+for _command in (run, status, abstract, pending, purge, undo):
     lifecycle.command(_command.__name__)(_command)

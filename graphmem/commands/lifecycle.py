@@ -1,4 +1,4 @@
-"""The handlers of commands that hide a memory, show it again, move it between layers and pin it.
+"""The handlers of commands that hide a memory, show it again, move it between layers, pin it, and make one of others.
 
 `graphmem.commands.unit_of_work` calls them, each with its command and the transaction. A forgotten memory is hidden by
 every store from `forgotten_at` on; nothing of it is erased.
@@ -6,11 +6,14 @@ every store from `forgotten_at` on; nothing of it is erased.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from graphmem.commands import source_visibility
 from graphmem.commands.types import (
+    ComposeMemory,
+    DecomposeMemory,
     ForgetMemory,
     MergeMemory,
     MoveMemory,
@@ -19,15 +22,22 @@ from graphmem.commands.types import (
     PinMemory,
     RememberMemory,
 )
-from graphmem.model import Layer, MemoryRecord
-from graphmem.stores.ledger import memories, vitals
+from graphmem.lifecycle.decay import MERGED_INTO, Operation
+from graphmem.model import Kind, Layer, MemoryRecord
+from graphmem.stores.ledger import events, jobs, memories, vitals
+from graphmem.stores.ledger.jobs import Job, JobKind
 
 if TYPE_CHECKING:
     from graphmem.commands.unit_of_work import UnitOfWork
 
-# The kind of link from a memory to those that it stands for.
-COMPRESSES = "compresses"
+# The kinds of links from a memory to those that it stands for, that it is an abstraction of, and (of a summary of many
+# events) that it was drawn from; and to all that it was made of, which has their words also when they are back.
+COMPRESSES, ABSTRACTS, DRAWN_FROM, MADE_OF = "compresses", "abstracts", "drawn_from", "made_of"
 CHANGED_SINCE, SAID_AGAIN = "changed since it was decided", "said again"
+OF_MEMORIES = "made of {number} memories"
+WORDS_ERASED = "what stood for it was erased with another memory"
+# The fewest memories of which one is made again when another of them was erased.
+FEWEST_SOURCES = 2
 
 
 def forget_memory(command: ForgetMemory, uow: UnitOfWork) -> Outcome:
@@ -50,9 +60,7 @@ def merge_memory(command: MergeMemory, uow: UnitOfWork) -> Outcome:
     target = uow.find(command.into)
     if target.forgotten_at is not None or target.valid_to is not None or target.layer is not Layer.LONG_TERM:
         return _unchanged(uow.find(command.id), CHANGED_SINCE)
-    outcome = forget_memory(
-        ForgetMemory(command.id, f"{vitals.MERGED_INTO}{target.id}", command.batch, command.decided), uow
-    )
+    outcome = forget_memory(ForgetMemory(command.id, f"{MERGED_INTO}{target.id}", command.batch, command.decided), uow)
     if outcome.event is not OutcomeType.FORGET:
         return outcome
     merged = outcome.required_record
@@ -60,6 +68,86 @@ def merge_memory(command: MergeMemory, uow: UnitOfWork) -> Outcome:
     higher = max(target.importance, merged.importance)
     memories.update(uow.connection, replace(target, importance=higher, seq=uow.next_seq()))
     return outcome
+
+
+def compose_memory(command: ComposeMemory, uow: UnitOfWork) -> Outcome:
+    """Stores a memory that was made of others, links it to them and, if it stands for them, hides them."""
+    found = memories.records(uow.connection, [uid for uid, _ in command.sources])
+    sources = [found[uid] for uid, version in command.sources if uid in found and found[uid].version == version]
+    is_over = any(source.valid_to is not None for source in sources)
+    stays = command.hides and any(source.pinned or source.forgotten_at is not None for source in sources)
+    if len(sources) < len(command.sources) or is_over or stays:
+        return Outcome(OutcomeType.NONE, command.record.id, kind=command.record.kind, reason=CHANGED_SINCE)
+    record = replace(command.record, valid_from=uow.now, updated_at=uow.now, seq=uow.next_seq())
+    record = replace(record, row=memories.insert(uow.connection, record, uow.partition_row(record)))
+    vitals.give_importance(uow.connection, [record.row])
+    uow.enqueue_enrichments([record])
+    kind = ABSTRACTS if command.event is OutcomeType.ABSTRACT else COMPRESSES
+    kind = DRAWN_FROM if record.kind is Kind.SUMMARY else kind
+    for source in sources:
+        memories.add_link(uow.connection, record.row, kind, source.row)
+        memories.add_link(uow.connection, record.row, MADE_OF, source.row)
+    reason = OF_MEMORIES.format(number=len(sources))
+    event_id = uow.add_event(command.event.value, record, new=record.text, reason=reason, batch=command.batch)
+    reason = f"{MERGED_INTO}{record.id}"
+    for source in sources if command.hides else ():
+        forget_memory(ForgetMemory(source.id, reason, command.batch), uow)
+    hidden = tuple(sources) if command.hides else ()
+    return Outcome(
+        command.event,
+        record.id,
+        kind=record.kind,
+        record=record,
+        event_id=event_id,
+        sources=tuple(source.id for source in sources),
+        hidden=hidden,
+    )
+
+
+def decompose_memory(command: DecomposeMemory, uow: UnitOfWork) -> Outcome:
+    """Forgets a memory that was made of others, and shows those again that were forgotten for it."""
+    record = uow.find(command.id)
+    if record.forgotten_at is not None:
+        return _unchanged(record, "forgotten already")
+    for source in hidden_sources(record, uow):
+        remember_memory(RememberMemory(source.id, command.reason), uow)
+    return forget_memory(ForgetMemory(record.id, command.reason), uow)
+
+
+def made_of(record: MemoryRecord, uow: UnitOfWork) -> list[MemoryRecord]:
+    """Returns the texts that were made of a memory, with its words: summaries, merged memories and abstractions.
+
+    A memory that stands for it without having been made of it is none: it keeps the words that it had.
+    """
+    drawn = memories.records_linking_to(uow.connection, record.row, DRAWN_FROM)
+    composed = memories.records_linking_to(uow.connection, record.row, MADE_OF)
+    return [*composed, *(other for other in drawn if other.kind is Kind.SUMMARY)]
+
+
+def hidden_sources(record: MemoryRecord, uow: UnitOfWork) -> list[MemoryRecord]:
+    """Returns those that a memory was made of and that are forgotten because it stands for them."""
+    sources = memories.records_linked_from(uow.connection, record.row, MADE_OF)
+    forgotten = [source for source in sources if source.forgotten_at is not None]
+    last = events.last_of_type(uow.connection, [source.id for source in forgotten], OutcomeType.FORGET.value)
+    return [source for source in forgotten if last.get(source.id, ("", ""))[1] == f"{MERGED_INTO}{record.id}"]
+
+
+def compose_again(record: MemoryRecord, erased: Collection[str], uow: UnitOfWork) -> None:
+    """Before a composed memory is erased with one that it was made of: shows the others, and records a job to make it
+    again of them.
+    """
+    linked = memories.records_linked_from(uow.connection, record.row, MADE_OF)
+    sources = [source for source in linked if source.id not in erased]
+    hidden = [source for source in hidden_sources(record, uow) if source.id not in erased]
+    for source in hidden:
+        remember_memory(RememberMemory(source.id, WORDS_ERASED), uow)
+    if len(sources) < FEWEST_SOURCES or record.forgotten_at is not None:
+        return
+    operation = Operation.ABSTRACT if record.level else Operation.MERGE
+    operation = Operation.SUMMARIZE if record.kind is Kind.SUMMARY else operation
+    request = {jobs.OPERATION: operation.value, jobs.LEVEL: record.level, jobs.HIDES: bool(hidden), jobs.BATCH: None}
+    ids = tuple(source.id for source in sources)
+    jobs.enqueue(uow.connection, Job(JobKind.COMPOSITION, record.scope, record.session, ids, request))
 
 
 def remember_memory(command: RememberMemory, uow: UnitOfWork) -> Outcome:

@@ -14,6 +14,7 @@ from sqlalchemy import or_
 from graphmem.commands import entities, facts, lifecycle, source_visibility, undo
 from graphmem.commands.types import (
     VECTORS_ERASED,
+    DecomposeMemory,
     DeleteMemory,
     ErasureReport,
     MoveMemory,
@@ -236,6 +237,8 @@ def undo_event(command: UndoEvent, uow: UnitOfWork) -> Outcome:
             outcome = lifecycle.remember_memory(reverse, uow)
         case MoveMemory():
             outcome = lifecycle.move_memory(reverse, uow)
+        case DecomposeMemory():
+            outcome = lifecycle.decompose_memory(reverse, uow)
         case UpdateMemory():
             outcome = update_memory(reverse, uow)
     if outcome.event is OutcomeType.NONE and not command.is_lenient:
@@ -258,6 +261,9 @@ def delete_memory(command: DeleteMemory, uow: UnitOfWork) -> Outcome:
     if remaining is not None:
         return Outcome(OutcomeType.NONE, record.id, kind=record.kind, record=remaining, reason="said elsewhere, too")
     erased_records = _with_its_words(record, command, uow)
+    erased_ids = {erased.id for erased in erased_records}
+    for other in erased_records[1:]:
+        lifecycle.compose_again(other, erased_ids, uow)
     report = sum((_erase(erased, uow) for erased in erased_records), ErasureReport())
     others = [other for other in erased_records if other.id != record.id]
     shown_summaries = [other for other in others if other.kind is Kind.SUMMARY and other.forgotten_at is None]
@@ -269,26 +275,33 @@ def _with_its_words(record: MemoryRecord, command: DeleteMemory, uow: UnitOfWork
     """Returns a memory and all others with its words, as far as the command is about them.
 
     These are the memories that it stands for, directly or not; of all of them that are facts, the source messages; and
-    the summaries drawn from any of these.
+    the texts that were made of any of these: summaries, merged memories, abstractions. What else such a text was made
+    of stays.
     """
     connection = uow.connection
     records = {record.id: record}
-    unvisited = [record]
+    unvisited = [(record, True)]
     while unvisited:
-        one = unvisited.pop(0)
-        found = [
-            other
-            for other in memories.records_linked_from(connection, one.row, lifecycle.COMPRESSES)
-            if command.run_id is None or facts.remove_from_run(command.run_id, other, uow) is None
-        ]
-        if one.kind is Kind.FACT:
-            drawn_from = memories.records_linked_from(connection, one.row, "drawn_from")
-            found += [source for source in drawn_from if source.source_only]
-        # The texts that were made of its words. One that it was merged into is none: it keeps the words it had.
-        drawn = memories.records_linking_to(connection, one.row, "drawn_from")
-        found += [other for other in drawn if other.kind is Kind.SUMMARY]
-        new = {other.id: other for other in found if other.id not in records and command.is_about(other)}
-        records |= new
+        one, has_its_words = unvisited.pop(0)
+        found: list[MemoryRecord] = []
+        if has_its_words:
+            stood_for = memories.records_linked_from(connection, one.row, lifecycle.COMPRESSES)
+            hidden = lifecycle.hidden_sources(one, uow)
+            found = [
+                other
+                for other in {other.id: other for other in (*stood_for, *hidden)}.values()
+                if command.run_id is None or facts.remove_from_run(command.run_id, other, uow) is None
+            ]
+            if one.kind is Kind.FACT:
+                drawn_from = memories.records_linked_from(connection, one.row, "drawn_from")
+                found += [source for source in drawn_from if source.source_only]
+        new = {
+            other.id: (other, has_same_words)
+            for others, has_same_words in ((lifecycle.made_of(one, uow), False), (found, True))
+            for other in others
+            if other.id not in records and command.is_about(other)
+        }
+        records |= {uid: other for uid, (other, _) in new.items()}
         unvisited += new.values()
     return list(records.values())
 

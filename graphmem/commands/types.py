@@ -229,6 +229,30 @@ class MergeMemory:
 
 
 @dataclass(frozen=True, slots=True)
+class ComposeMemory:
+    """Stores a memory that was made of others, with the event COMPRESS or ABSTRACT.
+
+    `sources` are the ids of these, each with the version of its text that it was made of: if one says something else
+    now, is not true any more or was erased, nothing is stored. `hides`: it stands for them, so they are forgotten; not
+    if one was pinned, or forgotten already. `batch` as in `ForgetMemory`.
+    """
+
+    record: MemoryRecord
+    sources: tuple[tuple[str, int], ...]
+    event: OutcomeType
+    hides: bool
+    batch: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DecomposeMemory:
+    """Forgets a memory that was made of others, and shows those again that it stands for."""
+
+    id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class RememberMemory:
     """Shows a forgotten memory again."""
 
@@ -258,7 +282,7 @@ class PinMemory:
 
 @dataclass(frozen=True, slots=True)
 class UndoEvent:
-    """Reverses an UPDATE, RETIRE, FORGET or PROMOTE, by the id of its event.
+    """Reverses an UPDATE, RETIRE, FORGET, PROMOTE, COMPRESS or ABSTRACT, by the id of its event.
 
     `is_lenient`: one that cannot be taken back any more, because of later changes, is no error.
     """
@@ -525,7 +549,7 @@ ImportCommand = (
     | ImportSetting
     | CountLackingKey
 )
-LifecycleCommand = ForgetMemory | MergeMemory | RememberMemory | MoveMemory | PinMemory
+LifecycleCommand = ForgetMemory | MergeMemory | ComposeMemory | RememberMemory | MoveMemory | PinMemory
 FactCommand = EnqueueExtraction | CompleteJob | AddFact | ReaffirmFact
 Command = (
     AddMessage
@@ -589,6 +613,8 @@ class OutcomeType(StrEnum):
     REMEMBER = "REMEMBER"
     PROMOTE = "PROMOTE"
     DEMOTE = "DEMOTE"
+    COMPRESS = "COMPRESS"
+    ABSTRACT = "ABSTRACT"
     DELETE = "DELETE"
     PIN = "PIN"
     ENRICH = "ENRICH"
@@ -612,7 +638,8 @@ class Outcome:
     `record` is the memory afterwards (for DELETE: before), None if there is none; for PUT_ITEM the memory that is new
     or has a new text.
     `previous` is its earlier text, `skipped_links` the number of an imported memory's links to unknown memories,
-    `successor` the id of the memory that replaced a retired one, `event_id` that of the event of a lifecycle command.
+    `successor` the id of the memory that replaced a retired one, `event_id` that of the event of a lifecycle command,
+    `sources` the memories that a composed one was made of, `hidden` those of them that it stands for.
     """
 
     event: OutcomeType
@@ -625,6 +652,8 @@ class Outcome:
     skipped_links: int = 0
     successor: str | None = None
     event_id: str | None = None
+    sources: tuple[str, ...] = ()
+    hidden: tuple[MemoryRecord, ...] = ()
 
     @property
     def required_record(self) -> MemoryRecord:

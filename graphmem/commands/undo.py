@@ -1,4 +1,4 @@
-"""Finds the command that reverses an UPDATE, RETIRE, FORGET or PROMOTE event, for `graphmem.commands.unit_of_work`.
+"""Finds the command that reverses an event of a memory, for `graphmem.commands.unit_of_work`.
 
 Only the fields that the event changed are reversed. They are found by comparing the state before the event with the
 state before the next event, or with the current state if there is no next event. If a later event changed one of these
@@ -14,9 +14,18 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from graphmem.commands.types import UNSET, MoveMemory, RememberMemory, RestoreMemory, UndoEvent, UpdateMemory
+from graphmem.commands.types import (
+    UNSET,
+    DecomposeMemory,
+    MoveMemory,
+    RememberMemory,
+    RestoreMemory,
+    UndoEvent,
+    UpdateMemory,
+)
 from graphmem.errors import NotFoundError, ValidationError
 from graphmem.model import (
+    COMPOSING_EVENTS,
     REVERSIBLE_EVENTS,
     Event,
     Extraction,
@@ -34,7 +43,7 @@ if TYPE_CHECKING:
     from graphmem.commands.unit_of_work import UnitOfWork
 
 DERIVED = "derived"
-ReverseCommand = RestoreMemory | RememberMemory | MoveMemory | UpdateMemory
+ReverseCommand = RestoreMemory | RememberMemory | MoveMemory | DecomposeMemory | UpdateMemory
 _TIMES = ("valid_at", "invalid_at")
 # Fields that these events change: name in `Event.previous_state` → name for callers.
 _FIELDS = {
@@ -60,6 +69,8 @@ def reverse_command(command: UndoEvent, uow: UnitOfWork) -> ReverseCommand:
             "event_id: a SCOPE event cannot be taken back: what was said in a run was said there; "
             "erasing all memories of a run takes it out of the run"
         )
+    if event.event in COMPOSING_EVENTS:
+        return _reverse_composition(event, record)
     if event.event not in REVERSIBLE_EVENTS or event.previous_state is None:
         raise ValidationError(
             f"event_id: its event is {event.event}, and only {', '.join(REVERSIBLE_EVENTS)} can be taken back; "
@@ -73,6 +84,12 @@ def reverse_command(command: UndoEvent, uow: UnitOfWork) -> ReverseCommand:
     if "layer" in changed:
         return MoveMemory(record.id, Layer(event.previous_state["layer"]), f"undo of {event.id}")
     return _reverse_update(event, event.previous_state, changed)
+
+
+def _reverse_composition(event: Event, record: MemoryRecord) -> DecomposeMemory:
+    if record.text != event.new_text:
+        raise ValidationError("event_id: text changed again after this event; take the later events back first")
+    return DecomposeMemory(record.id, f"undo of {event.id}")
 
 
 def _changed_fields(event: Event, before: Mapping[str, Any], record: MemoryRecord, uow: UnitOfWork) -> set[str]:

@@ -35,7 +35,14 @@ from graphmem.commands.items import (
     put_item,
     refresh_item,
 )
-from graphmem.commands.lifecycle import forget_memory, merge_memory, move_memory, pin_memory, remember_memory
+from graphmem.commands.lifecycle import (
+    compose_memory,
+    forget_memory,
+    merge_memory,
+    move_memory,
+    pin_memory,
+    remember_memory,
+)
 from graphmem.commands.memories import (
     delete_memory,
     reindex_memory,
@@ -55,6 +62,7 @@ from graphmem.commands.types import (
     ChangeSettings,
     Command,
     CompleteJob,
+    ComposeMemory,
     CountLackingKey,
     DeleteExpiredItems,
     DeleteItem,
@@ -232,6 +240,7 @@ execute.register(RetireMemory, retire_memory)
 execute.register(RestoreMemory, restore_memory)
 execute.register(ForgetMemory, forget_memory)
 execute.register(MergeMemory, merge_memory)
+execute.register(ComposeMemory, compose_memory)
 execute.register(RememberMemory, remember_memory)
 execute.register(MoveMemory, move_memory)
 execute.register(PinMemory, pin_memory)

@@ -1,47 +1,50 @@
-"""Runs a cycle of the lifecycle over one partition: rates new memories, decides, and commits the decisions."""
+"""Runs a cycle of the lifecycle over one partition: rates new memories, decides, and commits the decisions.
+
+What a language model is to make of memories becomes jobs, which a cycle waits for.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from graphmem.commands.lifecycle import CHANGED_SINCE
 from graphmem.commands.types import Command, ForgetMemory, MergeMemory, MoveMemory, Outcome, OutcomeType
-from graphmem.lifecycle.clusters import MOST_COMPARED, Cluster, cluster_of, like_memories
-from graphmem.lifecycle.decay import (
-    OVER_CAPACITY,
-    SAYS_WHAT_OTHERS_SAY,
-    CyclePlan,
-    Decision,
-    LifecyclePolicy,
-    Vitals,
-    plan_cycle,
-)
+from graphmem.errors import ValidationError
+from graphmem.ingest.facts.compositions import compose_command, composed, composition_job, without_times
+from graphmem.ingest.facts.job_result import JobResult
+from graphmem.jobs.worker import JobFailure
+from graphmem.lifecycle.compression import NO_MODEL, abstractable, abstraction, compress, medoid
+from graphmem.lifecycle.decay import Composition, CyclePlan, Decision, LifecyclePolicy, Operation, plan_cycle
 from graphmem.lifecycle.importance import certainty, importance, recency, scarcity
 from graphmem.lifecycle.rules import Rule, Rules
 from graphmem.model import EmbeddingSpec, Layer
 from graphmem.stores.ledger import Ledger, embeddings, memories, vitals
-from graphmem.stores.ledger.vitals import MERGED_INTO, Rating, UnratedMemory, VitalState
+from graphmem.stores.ledger.jobs import Job
+from graphmem.stores.ledger.vitals import Rating, UnratedMemory, VitalState
 
 if TYPE_CHECKING:
-    from graphmem.models.protocols import Matrix
-
-    # By the form of the vectors: the rows of memories, and their unit rows.
-    Matrices = Mapping[str, tuple[list[int], Matrix]]
+    from graphmem.lifecycle.compression import Matrices
 
 # Memories that are rated by one commit, and commands of one.
 RATED_BATCH, COMMAND_BATCH = 500, 500
 # The type of a memory that nobody named and no rule tells (seed 002 §2.2).
 OTHER_TYPE = "episodic"
+NOT_ABSTRACTED = "ids: has one of a memory that is forgotten, retired, a source message or of a document; leave it out"
+NO_TIME = "without a language model only times are cut out, and here is none"
+CHANGED_MEANWHILE = "{number} decisions on memories that were changed or found meanwhile"
 
 
 @dataclass(frozen=True, slots=True)
 class CycleResult:
     """What a cycle did, or would do: `id` None for a dry run.
 
-    `left_out` counts decisions on what was changed or found meanwhile.
+    `made` are the numbers of memories that a language model made of others. `skipped` says, by step, what was left out
+    and why.
     """
 
     id: str | None
@@ -49,18 +52,23 @@ class CycleResult:
     forgotten: int = 0
     merged: int = 0
     promoted: int = 0
-    left_out: int = 0
+    made: Mapping[Operation, int] = field(default_factory=dict)
     saved_bytes: int = 0
+    skipped: Mapping[str, str] = field(default_factory=dict)
 
 
 class Cycle:
-    """Runs cycles. `commit` carries out commands in one transaction; `documents`: those of documents take part too."""
+    """Runs cycles. `commit` carries out commands in one transaction; `documents`: those of documents take part too.
+
+    `compose` runs jobs of a language model and waits for them; None without a model.
+    """
 
     def __init__(
         self,
         ledger: Ledger,
         spec: EmbeddingSpec,
         commit: Callable[[Sequence[Command]], list[Outcome]],
+        compose: Callable[[Sequence[Job]], list[JobResult | JobFailure]] | None,
         policy: LifecyclePolicy,
         rules: Rules,
         *,
@@ -69,6 +77,7 @@ class Cycle:
         self._ledger = ledger
         self._spec = spec
         self._commit = commit
+        self._compose = compose
         self._policy = policy
         self._rules = rules
         self._documents = documents
@@ -80,88 +89,127 @@ class Cycle:
         if row is None:
             return CycleResult(None, CyclePlan())
         self._rate(row)
-        with self._ledger.read() as connection:
-            records = vitals.read_all(connection, row, now, documents=self._documents)
-        plan = plan_cycle(records, now, self._policy, force=force)
-        if plan.brake is not None and not dry_run:
-            plan = CyclePlan(processed=plan.processed, brake=plan.brake)
-        plan, targets = self._merge(row, records, plan)
+        plan = self._plan(row, now, force=force)
         if dry_run:
-            return CycleResult(None, plan, len(plan.forgotten), len(targets), len(plan.promoted))
+            merged = sum(len(one.sources) for one in plan.compositions if one.hides)
+            return CycleResult(
+                None,
+                plan,
+                forgotten=len(plan.forgotten) + merged,
+                merged=len(plan.merged) + merged,
+                promoted=len(plan.promoted),
+                made=Counter(one.operation for one in plan.compositions),
+                skipped=plan.skipped,
+            )
+        if plan.brake is not None:
+            plan = CyclePlan(processed=plan.processed, brake=plan.brake)
         cycle = str(uuid4())
-        outcomes = self._carry_out(plan, targets, cycle)
+        outcomes = self._carry_out(plan, cycle)
+        left_out = sum(outcome.event is OutcomeType.NONE for outcome in outcomes)
+        composed, skipped = self._run_compositions(plan.compositions, cycle)
         with self._ledger.write() as connection:
             vitals.store_strengths(connection, plan.decayed)
             vitals.end_cycle(connection, row, datetime.now(UTC))
-        done = [outcome for outcome in outcomes if outcome.event is not OutcomeType.NONE]
-        forgotten = [outcome for outcome in done if outcome.event is OutcomeType.FORGET]
+        forgotten = [outcome.required_record for outcome in outcomes if outcome.event is OutcomeType.FORGET]
+        hidden = [record for outcome in composed.values() for record in outcome.hidden]
+        if left_out:
+            skipped["changed"] = CHANGED_MEANWHILE.format(number=left_out)
         return CycleResult(
             cycle,
             plan,
-            forgotten=len(forgotten),
-            merged=sum(outcome.id in targets for outcome in forgotten),
-            promoted=len(done) - len(forgotten),
-            left_out=len(outcomes) - len(done),
-            saved_bytes=sum(len(outcome.required_record.text.encode()) for outcome in forgotten),
+            forgotten=len(forgotten) + len(hidden),
+            merged=sum(record.id in plan.merged for record in forgotten) + len(hidden),
+            promoted=sum(outcome.event is OutcomeType.PROMOTE for outcome in outcomes),
+            made=Counter(one.operation for one in composed),
+            saved_bytes=sum(len(record.text.encode()) for record in (*forgotten, *hidden)),
+            skipped={**plan.skipped, **skipped},
         )
 
-    def _merge(self, partition: int, records: Sequence[Vitals], plan: CyclePlan) -> tuple[CyclePlan, dict[str, str]]:
-        """Returns the plan with like memories merged, and for each memory to be merged the id of what stands for it."""
-        if plan.brake is not None:
-            return plan, {}
+    def abstract(
+        self, partition: str, ids: Sequence[str] | None, level: int, now: datetime
+    ) -> tuple[str, list[Outcome], dict[str, str]]:
+        """Makes abstractions at a level of memories, which stay: one of those with `ids`, or of each group of one kind.
+
+        Returns the id by which `undo_cycle` takes them back, what was stored, and why the rest was not. Raises
+        ValidationError for an id of a memory that does not take part in the lifecycle.
+        """
+        batch = str(uuid4())
         with self._ledger.read() as connection:
-            matrices = embeddings.matrices(connection, self._spec, partition)
-        targets = _merge_targets(records, plan, matrices, self._policy.merged_similarity)
-        clusters = self._clusters(records, plan, matrices)
-        stay = [Decision(cluster.kept, SAYS_WHAT_OTHERS_SAY.format(number=len(cluster.others))) for cluster in clusters]
-        targets |= {one.id: cluster.kept.id for cluster in clusters for one in cluster.others}
-        forgotten = [
-            replace(one, reason=f"{MERGED_INTO}{targets[one.memory.id]}") if one.memory.id in targets else one
-            for one in plan.forgotten
-        ]
-        forgotten += [
-            Decision(one, f"{MERGED_INTO}{cluster.kept.id}") for cluster in clusters for one in cluster.others
-        ]
-        gone = {one.memory.row for one in forgotten}
-        plan = replace(
-            plan,
-            decayed={row: value for row, value in plan.decayed.items() if row not in gone},
-            promoted=(*plan.promoted, *stay),
-            forgotten=tuple(forgotten),
-        )
-        return plan, targets
+            row = memories.partition_row(connection, partition)
+            records = [] if row is None else vitals.read_all(connection, row, now, documents=self._documents)
+            matrices = {} if row is None else embeddings.matrices(connection, self._spec, row)
+            done = set() if row is None else vitals.abstracted(connection, row, level)
+        if ids is None:
+            eligible = [one for one in records if one.is_valid and one.level < level and one.row not in done]
+            groups = abstractable(eligible, matrices, self._policy)
+        else:
+            by_id = {one.id: one for one in records if one.is_valid}
+            if any(uid not in by_id for uid in ids):
+                raise ValidationError(NOT_ABSTRACTED)
+            groups = [[by_id[uid] for uid in ids]]
+        if self._compose is not None:
+            compositions = [abstraction(group, hides=False, level=level) for group in groups]
+            made, skipped = self._run_compositions(compositions, batch)
+            return batch, list(made.values()), skipped
+        if level > 1:
+            return batch, [], {Operation.ABSTRACT.value: NO_MODEL} if groups else {}
+        with self._ledger.read() as connection:
+            sources = [memories.records(connection, [one.id for one in group]) for group in groups]
+        commands: list[Command] = []
+        for group, of_group in zip(groups, sources, strict=True):
+            central = of_group[medoid(group, matrices).id]
+            if (text := without_times(central.text, now)) not in {"", central.text}:
+                record = composed(Operation.ABSTRACT, level, text, list(of_group.values()))
+                commands.append(compose_command(record, list(of_group.values()), batch, hides=False))
+        skipped = {Operation.ABSTRACT.value: NO_TIME} if len(commands) < len(groups) else {}
+        outcomes = self._commit(commands) if commands else []
+        return batch, [one for one in outcomes if one.event is not OutcomeType.NONE], skipped
 
-    def _clusters(self, records: Sequence[Vitals], plan: CyclePlan, matrices: Matrices) -> list[Cluster]:
-        """Returns the clusters of the short-term memories that stay, as many as the long-term layer has room for."""
-        decided = {one.memory.row for one in (*plan.forgotten, *plan.promoted)}
-        staying = [one for one in records if one.is_valid and not one.pinned and one.row not in decided]
-        short = [one for one in staying if one.layer is Layer.SHORT_TERM][-MOST_COMPARED:]
-        in_use = sum(one.layer is Layer.LONG_TERM for one in staying) + len(plan.promoted)
-        clusters: list[Cluster] = []
-        for rows, matrix in matrices.values():
-            places = {row: place for place, row in enumerate(rows)}
-            used = {one.row for cluster in clusters for one in (cluster.kept, *cluster.others)}
-            compared = [one for one in short if one.row in places and one.row not in used]
-            vectors = matrix[[places[one.row] for one in compared]]
-            groups = like_memories(compared, vectors, self._policy)
-            with self._ledger.read() as connection:
-                texts = dict(
-                    memories.each_text(connection, [compared[place].row for group in groups for place in group])
-                )
-            found = (
-                cluster_of([compared[place] for place in group], vectors[group], texts, self._policy)
-                for group in groups
+    def _plan(self, partition: int, now: datetime, *, force: bool) -> CyclePlan:
+        """Decides what a cycle does; one that the brake holds merges and composes nothing."""
+        with self._ledger.read() as connection:
+            records = vitals.read_all(connection, partition, now, documents=self._documents)
+        plan = plan_cycle(records, now, self._policy, force=force)
+        if plan.brake is not None:
+            return plan
+        with self._ledger.read() as connection:
+            return compress(
+                plan,
+                records,
+                embeddings.matrices(connection, self._spec, partition),
+                lambda rows: dict(memories.each_text(connection, rows)),
+                vitals.summarised(connection, partition),
+                self._policy,
+                has_model=self._compose is not None,
             )
-            clusters += [cluster for cluster in found if cluster is not None]
-        return clusters[: max(0, self._policy.long_term_capacity - in_use)]
 
-    def _carry_out(self, plan: CyclePlan, targets: Mapping[str, str], cycle: str) -> list[Outcome]:
+    def _run_compositions(
+        self, compositions: Sequence[Composition], cycle: str
+    ) -> tuple[dict[Composition, Outcome], dict[str, str]]:
+        """Has memories composed; returns the outcomes of what was, and by operation why the others were not."""
+        if not compositions or self._compose is None:
+            return {}, {}
+        results = self._compose([composition_job(one, cycle) for one in compositions])
+        done: dict[Composition, Outcome] = {}
+        skipped: dict[str, str] = {}
+        for one, result in zip(compositions, results, strict=True):
+            if isinstance(result, JobFailure):
+                skipped[one.operation.value] = f"{result.error}; it is tried again later"
+            elif result.dropped:
+                skipped[one.operation.value] = next(iter(result.dropped))
+            elif result.outcomes and result.outcomes[0].event is not OutcomeType.NONE:
+                done[one] = result.outcomes[0]
+            else:
+                skipped[one.operation.value] = CHANGED_SINCE
+        return done, skipped
+
+    def _carry_out(self, plan: CyclePlan, cycle: str) -> list[Outcome]:
         commands: list[Command] = [
             MoveMemory(one.memory.id, Layer.LONG_TERM, one.reason, cycle, _decided(one)) for one in plan.promoted
         ]
         commands += [
-            MergeMemory(one.memory.id, targets[one.memory.id], cycle, _decided(one))
-            if one.memory.id in targets
+            MergeMemory(one.memory.id, plan.merged[one.memory.id], cycle, _decided(one))
+            if one.memory.id in plan.merged
             else ForgetMemory(one.memory.id, one.reason, cycle, _decided(one))
             for one in plan.forgotten
         ]
@@ -202,31 +250,6 @@ def _rating(memory: UnratedMemory, rule: Rule | None, highest_similarity: float 
     newness = recency(memory.created_at, memory.created_at)
     number = importance(scarcity(highest_similarity), memory_type, newness, sure)
     return Rating(memory.row, memory.version, number, memory_type)
-
-
-def _merge_targets(records: Sequence[Vitals], plan: CyclePlan, matrices: Matrices, similarity: float) -> dict[str, str]:
-    """Returns, for each faded memory, the id of the nearest in the long-term layer of its scope, with a cosine above
-    `similarity`; those without are left out.
-    """
-    faded = [one.memory for one in plan.forgotten if one.reason != OVER_CAPACITY]
-    gone, moved = ({one.memory.row for one in ones} for ones in (plan.forgotten, plan.promoted))
-    kept = [
-        one
-        for one in records
-        if one.is_valid and one.row not in gone and (one.layer is Layer.LONG_TERM or one.row in moved)
-    ]
-    targets: dict[str, str] = {}
-    for rows, matrix in matrices.values():
-        places = {row: place for place, row in enumerate(rows)}
-        for memory in faded:
-            like = [one for one in kept if one.scope == memory.scope and one.row in places]
-            if memory.id in targets or memory.row not in places or not like:
-                continue
-            cosines = matrix[[places[one.row] for one in like]] @ matrix[places[memory.row]]
-            best = int(cosines.argmax())
-            if cosines[best] > similarity:
-                targets[memory.id] = like[best].id
-    return targets
 
 
 def _highest_similarities(rows: Sequence[int], matrices: Matrices) -> dict[int, float]:

@@ -226,8 +226,8 @@ class JobWorker:
             self._closed = True
             if self._timer is not None:
                 self._timer.cancel()
+        self._cycle_pool.shutdown(wait=True, cancel_futures=True)  # first: a cycle waits for jobs of the model
         self._model_pool.shutdown(wait=True)
-        self._cycle_pool.shutdown(wait=True, cancel_futures=True)
         for lane in self._lanes:
             lane.close(finish=finish and lane is not self._long)
 
@@ -286,7 +286,7 @@ class JobWorker:
     def _run(self, job: Job) -> JobResult:
         if job.kind is JobKind.CYCLE:
             return self._run_nightly_cycle(job)
-        from graphmem.ingest.facts import summaries  # noqa: PLC0415  (only a model's jobs need it)
+        from graphmem.ingest.facts import compositions, summaries  # noqa: PLC0415  (only a model's jobs need it)
 
         if (pipeline := self._pipeline) is None:
             raise ConfigError(NO_MODEL)
@@ -294,6 +294,8 @@ class JobWorker:
             return summaries.record_procedure(job, pipeline, self._ledger)
         if job.kind is JobKind.SUMMARY:
             return summaries.summarise(job, pipeline, self._ledger)
+        if job.kind is JobKind.COMPOSITION:
+            return compositions.compose(job, pipeline, self._ledger)
         usage = self._run_summary(job.request[SUMMARY_JOB]) if SUMMARY_JOB in job.request else {}
         result = pipeline.run(job)
         return replace(result, usage={**usage, **result.usage})

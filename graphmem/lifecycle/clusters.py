@@ -23,28 +23,32 @@ class Cluster(NamedTuple):
     others: tuple[Vitals, ...]
 
 
-def like_memories(memories: Sequence[Vitals], vectors: Matrix, policy: LifecyclePolicy) -> list[list[int]]:
-    """Returns groups of like memories, as places in `memories`, whose unit rows are `vectors`; the largest first.
+def like_memories(
+    memories: Sequence[Vitals], vectors: Matrix, similarity: float, smallest: int, *, of_one_type: bool = True
+) -> list[list[int]]:
+    """Returns groups of at least `smallest` like memories, as places in `memories`, whose unit rows are `vectors`.
 
-    In order of importance each memory joins the first leader of the same scope, speaker, kind and type with a cosine
-    above `policy.merged_similarity`, or becomes a leader: nothing is joined by way of a third one.
+    The largest group comes first. In order of importance each memory joins the first leader of the same scope and
+    speaker and, `of_one_type`, of the same kind and type with a cosine above `similarity`, or becomes a leader: nothing
+    is joined by way of a third one.
     """
     places = sorted(range(len(memories)), key=lambda place: (-memories[place].importance, memories[place].row))
     of_sort: dict[object, list[int]] = defaultdict(list)
     for place in places:
         one = memories[place]
-        of_sort[one.scope, one.speaker, one.role, one.kind, one.memory_type].append(place)
+        type_of_memory = (one.kind, one.memory_type) if of_one_type else None
+        of_sort[one.scope, one.speaker, one.role, type_of_memory].append(place)
     groups: list[list[int]] = []
     for sort in of_sort.values():
         led: list[list[int]] = []
         for place in sort:
             cosines = vectors[[group[0] for group in led]] @ vectors[place] if led else ()
-            leader = next((n for n, cosine in enumerate(cosines) if cosine > policy.merged_similarity), None)
+            leader = next((n for n, cosine in enumerate(cosines) if cosine > similarity), None)
             if leader is None:
                 led.append([place])
             else:
                 led[leader].append(place)
-        groups += (group for group in led if len(group) >= policy.smallest_cluster)
+        groups += (group for group in led if len(group) >= smallest)
     return sorted(groups, key=lambda group: (-len(group), group[0]))
 
 
@@ -68,6 +72,21 @@ def cluster_of(
     if len(said_by[best]) + 1 < policy.smallest_cluster:
         return None
     return Cluster(group[best], tuple(group[n] for n in said_by[best]))
+
+
+def agreeing(group: Sequence[Vitals], vectors: Matrix, texts: Mapping[str, str]) -> list[Vitals]:
+    """Returns those of a group of like memories that can be true together with its most central one.
+
+    Two that differ in a denial, or in a number, say different things (§9.1); one without a number may go with any.
+    """
+    claimed = [claims(texts[one.id]) for one in group]
+    central_numbers, denies = claimed[int((vectors @ vectors.T).mean(axis=1).argmax())]
+    numbers, agree = set(central_numbers), []
+    for one, (own, own_denies) in zip(group, claimed, strict=True):
+        if own_denies == denies and (numbers <= set(own) or numbers >= set(own)):
+            numbers |= set(own)
+            agree.append(one)
+    return agree
 
 
 def _content_words(text: str) -> frozenset[str]:

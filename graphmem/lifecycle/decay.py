@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from enum import StrEnum
 
 from graphmem.lifecycle.forgetting import ForgettingCurve
 from graphmem.lifecycle.importance import WEIGHTS, recency
@@ -12,6 +13,8 @@ from graphmem.model import Kind, Layer, Scope
 
 # Reasons in histories.
 FADED, OVER_CAPACITY = "retention below {least:g}", "over capacity"
+# How the reason begins of one that was forgotten because another one stands for it; the id of that one follows.
+MERGED_INTO = "merged into "
 SAYS_WHAT_OTHERS_SAY = "says what {number} others say"
 # P1: the least importance of a preference or fact, and of any memory, that is kept for good.
 KEPT_IMPORTANCE, KEPT_IMPORTANCE_OF_ANY = 0.8, 0.9
@@ -42,12 +45,13 @@ class Vitals:
     accesses: int = 0
     strength: float = 1.0
     shown_again_at: datetime | None = None
+    level: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class LifecyclePolicy:
     """The numbers of a cycle; the defaults are those of the seed (§2.1 for the capacities, §4.1 for the curve, §5.1
-    for likeness).
+    for likeness and for the number of events that are summarised).
 
     `since`: nothing fades before it. A cycle that would hide more than `brake_share` of the memories, and more than
     `brake_memories`, hides none.
@@ -60,6 +64,7 @@ class LifecyclePolicy:
     long_term_capacity: int = 100
     merged_similarity: float = 0.85
     smallest_cluster: int = 3
+    summarised_memories: int = 20
     brake_share: float = 0.3
     brake_memories: int = 50
 
@@ -72,15 +77,47 @@ class Decision:
     reason: str
 
 
+class Operation(StrEnum):
+    """What a language model does with several memories: it makes one of them."""
+
+    MERGE = "merge"
+    SUMMARIZE = "summarize"
+    ABSTRACT = "abstract"
+
+
+@dataclass(frozen=True, slots=True)
+class Composition:
+    """A memory to be made of others. `level` is that of an abstraction; `hides`: it stands for its sources."""
+
+    operation: Operation
+    sources: tuple[Vitals, ...]
+    level: int = 0
+    hides: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class CyclePlan:
-    """What a cycle does. `decayed` are the new strengths by row; `brake` says why it is not done, None if it is."""
+    """What a cycle does. `decayed` are the new strengths by row; `brake` says why it is not done, None if it is.
+
+    `merged` has the id of what stands for a forgotten memory, by the id of that one; `crowded` are those of `forgotten`
+    that the long-term layer has no room for, the least important first. `skipped` says by step why it is left out.
+    """
 
     processed: int = 0
     decayed: dict[int, float] = field(default_factory=dict)
     promoted: tuple[Decision, ...] = ()
     forgotten: tuple[Decision, ...] = ()
+    crowded: tuple[Decision, ...] = ()
+    merged: Mapping[str, str] = field(default_factory=dict)
+    compositions: tuple[Composition, ...] = ()
+    skipped: Mapping[str, str] = field(default_factory=dict)
     brake: str | None = None
+
+    @property
+    def changed(self) -> list[Vitals]:
+        """The memories on which it decided."""
+        decided = [decision.memory for decision in (*self.promoted, *self.forgotten)]
+        return decided + [source for composition in self.compositions for source in composition.sources]
 
 
 def plan_cycle(memories: Sequence[Vitals], now: datetime, policy: LifecyclePolicy, *, force: bool = False) -> CyclePlan:
@@ -105,7 +142,8 @@ def plan_cycle(memories: Sequence[Vitals], now: datetime, policy: LifecyclePolic
         policy.short_term_capacity,
         lambda memory: current_importance(memory, now),
     )
-    forgotten += _over_capacity(long, policy.long_term_capacity, lambda memory: memory.importance)
+    crowded = _over_capacity(long, policy.long_term_capacity, lambda memory: memory.importance)
+    forgotten += crowded
     gone = {decision.memory.row for decision in forgotten}
     decayed = {
         row: r for memory in short if (row := memory.row) not in gone and (r := retentions[row]) < memory.strength
@@ -115,6 +153,7 @@ def plan_cycle(memories: Sequence[Vitals], now: datetime, policy: LifecyclePolic
         decayed=decayed,
         promoted=tuple(one for one in promoted if one.memory.row not in gone),
         forgotten=tuple(forgotten),
+        crowded=tuple(crowded),
         brake=None if force else _brake(len(forgotten), len(memories), policy),
     )
 

@@ -31,6 +31,8 @@ class MemoryOrigin:
     successors: list[MemoryRecord]
     merged: list[MemoryRecord]
     merged_into: list[MemoryRecord]
+    abstracted: list[MemoryRecord]
+    abstractions: list[MemoryRecord]
     events: Sequence[Event]
 
     def source_text(self, source: MemoryRecord) -> str:
@@ -66,13 +68,15 @@ def trace_origin(ledger: Ledger, record: MemoryRecord, scope: Scope | None, now:
         sources = [record] if record.kind is Kind.EPISODE and not drawn_from else drawn_from
         return MemoryOrigin(
             sources=list(counted(visible(sources))),
-            lost_sources=not sources,
+            lost_sources=not sources and not events.was_composed(connection, record.id),
             entities=[entity for _, entity, _ in graph_reads.mentions_in(connection, view, [record.id])],
             relations=graph_reads.relations_stated_by(connection, view, [record.id]),
             replaced=visible(memories.records_linked_from(connection, record.row, "replaces")),
             successors=visible(memories.records_linking_to(connection, record.row, "replaces")),
             merged=visible(memories.records_linked_from(connection, record.row, "compresses")),
             merged_into=visible(memories.records_linking_to(connection, record.row, "compresses")),
+            abstracted=visible(memories.records_linked_from(connection, record.row, "abstracts")),
+            abstractions=visible(memories.records_linking_to(connection, record.row, "abstracts")),
             events=_history(connection, record.id),
         )
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from graphmem.answer_size import count_texts, counted
-from graphmem.lifecycle.decay import Decision
+from graphmem.lifecycle.decay import Vitals
 from graphmem.model import MemoryRecord, Scope
 from graphmem.stores.ledger import Ledger, events, memories, vitals
 from graphmem.stores.ledger.vitals import LayerCount, PastCycle
@@ -50,9 +50,9 @@ def read_lifecycle(ledger: Ledger, scope: Scope, now: datetime, *, documents: bo
         )
 
 
-def words_of(ledger: Ledger, decisions: Iterable[Decision]) -> dict[str, str]:
-    """Returns the texts of the memories on which a cycle decided, by id. Raises AnswerTooLarge."""
-    rows, words = [decision.memory.row for decision in decisions], {}
+def words_of(ledger: Ledger, changed: Iterable[Vitals]) -> dict[str, str]:
+    """Returns the texts of the memories that a cycle would change, by id. Raises AnswerTooLarge."""
+    rows, words = list(dict.fromkeys(one.row for one in changed)), {}
     with ledger.read() as connection, closing(memories.each_text(connection, rows)) as found:
         for uid, text in found:
             count_texts(text)

@@ -650,6 +650,10 @@ class LifecycleSettings(_Section):
     smallest_cluster: Annotated[int, Field(ge=2)] = Field(
         default=_POLICY.smallest_cluster, description="The fewest like memories of which one stands for the others."
     )
+    summarized_memories: Annotated[int, Field(ge=1)] = Field(
+        default=_POLICY.summarised_memories,
+        description="More events than this that fade are summarised by the language model, if there is one.",
+    )
     brake_share: Annotated[float, Field(ge=0, le=1)] = Field(
         default=_POLICY.brake_share,
         description="A cycle that would forget a larger share, and more than `brake_memories`, does nothing.",
@@ -676,6 +680,7 @@ class LifecycleSettings(_Section):
             self.long_term_capacity,
             self.merged_similarity,
             self.smallest_cluster,
+            self.summarized_memories,
             self.brake_share,
             self.brake_memories,
         )

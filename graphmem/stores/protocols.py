@@ -49,7 +49,8 @@ class MemoryState:
     """A memory as written to a graph: its record, its mentions and its links to other memories.
 
     All links are memory ids: `previous` is the episode before it in its session, `drawn_from` the sources of a fact or
-    summary, `replaces` the memories that it retired, `compresses` the forgotten ones that were merged into it.
+    summary, `replaces` the memories that it retired, `compresses` the forgotten ones that were merged into it,
+    `abstracts` those that it was abstracted from.
     """
 
     record: MemoryRecord
@@ -58,6 +59,7 @@ class MemoryState:
     drawn_from: tuple[str, ...] = ()
     replaces: tuple[str, ...] = ()
     compresses: tuple[str, ...] = ()
+    abstracts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

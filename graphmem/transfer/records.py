@@ -24,9 +24,20 @@ MAX_OFFSET = 1440
 MAX_LEVEL = 3
 
 EventName: TypeAlias = Literal[
-    "ADD", "UPDATE", "RETIRE", "RESTORE", "SCOPE", "FORGET", "REMEMBER", "PROMOTE", "DEMOTE", "DELETE"
+    "ADD",
+    "UPDATE",
+    "RETIRE",
+    "RESTORE",
+    "SCOPE",
+    "FORGET",
+    "REMEMBER",
+    "PROMOTE",
+    "DEMOTE",
+    "COMPRESS",
+    "ABSTRACT",
+    "DELETE",
 ]
-LinkKind: TypeAlias = Literal["drawn_from", "corrects", "replaces", "compresses"]
+LinkKind: TypeAlias = Literal["drawn_from", "corrects", "replaces", "compresses", "abstracts", "made_of"]
 MentionKindName: TypeAlias = Literal["title", "name", "noun_phrase", "common_noun"]
 LayerName: TypeAlias = Literal["short_term", "long_term"]
 KeyRole: TypeAlias = Literal["user", "app", "admin", "metrics"]
@@ -265,18 +276,26 @@ class MemoryLink(TypedDict):
         LinkKind,
         Field(
             description="`drawn_from`: drawn from the other memory; `corrects`: corrects a source message; `replaces`: "
-            "stands in place of a retired memory; `compresses`: of a forgotten one that was merged into it."
+            "stands in place of a retired memory; `compresses`: of a forgotten one that was merged into it; "
+            "`abstracts`: is an abstraction of the other memory; `made_of`: has its words, as a merged memory."
         ),
     ]
     memory: NotRequired[
         Annotated[
-            Uuid | None, Field(description="The memory that this one is drawn from, corrects, replaces or compresses.")
+            Uuid | None,
+            Field(
+                description="The memory that this one is drawn from or made of, corrects, replaces, compresses or "
+                "abstracts."
+            ),
         ]
     ]
     by: NotRequired[
         Annotated[
             Uuid | None,
-            Field(description="The memory that is drawn from this one, corrects, replaces or compresses it."),
+            Field(
+                description="The memory that is drawn from this one or made of it, corrects, replaces, compresses or "
+                "abstracts it."
+            ),
         ]
     ]
 

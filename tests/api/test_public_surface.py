@@ -11,7 +11,7 @@ from graphmem import AsyncMemory, ChatLink, Memory, errors
 
 METHODS = {
     Memory: """
-        add alias close context count_by_day delete delete_all entities entity explain export flush forget
+        abstract add alias close context count_by_day delete delete_all entities entity explain export flush forget
         from_config from_file get get_all graph history import_ lifecycle_status pending_deletion pin profile
         purge rebuild rename_entity repair reset retry_failed search stats tend unalias undo undo_cycle
         unpin update verify

@@ -114,8 +114,18 @@ def test_a_cycle_is_seen_before_and_told_after(plain_home):
     assert told.startswith("The lifecycle is off: nothing is forgotten by itself.")
     numbers = {"short term": 2, "long term": 0, "pinned": 0, "forgotten": 0}
     assert all(re.search(rf"^ *{name} +{number}$", told, re.MULTILINE) for name, number in numbers.items())
-    line = rf"^\d{{4}}-\d\d-\d\d \d\d:\d\d  1 forgotten, 0 merged, 1 promoted  undone  {cycle}$"
+    line = rf"^\d{{4}}-\d\d-\d\d \d\d:\d\d  1 forgotten, 0 merged, 1 promoted, 0 composed  undone  {cycle}$"
     assert re.search(line, told, re.MULTILINE)
+
+
+def test_abstractions_are_printed_and_what_was_left_out(plain_home):
+    with Memory.from_config({"home": str(plain_home), "extractor": {"provider": "none"}}) as memory:
+        (dated,) = memory.add("On Monday Ann bought a latte.", user_id="ann", infer=False)["results"]
+    made = run("lifecycle", "abstract", dated["id"], "--user", "ann").stdout
+    assert re.search(r"^level 1, of 1 memories .*\n +Ann bought a latte\.$", made, re.MULTILINE)
+    assert re.search(r"^ *cycle +[\w-]{36}$", made, re.MULTILINE)
+    skipped = run("lifecycle", "abstract", dated["id"], "--user", "ann", "--level", "2").stdout
+    assert skipped.split() == "skipped: abstract needs a language model, and none is configured".split()
 
 
 # --- days ----------------------------------------------------------------------------------------------------------
@@ -605,6 +615,7 @@ UNUSABLE = {
     "add --importance": (["2"], ["words", "--user", "ann"]),
     "lifecycle run --now": (["soon"], ["--user", "ann", "--dry-run"]),
     "lifecycle status --limit": (["0"], ["--user", "ann"]),
+    "lifecycle abstract --level": (["0", "4"], ["--user", "ann"]),
     "lifecycle pending --limit": (["0"], ["--user", "ann"]),
     "lifecycle purge --forgotten-before": (["soon"], ["--user", "ann", "--yes"]),
     "forget --reason": (["", "x" * 257], ["an-id"]),
@@ -615,7 +626,7 @@ UNUSABLE = {
 # Parts of which a command takes any value that is no fault of its own: the names of files, and ids.
 ANY_VALUE = {
     "add --file", "show ID", "history ID", "explain ID", "update ID", "undo EVENT", "delete ID", "backup FILE",
-    "forget ID", "pin ID", "lifecycle undo CYCLE",
+    "forget ID", "pin ID", "lifecycle undo CYCLE", "lifecycle abstract ID",
     "graph --output", "bench locomo LOCOMO", "bench chats CHATS", "bench multihop QUESTIONS", "bench multihop --corpus",
     "bench pooled LOCOMO", "bench pooled QUESTIONS", "bench pooled --corpus", "bench languages FOLDER",
     "bench answers ANSWERS", "keys revoke ID", "migrate jsonl FILE",
@@ -718,6 +729,7 @@ READING = [
     ["lifecycle", "pending", "--user", "ann"],
     ["lifecycle", "purge", "--user", "ann", "--yes"],
     ["lifecycle", "undo", "x"],
+    ["lifecycle", "abstract", "--user", "ann"],
 ]
 # The commands that make a memory where there is none, and `backup`, which has an error of its own.
 MAKING = {

@@ -1,5 +1,5 @@
-"""Any sequence of adds, cycles, merges, forgets, remembers, purges and deletes: erased words are in no store, no export
-and no file, with all that the erased memory stood for; and nothing else goes.
+"""Any sequence of adds, cycles, merges, compositions, forgets, remembers, purges and deletes: erased words are in no
+store, no export and no file, with all that the erased memory stood for or was made into; and nothing else goes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ from support.facts import fact, source_message, store, summary
 from support.fakes import fake_models, merging
 
 from graphmem import Memory
-from graphmem.stores.ledger import schema
+from graphmem.commands.types import OutcomeType
+from graphmem.ingest.facts.compositions import compose_command, composed
+from graphmem.lifecycle.decay import Operation
+from graphmem.stores.ledger import memories, schema
 from graphmem.text import content_hash
 
 U = {"user_id": "u"}
@@ -30,8 +33,8 @@ KEPT, LIKE, TALK = (
 )
 
 OPERATIONS = (
-    "kept", "like", "talk", "fact", "summary", "merge", "cycle", "forget", "undo", "change", "search", "delete",
-    "purge",
+    "kept", "like", "talk", "fact", "summary", "merge", "compose", "abstract", "cycle", "forget", "undo", "change",
+    "search", "delete", "purge",
 )  # fmt: skip
 Step = tuple[str, int, int]
 steps = st.lists(st.tuples(st.sampled_from(OPERATIONS), st.integers(0, 9), st.integers(0, 9)), max_size=14)
@@ -54,6 +57,7 @@ class Story:
         self.stands_for: dict[str, str] = {}  # a merged memory → the one that stands for it
         self.sources: dict[str, str] = {}  # a fact → its message
         self.drawn: dict[str, str] = {}  # a summary → the memory it is drawn from
+        self.made: dict[str, set[str]] = {}  # a composed memory → those that it was made of
         self._number = 0
         self._cycles = 0
 
@@ -104,6 +108,8 @@ class Story:
         elif name == "merge" and uid != other:
             memory._engine.commit(merging(uid, other))
             self._note_merges()
+        elif name in {"compose", "abstract"}:
+            self._compose(list(dict.fromkeys([uid, other])), 1 if name == "abstract" else 0)
         elif name == "forget":
             memory.forget(uid, reason=self.words[uid][0])
         elif name == "undo":
@@ -124,6 +130,23 @@ class Story:
             assert set(memory.delete(uid)["deleted"]) == erased
             self._forget_about(erased)
 
+    def _compose(self, uids: list[str], level: int) -> None:
+        """Makes a memory with the words of others: a merged one hides them, an abstraction does not."""
+        with self.memory._engine.ledger.read() as connection:
+            found = memories.records(connection, uids)
+        sources = [found[uid] for uid in uids]
+        word = self.word()
+        text = f"It is about {', '.join(self.words[uid][-1] for uid in uids)} and {word}"
+        record = composed(Operation.ABSTRACT if level else Operation.MERGE, level, text, sources)
+        (outcome,) = self.memory._engine.commit([compose_command(record, sources, hides=not level)])
+        if outcome.event is OutcomeType.NONE:
+            assert any(self._is_forgotten(uid) for uid in uids)
+            return
+        self.memory._engine.enrich_and_deliver([outcome.required_record], wait=True)
+        self._stored(record.id, text, word)
+        self.made[record.id] = set(uids)
+        self._note_merges()
+
     def _is_forgotten(self, uid: str) -> bool:
         found = self.memory.get(uid)
         assert found is not None
@@ -136,15 +159,19 @@ class Story:
                 self.stands_for[one["id"]] = target
 
     def _with(self, uid: str) -> set[str]:
-        """What has the words of a memory: what was merged into it, the messages of facts, and summaries of all."""
+        """What has the words of a memory: what was merged into it, the messages of facts, and what was made of any."""
         erased: set[str] = set()
-        border = [uid]
+        border = [(uid, True)]
         while border:
-            one = border.pop()
+            one, has_its_words = border.pop(0)
             erased.add(one)
-            border += [merged for merged, target in self.stands_for.items() if target == one and merged not in erased]
-            border += [made for made, source in self.drawn.items() if source == one and made not in erased]
-            border += [self.sources[one]] if self.sources.get(one, one) not in erased else []
+            found = [merged for merged, target in self.stands_for.items() if target == one] if has_its_words else []
+            found += [self.sources[one]] if has_its_words and one in self.sources else []
+            made = [summary for summary, source in self.drawn.items() if source == one]
+            made += [text for text, sources in self.made.items() if one in sources]
+            known = erased | {seen for seen, _ in border}
+            new = dict.fromkeys(made, False) | dict.fromkeys(found, True)  # noqa: C420
+            border += [(other, has) for other, has in new.items() if other not in known]
         return erased
 
     def _purge(self) -> None:
@@ -157,9 +184,18 @@ class Story:
             self.gone[uid] = self.words.pop(uid)
             for links in (self.stands_for, self.sources, self.drawn):
                 links.pop(uid, None)
+        for uid in [one for one in self.made if one in erased]:
+            del self.made[uid]
+        for sources in self.made.values():
+            sources -= erased
         for links in (self.stands_for, self.sources, self.drawn):
             for uid in [one for one, target in links.items() if target in erased]:
                 del links[uid]
+
+    def erased_words(self) -> list[str]:
+        """The words that are gone; a purge leaves those that a text made of the memory says, too."""
+        staying = " ".join(self.texts[uid] for uid in self.words).lower()
+        return [word for words in self.gone.values() for word in words if word not in staying]
 
     def check(self) -> None:
         """Nothing of what is gone is anywhere, and all the rest is where it was."""
@@ -176,7 +212,7 @@ class Story:
             "graph": repr([*graph._graph.nodes(data=True), *graph._graph.edges(data=True)]),
             "export": file.getvalue().decode(),
         }
-        gone = [word for words in self.gone.values() for word in words]
+        gone = self.erased_words()
         assert [(word, name) for word in gone for name, text in places.items() if word in text.lower()] == []
         assert not held & self.gone.keys()
         assert hashes == {content_hash(text) for uid, text in self.texts.items() if uid in self.words}
@@ -192,6 +228,11 @@ class Story:
 @example([("fact", 0, 0), ("fact", 0, 0), ("kept", 0, 0), ("summary", 0, 0), ("merge", 0, 1), ("merge", 1, 2),
           ("cycle", 0, 0), ("delete", 2, 0)])  # fmt: skip
 @example([("kept", 0, 0), ("like", 0, 0), ("cycle", 0, 0), ("undo", 1, 0), ("delete", 0, 0), ("forget", 0, 0)])
+@example([("kept", 0, 0), ("talk", 0, 0), ("compose", 0, 1), ("delete", 0, 0)])
+@example([("kept", 0, 0), ("talk", 0, 0), ("compose", 0, 1), ("undo", 0, 0), ("change", 0, 0), ("delete", 0, 0)])
+@example([("kept", 0, 0), ("talk", 0, 0), ("compose", 0, 1), ("like", 0, 0), ("abstract", 2, 3), ("delete", 1, 0)])
+@example([("kept", 0, 0), ("talk", 0, 0), ("compose", 0, 1), ("delete", 2, 0)])
+@example([("fact", 0, 0), ("fact", 0, 0), ("abstract", 0, 1), ("compose", 0, 2), ("purge", 0, 0), ("delete", 0, 0)])
 @given(steps)
 def test_erased_words_are_nowhere_and_nothing_else_goes(
     tmp_path_factory: pytest.TempPathFactory, steps: list[Step]
@@ -204,7 +245,7 @@ def test_erased_words_are_nowhere_and_nothing_else_goes(
             if step[0] in {"delete", "purge"}:
                 story.check()
         story.check()
-    gone = [word for words in story.gone.values() for word in words]
+    gone = story.erased_words()
     content = b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file()).lower()
     assert [word for word in gone if word.encode() in content] == []
     shutil.rmtree(folder)

@@ -41,6 +41,23 @@ def test_a_cycle_over_http(memory: Any) -> None:
         assert receipt["deleted"] == [listed["id"]]
 
 
+def test_memories_are_abstracted_over_http(memory: Any) -> None:
+    (dated,) = (one["id"] for one in memory.add("On Monday Ana bought a latte.", user_id="ana")["results"])
+    with client_of(memory) as client:
+        ana = {"user_id": "ana"}
+        made = client.post("/lifecycle/abstractions", params=ana, json={"ids": [dated]}).json()
+        (one,) = made["results"]
+        assert (one["memory"], one["level"], one["abstracts"]) == ("Ana bought a latte.", 1, [dated])
+        skipped = client.post("/lifecycle/abstractions", params=ana, json={"ids": [dated], "level": 2}).json()[
+            "skipped"
+        ]
+        assert skipped == {"abstract": "needs a language model, and none is configured"}
+        assert client.post("/lifecycle/abstractions", params=ana, json={"level": 4}).status_code in {400, 422}
+        assert client.post("/lifecycle/abstractions", json={}).status_code == 400
+        undone = client.post("/lifecycle/undo", params=ana, json={"cycle": made["cycle"]}).json()
+        assert undone["undone"] == [one["id"]]
+
+
 def test_a_forgotten_memory_is_shown_again_by_the_event_of_its_line(memory: Any) -> None:
     (tea,) = (one["id"] for one in memory.add("I like tea.", user_id="ana")["results"])
     memory.forget(tea, user_id="ana")

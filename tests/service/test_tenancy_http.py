@@ -214,6 +214,9 @@ def list_requests(ids: list[str], events: list[str]) -> dict[str, list[Request]]
         "POST /memories/{memory_id}/forget": by_id,
         "GET /lifecycle": [Request(""), Request("", {"run_id": "run-"}), Request("", {"limit": 1})],
         "POST /lifecycle/cycles": [Request("", body={"dry_run": True}), Request("", {"run_id": "run-"})],
+        "POST /lifecycle/abstractions": [
+            Request("", body={}), *(Request("", body={"ids": [uid]}) for uid in like_ids(ids)[-3:]),
+        ],
         "POST /lifecycle/undo": [Request("", body={"cycle": event}) for event in like_ids(events)[-3:]],
         "GET /lifecycle/forgotten": [Request(""), Request("", {"run_id": "run-"})],
         "DELETE /lifecycle/forgotten": [Request("", {"confirm": True})],

@@ -28,7 +28,8 @@ def rows(*degrees: float) -> np.ndarray:
 
 
 def grouped(degrees: list[float], *memories: Vitals, policy: LifecyclePolicy = POLICY) -> list[list[int]]:
-    return like_memories(memories or [memory(n) for n in range(len(degrees))], rows(*degrees), policy)
+    alike = memories or [memory(n) for n in range(len(degrees))]
+    return like_memories(alike, rows(*degrees), policy.merged_similarity, policy.smallest_cluster)
 
 
 def test_three_memories_with_a_cosine_above_085_are_alike() -> None:

@@ -218,6 +218,8 @@ class ExplainResult(Result):
     replaced_by: list[str]
     compresses: list[str]
     compressed_by: list[str]
+    abstracts: list[str]
+    abstracted_by: list[str]
     events: list[Event]
     is_cut: bool = False
 

@@ -397,7 +397,7 @@ class MemoryHistory(Tool):
         return results.HistoryResult.model_validate(paged(events, self.cursor, {"memory_id": self.memory_id}, _event))
 
 
-_ORIGIN_NAMES = ("id", "memory", "replaces", "replaced_by", "compresses", "compressed_by")
+_ORIGIN_NAMES = ("id", "memory", "replaces", "replaced_by", "compresses", "compressed_by", "abstracts", "abstracted_by")
 
 
 class ExplainMemory(Tool):

@@ -25,6 +25,27 @@ class CycleBody(Body):
     now: Moment | None = None
 
 
+class AbstractionBody(Body):
+    """What is abstracted, `ids` or (null) groups of like memories, and to which `level` (1 to 3)."""
+
+    ids: list[str] | None = None
+    level: int = 1
+
+
+class Abstraction(answers.MemoryAnswer):
+    """An abstraction, and the ids of the memories that it was made of."""
+
+    abstracts: list[str]
+
+
+class AbstractionAnswer(BaseModel):
+    """New abstractions; `cycle` is the id by which they are taken back, `skipped` says what was left out and why."""
+
+    cycle: str
+    results: list[Abstraction]
+    skipped: dict[str, str]
+
+
 class UndoBody(Body):
     """The id of the cycle that is taken back."""
 
@@ -32,7 +53,9 @@ class UndoBody(Body):
 
 
 class Change(BaseModel):
-    """What a dry run would do to a memory: "promote" or "forget"."""
+    """What a dry run would do to a memory: "promote" or "forget" it, or "merge", "summarize" or "abstract" it with
+    others.
+    """
 
     id: str
     memory: str
@@ -43,8 +66,8 @@ class Change(BaseModel):
 class CycleAnswer(BaseModel):
     """What a cycle did, in numbers of memories; `cycle` is its id, null for a dry run, which lists the `changes`.
 
-    `merged`: forgotten because a like one stands for them. `skipped`: changed or found meanwhile. `brake`: why it did
-    nothing.
+    `merged`: forgotten because another one stands for them. `summarized` and `abstracted`: new ones. `skipped`: what
+    was left out, by step, and why. `brake`: why it did nothing.
     """
 
     cycle: str | None
@@ -53,8 +76,10 @@ class CycleAnswer(BaseModel):
     forgotten: int
     merged: int
     promoted: int
+    summarized: int
+    abstracted: int
     saved_bytes: int
-    skipped: int
+    skipped: dict[str, str]
     brake: str = ""
     changes: list[Change] = []
 
@@ -81,7 +106,7 @@ class UndoneAnswer(BaseModel):
 
 
 class PastCycle(BaseModel):
-    """A cycle that changed memories: how many it forgot, merged (of the forgotten ones) and promoted.
+    """A cycle that changed memories: how many it forgot, merged (of the forgotten ones), promoted, and made of others.
 
     Memories that were erased since are not counted. `undone`: of what it did nothing holds any more.
     """
@@ -91,6 +116,7 @@ class PastCycle(BaseModel):
     forgotten: int
     merged: int
     promoted: int
+    composed: int
     undone: bool
 
 
@@ -148,6 +174,16 @@ async def run_cycle(
     with within_answer("dry_run", "graphmem lifecycle run --dry-run prints all of it"):
         result = await service.memory.tend(**scope, **options)
     return CycleAnswer.model_validate(result)
+
+
+@router.post("/lifecycle/abstractions", response_model_exclude_unset=True)
+async def abstract_memories(
+    body: AbstractionBody, query: Annotated[Ids, Query()], caller: CallerParam, service: ServiceParam
+) -> AbstractionAnswer:
+    """Stores what memories have in common, in one sentence; they stay."""
+    scope = caller.scope(query.named(), required=body.ids is None)
+    result = await service.memory.abstract(body.ids, level=body.level, **scope)
+    return AbstractionAnswer.model_validate(result)
 
 
 @router.post("/lifecycle/undo")

@@ -40,7 +40,8 @@ class OriginAnswer(BaseModel):
     """A memory with its source messages (an episode is its own), entities, relations and changes.
 
     `replaces`: ids of memories that it retired; `replaced_by`: of those that retired it; `compresses`: of those that
-    were forgotten because it stands for them; `compressed_by`: of what it was forgotten for. `note` is there for a fact
+    were forgotten because it stands for them; `compressed_by`: of what it was forgotten for; `abstracts`,
+    `abstracted_by`: of what it is an abstraction of, and of its abstractions. `note` is there for a fact
     or summary none of whose source messages is stored.
     """
 
@@ -54,6 +55,8 @@ class OriginAnswer(BaseModel):
     replaced_by: list[str]
     compresses: list[str]
     compressed_by: list[str]
+    abstracts: list[str]
+    abstracted_by: list[str]
     events: list[answers.HistoryItem]
 
 

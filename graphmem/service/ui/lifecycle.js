@@ -95,8 +95,9 @@ function Forgotten({ app, query, page, mayGrow, onMore, onChanged }) {
 // --- cycles --------------------------------------------------------------------------------------------------------------------------------------------------
 
 /** Returns what a cycle did, or would do, as a list such as "3 forgotten, 1 kept for good". */
-function numbersOf({ forgotten, promoted }) {
-  const parts = [forgotten > 0 && t("lc_n_forgotten", { n: forgotten }), promoted > 0 && t("lc_n_promoted", { n: promoted })].filter(Boolean);
+function numbersOf({ forgotten, promoted, summarized = 0, abstracted = 0, composed = summarized + abstracted }) {
+  const numbers = { lc_n_forgotten: forgotten, lc_n_promoted: promoted, lc_n_composed: composed };
+  const parts = Object.entries(numbers).filter(([, n]) => n > 0).map(([key, n]) => t(key, { n }));
   return parts.length ? list(parts) : t("lc_n_nothing");
 }
 
@@ -133,8 +134,8 @@ function Plan({ plan, onRun }) {
   const changes = [...(plan.changes ?? [])].sort((one, other) => (other.change === "forget") - (one.change === "forget"));
   return html`<div class="plan"><p role="status">${t("lc_plan", { n: plan.processed, what: numbersOf(plan) })}</p>
     ${plan.brake && html`<div class="say warn"><${Icon} name="warn" /><span>${t("lc_brake", { n: plan.forgotten })}</span></div>`}
-    ${changes.length > 0 && html`<ul class="rows">${changes.slice(0, shown).map((one) => html`<li class="row fading" key=${one.id}>
-      <span class="who">${t(one.change === "promote" ? "lc_promote" : "forget")}</span>
+    ${changes.length > 0 && html`<ul class="rows">${changes.slice(0, shown).map((one) => html`<li class="row fading" key=${`${one.change} ${one.id}`}>
+      <span class="who">${t(one.change === "forget" ? "forget" : `lc_${one.change}`)}</span>
       <span class="cell"><a class="read" href=${addressOf("memories", one.id)} ...${written(one.memory)}>${one.memory}</a></span>
       <div class="note"><${Reason} text=${one.reason} class="" /></div></li>`)}</ul>`}
     ${changes.length > shown && html`<p class="more"><button type="button" class="btn" onClick=${() => setShown(changes.length)}>${t("requests_all", { n: changes.length })}</button></p>`}
@@ -192,7 +193,7 @@ function Cycles({ app, query, status, mayGrow, onMore, onChanged }) {
     setPlan(null);
     onChanged();
     const text = () => (result.brake ? t("lc_braked") : t("lc_ran", { what: numbersOf(result) }));
-    if (result.forgotten + result.promoted > 0) app.changed({ takeBack: () => takeBack(result.cycle) }, text);
+    if (result.forgotten + result.promoted + result.summarized + result.abstracted > 0) app.changed({ takeBack: () => takeBack(result.cycle) }, text);
     else app.notify(text);
   };
   return html`<section class="sect" ref=${root}><h2 tabindex="-1"><span>${t("lc_cycles")}</span> ${mayRun && html`<${Busy} class="small" busy=${busy === "plan"}

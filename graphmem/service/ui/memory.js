@@ -11,7 +11,7 @@ import { splitAtNames } from "./marks.js";
 import { Bones, Chip, Failed, Icon, IconButton, Owner, Reason, RequestId, Time, graphAddress, speakerOf, Who } from "./parts.js";
 
 // Only the last change can be taken back.
-const UNDOABLE = new Set(["UPDATE", "RETIRE", "FORGET", "PROMOTE"]);
+const UNDOABLE = new Set(["UPDATE", "RETIRE", "FORGET", "PROMOTE", "COMPRESS", "ABSTRACT"]);
 // Characters of a memory in the message that it is forgotten.
 const TOLD = 60;
 // The reason of a change that took another one back begins so.
@@ -41,12 +41,17 @@ function Byline({ record, origin, isPending, isOfAll, addressTo }) {
     <${Others} words="replaced_by" name=${t("later_memory")} ids=${origin.replaced_by} addressTo=${addressTo} />
     <${Others} words="replaces" name=${t("earlier_memory")} ids=${origin.replaces} addressTo=${addressTo} />
     <${Others} words="compressed_by" name=${t("another_memory")} ids=${origin.compressed_by} addressTo=${addressTo} />
-    <${Others} words="compresses" name=${t("another_memory")} ids=${origin.compresses} addressTo=${addressTo} />`;
+    <${Others} words="compresses" name=${t("another_memory")} ids=${origin.compresses} addressTo=${addressTo} />
+    <${Others} words="abstracts" name=${t("another_memory")} ids=${origin.abstracts} addressTo=${addressTo} />
+    <${Others} words="abstracted_by" name=${t("another_memory")} ids=${origin.abstracted_by} addressTo=${addressTo} />`;
 }
 
+/** Returns whether a memory was made of others, and not drawn from messages. */
+const isComposed = ({ events }) => events.some((one) => one.event === "COMPRESS" || one.event === "ABSTRACT");
+
 function Sources({ record, origin }) {
-  if (record.kind === "episode") return null;
   const { messages } = origin;
+  if (record.kind === "episode" || (!messages.length && isComposed(origin))) return null;
   return html`<section class="part"><h2><span>${t("drawn_from")}</span> <small>${t("messages", { n: messages.length })}</small></h2>
     ${[...messages].reverse().map((one) => html`<div class="quote" key=${one.memory_id}>
       <${Who} record=${{ ...one, user_id: record.user_id }} />

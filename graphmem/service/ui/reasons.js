@@ -14,6 +14,7 @@ const FIXED = {
   changed: "reason_changed",
   "said again": "reason_said",
   "over capacity": "reason_capacity",
+  "what stood for it was erased with another memory": "reason_words_erased",
 };
 // Those that end with the predicate of a relation, in quotes.
 const WITH_PREDICATE = { "another value": "reason_another_of", "the contrary": "reason_contrary_of" };
@@ -22,6 +23,9 @@ const WITH_VALUE = [
   [/^retention below ([\d.]+)$/, (least) => ({ key: "reason_faded", least: Number(least) })],
   [/^importance ([\d.]+)$/, (importance) => ({ key: "reason_important", importance: Number(importance) })],
   [/^found (\d+) times$/, (n) => ({ key: "reason_found", n: Number(n) })],
+  [/^says what (\d+) others say$/, (n) => ({ key: "reason_says_others", n: Number(n) })],
+  [/^made of (\d+) memories$/, (n) => ({ key: "reason_made_of", n: Number(n) })],
+  [/^one of (\d+) memories$/, (n) => ({ key: "reason_one_of", n: Number(n) })],
   [/^merged into ([\w-]+)$/, (id) => ({ key: "reason_merged", id })],
 ];
 

@@ -167,6 +167,7 @@ def memory_states(connection: Connection, records: Sequence[MemoryRecord]) -> li
             drawn_from=tuple(targets.get((record.row, "drawn_from"), ())),
             replaces=tuple(targets.get((record.row, "replaces"), ())),
             compresses=tuple(targets.get((record.row, "compresses"), ())),
+            abstracts=tuple(targets.get((record.row, "abstracts"), ())),
         )
         for record in records
     ]

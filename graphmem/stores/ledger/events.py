@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from sqlalchemy import Connection, RowMapping, select
 
-from graphmem.model import Event, MemoryRecord, from_micros, micros
+from graphmem.model import COMPOSING_EVENTS, Event, MemoryRecord, from_micros, micros
 from graphmem.stores.ledger.array_parameters import in_array
 from graphmem.stores.ledger.decoding import decoding
 from graphmem.stores.ledger.schema import events as events_table
@@ -113,6 +113,12 @@ def last_of_type(connection: Connection, uids: Sequence[str], event: str) -> dic
     )
     found = connection.execute(statement, {"memory_ids": list(uids)})
     return {memory: (uid, reason or "") for memory, uid, reason in found}
+
+
+def was_composed(connection: Connection, uid: str) -> bool:
+    """Returns whether a memory was made of others (see `graphmem.model.COMPOSING_EVENTS`)."""
+    composing = events_table.c.memory == uid, events_table.c.event.in_(COMPOSING_EVENTS)
+    return connection.scalar(select(events_table.c.id).where(*composing).limit(1)) is not None
 
 
 def history_of_all(connection: Connection, uids: Sequence[str]) -> list[Event]:

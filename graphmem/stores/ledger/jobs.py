@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from hashlib import blake2b
 from json import dumps
 from typing import Any, NamedTuple
 
@@ -32,29 +33,34 @@ MAX_DOUBLINGS = 7
 # Keys in the request of a job: of facts, the row of the summary job to be done before; of a summary, the row before
 # which its messages were stored; of facts and procedures, the caller's instructions, and the importance that he gives.
 SUMMARY_JOB, BEFORE, INSTRUCTIONS, IMPORTANCE = "summary_job", "before", "prompt", "importance"
+# Of a composition: the fields of `graphmem.lifecycle.decay.Composition`, and the id of the cycle (None: of none).
+OPERATION, LEVEL, HIDES, BATCH = "operation", "level", "hides", "batch"
 
 
 class JobKind(StrEnum):
     """What a job is to do.
 
     Enrichment of a memory; for a language model: facts from messages, a summary of the procedure in them, a session's
-    running summary; a cycle of the lifecycle over a partition.
+    running summary, one memory made of others; a cycle of the lifecycle over a partition.
     """
 
     ENRICHMENT = "enrichment"
     FACTS = "facts"
     PROCEDURE = "procedure"
     SUMMARY = "summary"
+    COMPOSITION = "composition"
     CYCLE = "cycle"
 
 
-MODEL_KINDS = frozenset({JobKind.FACTS, JobKind.PROCEDURE, JobKind.SUMMARY})
+MODEL_KINDS = frozenset({JobKind.FACTS, JobKind.PROCEDURE, JobKind.SUMMARY, JobKind.COMPOSITION})
 _IS_ENRICHMENT = jobs.c.kind == JobKind.ENRICHMENT.value
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
     """A job that is no enrichment. `memories` are the ids of its episodes, in order; `request` holds the rest.
+
+    A composition has the ids of its sources instead.
 
     A cycle has nothing of these, and `whole_partition`, the key of its partition. `row` is 0 until the job is enqueued.
     """
@@ -75,7 +81,12 @@ class Job:
 
     @property
     def subject(self) -> str | None:
-        """What there is at most one job of this kind about: a session in a scope, for a summary; else None."""
+        """What there is at most one job of this kind about: a session in a scope, for a summary; the sources of a
+        composition; else None.
+        """
+        if self.kind is JobKind.COMPOSITION:
+            of_sources = dumps([self.request[OPERATION], *sorted(self.memories)]).encode()
+            return blake2b(of_sources, digest_size=16).hexdigest()
         if self.kind is not JobKind.SUMMARY:
             return None
         return dumps([*(getattr(self.scope, name) for name in SCOPE_NAMES), self.session])
@@ -84,8 +95,10 @@ class Job:
 def enqueue(connection: Connection, job: Job) -> Job:
     """Stores a job and returns it with its row. A job with the same subject is replaced by it, but for its attempts."""
     request = {"memories": list(job.memories), **job.request}
-    # A summary that a request for facts shows belongs to the call that waits for these facts.
-    is_awaited = job.kind is not JobKind.SUMMARY or BEFORE in job.request
+    # A summary that a request for facts shows belongs to the call that waits for these facts, a composition to the
+    # cycle; one that is made again belongs to nobody.
+    is_awaited = BEFORE in job.request or job.request.get(BATCH) is not None
+    is_awaited = is_awaited or job.kind not in {JobKind.SUMMARY, JobKind.COMPOSITION}
     values = {
         "kind": job.kind.value,
         "partition": ensure_partition(connection, job.partition),

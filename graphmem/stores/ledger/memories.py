@@ -692,7 +692,7 @@ def linked_ids(connection: Connection, row_ids: Iterable[int]) -> dict[tuple[int
 def add_link(connection: Connection, row_id: int, kind: str, other: int) -> None:
     """Links one memory to another (row ids), unless they are linked already.
 
-    `kind` is "drawn_from", "corrects", "replaces" or "compresses".
+    `kind` is "drawn_from", "corrects", "replaces", "compresses", "abstracts" or "made_of".
     """
     statement = upsert(connection, links).values(memory=row_id, kind=kind, other=other)
     connection.execute(statement.on_conflict_do_nothing())
@@ -710,7 +710,7 @@ def remove_links(connection: Connection, row_id: int, kind: str) -> None:
 
 def records_linked_from(connection: Connection, row_id: int, kind: str) -> list[MemoryRecord]:
     """Returns the memories that a memory links to, oldest row first: sources ("drawn_from"), or those that it replaces
-    or compresses.
+    compresses or abstracts.
     """
     statement = RECORD.join(links, links.c.other == memories.c.id).where(links.c.memory == row_id, links.c.kind == kind)
     return [decode_record(row) for row in connection.execute(statement.order_by(memories.c.id)).mappings()]

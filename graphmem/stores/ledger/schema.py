@@ -150,7 +150,8 @@ Index("messages_memory", messages.c.memory)
 
 # Links between memories, by kind: from a fact or summary to its sources ("drawn_from"), from a corrected fact to the
 # sources that it contradicts by now ("corrects"), from a memory to the one that it retired ("replaces"), and to the
-# forgotten one that was merged into it ("compresses").
+# forgotten one that was merged into it ("compresses"), from an abstraction to what it was made of ("abstracts"), and
+# from each memory that was made of others to all of these ("made_of").
 links = Table(
     "links",
     metadata,

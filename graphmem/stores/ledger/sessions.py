@@ -12,9 +12,10 @@ from graphmem.model import Kind, MemoryRecord, Scope, micros
 from graphmem.stores.ledger.memories import RECORD, SINGLE_SESSION, decode_record, exact_scope
 from graphmem.stores.ledger.schema import links, memories, partitions
 
-# The memory type of a summary that describes a procedure, unlike the running summary of a session.
-PROCEDURAL = "procedural"
-_IS_RUNNING = memories.c.memory_type.is_distinct_from(PROCEDURAL)
+# The memory types of summaries that are no running summary of a session: the record of a procedure, and what the
+# lifecycle makes of many events.
+PROCEDURAL, OF_EVENTS = "procedural", "semantic"
+_IS_RUNNING = func.coalesce(memories.c.memory_type, "").not_in([PROCEDURAL, OF_EVENTS])
 
 
 def _current(kind: Kind, scope: Scope) -> Select[Any]:

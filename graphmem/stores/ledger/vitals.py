@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, RowMapping, and_, bindparam, case, exists, func, not_, or_, select
 
-from graphmem.lifecycle.decay import Vitals
+from graphmem.lifecycle.decay import MERGED_INTO, Vitals
 from graphmem.model import (
+    COMPOSING_EVENTS,
     SCOPE_NAMES,
     Kind,
     Layer,
@@ -30,10 +31,9 @@ from graphmem.stores.ledger.array_parameters import in_array
 from graphmem.stores.ledger.decoding import decoding
 from graphmem.stores.ledger.dialects import larger, upsert
 from graphmem.stores.ledger.memories import RECORD, SINGLE_SESSION, decode_record, view_values
-from graphmem.stores.ledger.schema import events, ledger, memories, partitions, vitals
+from graphmem.stores.ledger.schema import events, ledger, links, memories, partitions, vitals
+from graphmem.stores.ledger.sessions import OF_EVENTS
 
-# How the reason of a memory begins that was forgotten because another one stands for it; its id follows.
-MERGED_INTO = "merged into "
 _EXISTING = select(memories.c.id).where(in_array(memories.c.id, "rows"))
 _STORED = select(
     vitals.c.memory,
@@ -175,10 +175,12 @@ class UnratedMemory:
 
 def _participants(*, documents: bool) -> list[ColumnElement[bool]]:
     """Returns the conditions that a memory takes part in the lifecycle: it is not forgotten, no source message, no
-    summary of a session and, unless `documents`, no passage or paragraph of a document.
+    summary but those that the lifecycle makes and, unless `documents`, no passage or paragraph of a document.
     """
     m = memories.c
-    conditions = [m.forgotten_at.is_(None), ~m.source_only, m.kind.in_([Kind.EPISODE.value, Kind.FACT.value])]
+    is_summary_of_events = and_(m.kind == Kind.SUMMARY.value, m.memory_type == OF_EVENTS)
+    kinds = or_(m.kind.in_([Kind.EPISODE.value, Kind.FACT.value]), is_summary_of_events)
+    conditions = [m.forgotten_at.is_(None), ~m.source_only, kinds]
     return conditions if documents else [*conditions, m.session.not_like(f"{SINGLE_SESSION}%")]
 
 
@@ -203,8 +205,32 @@ def read_all(connection: Connection, partition: int, now: datetime, *, documents
     return [_decode(row) for row in connection.execute(statement).mappings()]
 
 
+def summarised(connection: Connection, partition: int) -> set[int]:
+    """Returns the rows of the memories of a partition that the lifecycle has made a summary of."""
+    m = memories.c
+    statement = (
+        select(links.c.other)
+        .join_from(links, memories, links.c.memory == m.id)
+        .where(m.partition == partition, m.kind == Kind.SUMMARY.value, m.memory_type == OF_EVENTS)
+        .where(m.forgotten_at.is_(None))
+        .where(links.c.kind == "drawn_from")
+    )
+    return set(connection.scalars(statement))
+
+
+def abstracted(connection: Connection, partition: int, level: int) -> set[int]:
+    """Returns the rows of the memories of a partition of which there is an abstraction at a level, or a higher one."""
+    m = memories.c
+    statement = (
+        select(links.c.other)
+        .join_from(links, memories, links.c.memory == m.id)
+        .where(m.partition == partition, m.level >= level, m.forgotten_at.is_(None), links.c.kind == "abstracts")
+    )
+    return set(connection.scalars(statement))
+
+
 # Columns that `Vitals` has under the same names.
-_SAME_NAMES = ("seq", "memory_type", "importance", "pinned", "speaker", "role")
+_SAME_NAMES = ("seq", "memory_type", "importance", "pinned", "speaker", "role", "level")
 
 
 @decoding
@@ -340,7 +366,7 @@ class LayerCount(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PastCycle:
-    """A cycle that changed memories, and how many it forgot, merged (of the forgotten ones) and promoted.
+    """A cycle that changed memories, and how many it forgot, merged (of the forgotten ones), promoted and composed.
 
     Memories that were erased since are not counted. `is_undone`: of what it did nothing holds any more.
     """
@@ -350,6 +376,7 @@ class PastCycle:
     forgotten: int
     merged: int
     promoted: int
+    composed: int
     is_undone: bool
 
 
@@ -372,7 +399,12 @@ def past_cycles(connection: Connection, scope: Scope, limit: int) -> list[PastCy
     m, e, later = memories.c, events.c, events.alias("later").c
     is_forgotten, is_promoted = e.event == "FORGET", e.event == "PROMOTE"
     is_demoted_since = exists().where(later.memory == e.memory, later.event == "DEMOTE", later.id > e.id)
-    holds = or_(and_(is_forgotten, m.forgotten_at == e.at), and_(is_promoted, not_(is_demoted_since)))
+    is_composed = e.event.in_(COMPOSING_EVENTS)
+    holds = or_(
+        and_(is_forgotten, m.forgotten_at == e.at),
+        and_(is_promoted, not_(is_demoted_since)),
+        and_(is_composed, m.forgotten_at.is_(None)),
+    )
     last = func.max(e.id)
 
     def number(condition: ColumnElement[bool]) -> ColumnElement[int]:
@@ -385,6 +417,7 @@ def past_cycles(connection: Connection, scope: Scope, limit: int) -> list[PastCy
             number(is_forgotten),
             number(and_(is_forgotten, e.reason.startswith(MERGED_INTO))),
             number(is_promoted),
+            number(is_composed),
             number(holds),
         )
         .join_from(memories, partitions)
@@ -395,8 +428,8 @@ def past_cycles(connection: Connection, scope: Scope, limit: int) -> list[PastCy
         .limit(limit)
     )
     return [
-        PastCycle(cycle, from_micros(at), forgotten, merged, promoted, is_undone=holding == 0)
-        for cycle, at, forgotten, merged, promoted, holding in connection.execute(statement)
+        PastCycle(cycle, from_micros(at), forgotten, merged, promoted, composed, is_undone=holding == 0)
+        for cycle, at, forgotten, merged, promoted, composed, holding in connection.execute(statement)
     ]
 
 

@@ -4,7 +4,7 @@
               at, valid_from, valid_to, expires_at, forgotten_at, row, seq})
     (:Entity:<type> {ledger, id, partition, key, name, type, seq})
     (:Memory)-[:MENTIONS {ledger, kind, ekey, rank}]->(:Entity)
-    (:Memory)-[:NEXT | DRAWN_FROM | REPLACES | COMPRESSES {ledger}]->(:Memory)
+    (:Memory)-[:NEXT | DRAWN_FROM | REPLACES | COMPRESSES | ABSTRACTS {ledger}]->(:Memory)
     (:Entity)-[:RELATES_TO {ledger, id, partition, predicate, fact, facts, memory_ids, source, target, confidence,
                             since, until, at, valid_at, invalid_at, seq}]->(:Entity)
     (:Entity)-[:SAME_AS {ledger}]->(:Entity)

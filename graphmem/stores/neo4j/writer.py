@@ -68,6 +68,7 @@ class WriteTransaction:
         self._run_rows("link_drawn_from", [[s.record.id, source] for s in written for source in s.drawn_from])
         self._run_rows("link_replaces", [[s.record.id, retired] for s in written for retired in s.replaces])
         self._run_rows("link_compresses", [[s.record.id, merged] for s in written for merged in s.compresses])
+        self._run_rows("link_abstracts", [[s.record.id, source] for s in written for source in s.abstracts])
         self._prune(**formerly_linked)
 
     def upsert_relations(self, states: Iterable[RelationState]) -> None:

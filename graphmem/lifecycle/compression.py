@@ -1,0 +1,231 @@
+"""Decides which memories one memory comes to stand for: like ones, many events, and what there is no room for. Pure.
+
+Without a language model one of several like memories is kept for the others (`graphmem.lifecycle.clusters`). With one,
+the plan has compositions: memories to be made of others (seed 002 §5.1 and §5.2).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from math import ceil
+from typing import TYPE_CHECKING
+
+from graphmem.lifecycle.clusters import MOST_COMPARED, Cluster, agreeing, cluster_of, like_memories
+from graphmem.lifecycle.decay import (
+    MERGED_INTO,
+    OVER_CAPACITY,
+    SAYS_WHAT_OTHERS_SAY,
+    Composition,
+    CyclePlan,
+    Decision,
+    LifecyclePolicy,
+    Operation,
+    Vitals,
+)
+from graphmem.model import Layer
+
+if TYPE_CHECKING:
+    from graphmem.models.protocols import Matrix
+
+    # By the form of the vectors: the rows of memories, and their unit rows.
+    Matrices = Mapping[str, tuple[list[int], Matrix]]
+
+# Why a step was left out.
+NO_MODEL = "needs a language model, and none is configured"
+# The type of memories that are summarised, and the most that one summary is made of.
+SUMMARISED_TYPE, MOST_SUMMARISED = "episodic", 60
+# Memories of the long-term layer with a higher cosine are of one kind, so that one abstraction can stand for them. With
+# the default embedder two sentences of one habit ("Bought a latte on Monday", "Had coffee with milk today") have 0.5 to
+# 0.7, those of different ones 0.1 to 0.3.
+ABSTRACTED_SIMILARITY = 0.5
+# The highest level of abstraction (§5.2).
+HIGHEST_LEVEL = 3
+
+
+def compress(
+    plan: CyclePlan,
+    memories: Sequence[Vitals],
+    matrices: Matrices,
+    texts_of: Callable[[list[int]], Mapping[str, str]],
+    summarised: Collection[int],
+    policy: LifecyclePolicy,
+    *,
+    has_model: bool,
+) -> CyclePlan:
+    """Returns the plan of a cycle with what is merged, summarised and abstracted.
+
+    `texts_of` returns texts by id, for rows of memories; `summarised` are the rows of those that a summary was made of.
+    Without `has_model`, nothing is composed.
+    """
+    plan = _merge_faded(plan, memories, matrices, policy)
+    plan = _compress_like(plan, memories, matrices, texts_of, policy, has_model=has_model)
+    due = _summaries(memories, summarised, policy)
+    if has_model:
+        plan = _abstract_crowded(plan, memories, matrices, policy)
+        return replace(plan, compositions=(*plan.compositions, *due))
+    crowded = {"abstract": NO_MODEL} if plan.crowded else {}
+    return replace(plan, skipped=({"summarize": NO_MODEL} if due else {}) | crowded)
+
+
+def _merge_faded(plan: CyclePlan, memories: Sequence[Vitals], matrices: Matrices, policy: LifecyclePolicy) -> CyclePlan:
+    """Has each faded memory merged into the nearest of the long-term layer of its scope, if one is like it (§4.2)."""
+    faded = [one.memory for one in plan.forgotten if one.reason != OVER_CAPACITY]
+    gone, moved = ({one.memory.row for one in ones} for ones in (plan.forgotten, plan.promoted))
+    kept = [
+        one
+        for one in memories
+        if one.is_valid and one.row not in gone and (one.layer is Layer.LONG_TERM or one.row in moved)
+    ]
+    targets: dict[str, str] = {}
+    for rows, matrix in matrices.values():
+        places = {row: place for place, row in enumerate(rows)}
+        for memory in faded:
+            like = [one for one in kept if one.scope == memory.scope and one.row in places]
+            if memory.id in targets or memory.row not in places or not like:
+                continue
+            cosines = matrix[[places[one.row] for one in like]] @ matrix[places[memory.row]]
+            best = int(cosines.argmax())
+            if cosines[best] > policy.merged_similarity:
+                targets[memory.id] = like[best].id
+    forgotten = tuple(
+        replace(one, reason=f"{MERGED_INTO}{targets[one.memory.id]}") if one.memory.id in targets else one
+        for one in plan.forgotten
+    )
+    return replace(plan, forgotten=forgotten, merged=targets)
+
+
+def _compress_like(
+    plan: CyclePlan,
+    memories: Sequence[Vitals],
+    matrices: Matrices,
+    texts_of: Callable[[list[int]], Mapping[str, str]],
+    policy: LifecyclePolicy,
+    *,
+    has_model: bool,
+) -> CyclePlan:
+    """Compresses like memories of the short-term layer that stay, as far as the long-term layer has room.
+
+    With a model one memory is to be made of them; only what says the same to the word is kept as it is.
+    """
+    decided = {one.memory.row for one in (*plan.forgotten, *plan.promoted)}
+    staying = [one for one in memories if one.is_valid and not one.pinned and one.row not in decided]
+    short = [one for one in staying if one.layer is Layer.SHORT_TERM][-MOST_COMPARED:]
+    room = policy.long_term_capacity - sum(one.layer is Layer.LONG_TERM for one in staying) - len(plan.promoted)
+    clusters: list[Cluster] = []
+    compositions: list[Composition] = []
+    used: set[int] = set()
+    for rows, matrix in matrices.values():
+        places = {row: place for place, row in enumerate(rows)}
+        compared = [one for one in short if one.row in places and one.row not in used]
+        vectors = matrix[[places[one.row] for one in compared]]
+        groups = like_memories(compared, vectors, policy.merged_similarity, policy.smallest_cluster)
+        texts = texts_of([compared[place].row for group in groups for place in group])
+        for group in groups[: max(0, room - len(clusters) - len(compositions))]:
+            members = [compared[place] for place in group]
+            cluster = cluster_of(members, vectors[group], texts, policy)
+            same = agreeing(members, vectors[group], texts)
+            if has_model and len(same) >= policy.smallest_cluster and len({texts[one.id] for one in same}) > 1:
+                compositions.append(Composition(Operation.MERGE, tuple(same), hides=True))
+                used |= {one.row for one in same}
+            elif cluster is not None:
+                clusters.append(cluster)
+                used |= {one.row for one in (cluster.kept, *cluster.others)}
+    stay = [Decision(cluster.kept, SAYS_WHAT_OTHERS_SAY.format(number=len(cluster.others))) for cluster in clusters]
+    replaced = [Decision(one, f"{MERGED_INTO}{cluster.kept.id}") for cluster in clusters for one in cluster.others]
+    return replace(
+        plan,
+        decayed={row: value for row, value in plan.decayed.items() if row not in {one.memory.row for one in replaced}},
+        promoted=(*plan.promoted, *stay),
+        forgotten=(*plan.forgotten, *replaced),
+        merged={**plan.merged, **{one.id: cluster.kept.id for cluster in clusters for one in cluster.others}},
+        compositions=tuple(compositions),
+    )
+
+
+def _summaries(memories: Sequence[Vitals], summarised: Collection[int], policy: LifecyclePolicy) -> list[Composition]:
+    """Returns the summaries that are due: of each scope with more than so many events that no summary was made of.
+
+    Those that the cycle forgets are among them: the summary is what stays of them.
+    """
+    by_scope: dict[object, list[Vitals]] = defaultdict(list)
+    for one in memories:
+        is_event = one.is_valid and one.layer is Layer.SHORT_TERM and one.memory_type == SUMMARISED_TYPE
+        if is_event and one.row not in summarised:
+            by_scope[one.scope].append(one)
+    due = []
+    for events in by_scope.values():
+        if len(events) > policy.summarised_memories:
+            size = ceil(len(events) / ceil(len(events) / MOST_SUMMARISED))
+            parts = (events[start : start + size] for start in range(0, len(events), size))
+            due += [Composition(Operation.SUMMARIZE, tuple(part)) for part in parts]
+    return due
+
+
+def _abstract_crowded(
+    plan: CyclePlan, memories: Sequence[Vitals], matrices: Matrices, policy: LifecyclePolicy
+) -> CyclePlan:
+    """Has memories abstracted that the long-term layer has no room for, instead of forgetting the least important.
+
+    Groups of the least important half are taken until there is room; what they do not make room for is forgotten.
+    """
+    if not plan.crowded:
+        return plan
+    moved = {one.memory.row for one in (*plan.promoted, *plan.crowded)}
+    gone = {one.memory.row for one in plan.forgotten} - {one.memory.row for one in plan.crowded}
+    long = [
+        one
+        for one in memories
+        if one.is_valid
+        and not one.pinned
+        and one.row not in gone
+        and (one.layer is Layer.LONG_TERM or one.row in moved)
+    ]
+    least = sorted((one for one in long if one.level < HIGHEST_LEVEL), key=lambda one: (one.importance, one.row))
+    groups = abstractable(least[: max(len(long) // 2, 2 * len(plan.crowded))], matrices, policy)
+    compositions: list[Composition] = []
+    excess = len(plan.crowded)
+    for group in sorted(groups, key=lambda group: sum(one.importance for one in group) / len(group)):
+        if excess > 0:
+            compositions.append(abstraction(group, hides=True))
+            excess -= len(group) - 1
+    composed = {one.row for composition in compositions for one in composition.sources}
+    over = [one for one in plan.crowded if one.memory.row not in composed][: max(0, excess)]
+    crowded, still = ({one.memory.row for one in ones} for ones in (plan.crowded, over))
+    spared = crowded - still
+    return replace(
+        plan,
+        forgotten=tuple(one for one in plan.forgotten if one.memory.row not in spared),
+        crowded=tuple(over),
+        compositions=(*plan.compositions, *compositions),
+    )
+
+
+def abstractable(memories: Sequence[Vitals], matrices: Matrices, policy: LifecyclePolicy) -> list[list[Vitals]]:
+    """Returns groups of memories of one kind, each of which one abstraction can stand for."""
+    groups: list[list[Vitals]] = []
+    for rows, matrix in matrices.values():
+        places = {row: place for place, row in enumerate(rows)}
+        used = {one.row for group in groups for one in group}
+        compared = [one for one in memories if one.row in places and one.row not in used]
+        vectors = matrix[[places[one.row] for one in compared]]
+        found = like_memories(compared, vectors, ABSTRACTED_SIMILARITY, policy.smallest_cluster, of_one_type=False)
+        groups += [[compared[place] for place in group] for group in found]
+    return groups
+
+
+def medoid(group: Sequence[Vitals], matrices: Matrices) -> Vitals:
+    """Returns the most central memory of a group, by their mean cosine in the first space that has all of them."""
+    for rows, matrix in matrices.values():
+        places = {row: place for place, row in enumerate(rows)}
+        if all(one.row in places for one in group):
+            vectors = matrix[[places[one.row] for one in group]]
+            return group[int((vectors @ vectors.T).mean(axis=1).argmax())]
+    return group[0]
+
+
+def abstraction(sources: Sequence[Vitals], *, hides: bool, level: int | None = None) -> Composition:
+    """Returns the abstraction of memories, by default to the level after the highest of them."""
+    next_level = min(HIGHEST_LEVEL, max(one.level for one in sources) + 1)
+    return Composition(Operation.ABSTRACT, tuple(sources), next_level if level is None else level, hides=hides)

@@ -1,0 +1,181 @@
+"""What a cycle plans to merge, to summarise and to abstract (seed 002 §5.1, §5.2)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphmem.lifecycle.compression import compress
+from graphmem.lifecycle.decay import CyclePlan, LifecyclePolicy, Operation, Vitals, plan_cycle
+from graphmem.model import Layer, Scope
+
+NOW = datetime(2026, 6, 1, tzinfo=UTC)
+POLICY = LifecyclePolicy()
+TEXTS = ("Drinks tea each morning", "Drinks tea in the morning", "Each morning a tea")
+
+
+def memory(row: int, **more: object) -> Vitals:
+    values = {"scope": Scope("ana"), "importance": 0.5, "memory_type": "episodic", "layer": Layer.SHORT_TERM, **more}
+    return Vitals(id=str(row), row=row, seq=row, pinned=False, created_at=NOW, is_valid=True, **values)  # type: ignore[arg-type]
+
+
+def planned(
+    memories: list[Vitals],
+    degrees: list[float],
+    texts: dict[str, str] | None = None,
+    *,
+    summarised: tuple[int, ...] = (),
+    policy: LifecyclePolicy = POLICY,
+    has_model: bool = True,
+) -> CyclePlan:
+    angles = np.radians(degrees)
+    matrix = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
+    words = {one.id: f"words of {one.id}" for one in memories} | (texts or {})
+    return compress(
+        plan_cycle(memories, NOW, policy, force=True),
+        memories,
+        {"vector": ([one.row for one in memories], matrix)},
+        lambda rows: {str(row): words[str(row)] for row in rows},
+        summarised,
+        policy,
+        has_model=has_model,
+    )
+
+
+def like(texts: tuple[str, ...], **more: object) -> tuple[list[Vitals], list[float], dict[str, str]]:
+    memories = [memory(n, memory_type="preference", **more) for n in range(len(texts))]
+    return memories, [5.0 * n for n in range(len(texts))], {str(n): text for n, text in enumerate(texts)}
+
+
+def test_with_a_model_like_memories_are_to_become_one() -> None:
+    plan = planned(*like(TEXTS))
+    (composition,) = plan.compositions
+    assert (composition.operation, {one.id for one in composition.sources}) == (Operation.MERGE, {"0", "1", "2"})
+    assert composition.hides
+    assert (plan.forgotten, plan.promoted) == ((), ())
+
+
+def test_what_says_the_same_to_the_word_needs_no_model() -> None:
+    plan = planned(*like(TEXTS[:1] * 3))
+    assert plan.compositions == ()
+    assert (len(plan.promoted), len(plan.forgotten), len(plan.merged)) == (1, 2, 2)
+
+
+@pytest.mark.parametrize("other", ["Never drinks tea in the morning", "Drinks 3 cups of tea each morning, at 7"])
+def test_what_contradicts_is_never_merged(other: str) -> None:
+    """§9.1: one denies what the others say, or has another number than one of them."""
+    memories, degrees, texts = like((*TEXTS, "Drinks 2 cups of tea each morning", other))
+    (composition,) = planned(memories, degrees, texts).compositions
+    said = {texts[one.id] for one in composition.sources}
+    assert said == {*TEXTS, "Drinks 2 cups of tea each morning"}
+
+
+def test_a_pinned_memory_is_not_merged() -> None:
+    memories, degrees, texts = like((*TEXTS, "Tea each morning"))
+    memories[0] = replace(memories[0], pinned=True)
+    (composition,) = planned(memories, degrees, texts).compositions
+    assert {one.id for one in composition.sources} == {"1", "2", "3"}
+
+
+def test_merges_take_no_more_room_than_the_long_term_layer_has() -> None:
+    memories, degrees, texts = like(TEXTS)
+    full = [memory(9, layer=Layer.LONG_TERM, memory_type="fact")]
+    plan = planned([*memories, *full], [*degrees, 90], texts, policy=LifecyclePolicy(long_term_capacity=1))
+    assert plan.compositions == ()
+
+
+def events(count: int) -> tuple[list[Vitals], list[float]]:
+    return [memory(n) for n in range(count)], [137.0 * n for n in range(count)]
+
+
+def test_more_than_twenty_events_are_summarised() -> None:
+    """§5.1: `len(episodic) > 20`."""
+    assert planned(*events(20)).compositions == ()
+    (composition,) = [one for one in planned(*events(21)).compositions if one.operation is Operation.SUMMARIZE]
+    assert (len(composition.sources), composition.hides) == (21, False)
+
+
+def test_events_of_which_there_is_a_summary_are_not_summarised_again() -> None:
+    memories, degrees = events(41)
+    assert planned(memories, degrees, summarised=tuple(range(21))).compositions == ()
+    (composition,) = planned(memories, degrees, summarised=tuple(range(20))).compositions
+    assert {one.row for one in composition.sources} == set(range(20, 41))
+
+
+def test_only_events_of_one_scope_are_summarised() -> None:
+    memories, degrees = events(21)
+    assert planned([replace(memories[0], scope=Scope("ana", "bot")), *memories[1:]], degrees).compositions == ()
+    assert planned([replace(one, memory_type="fact") for one in memories], degrees).compositions == ()
+
+
+def test_what_is_forgotten_in_the_same_cycle_is_in_the_summary() -> None:
+    memories, degrees = events(21)
+    memories = [replace(one, created_at=NOW - timedelta(days=30)) for one in memories]
+    plan = planned(memories, degrees)
+    assert (len(plan.forgotten), len(plan.compositions[0].sources)) == (21, 21)
+
+
+def test_one_summary_is_made_of_at_most_sixty() -> None:
+    plan = planned(*events(61))
+    assert sorted(len(one.sources) for one in plan.compositions) == [30, 31]
+
+
+def test_without_a_model_nothing_is_composed_and_that_is_said() -> None:
+    plan = planned(*events(21), has_model=False)
+    assert (plan.compositions, dict(plan.skipped)) == (
+        (), {"summarize": "needs a language model, and none is configured"},
+    )  # fmt: skip
+
+
+CROWDED = LifecyclePolicy(long_term_capacity=6)
+
+
+def long_term(importance: list[float]) -> list[Vitals]:
+    return [memory(n, layer=Layer.LONG_TERM, memory_type="fact", importance=i) for n, i in enumerate(importance)]
+
+
+def test_what_the_long_term_layer_has_no_room_for_is_abstracted() -> None:
+    """§8: the least important ones that are of one kind; the others stay."""
+    memories = long_term([0.5, 0.5, 0.5, 0.6, 0.9, 0.9, 0.9, 0.9])
+    plan = planned(memories, [0, 20, 40, 180, 0, 90, 180, 270], policy=CROWDED)
+    (composition,) = plan.compositions
+    assert (composition.operation, composition.level, composition.hides) == (Operation.ABSTRACT, 1, True)
+    assert {one.row for one in composition.sources} == {0, 1, 2}
+    assert plan.forgotten == ()
+
+
+def test_what_is_not_of_one_kind_is_forgotten_for_room_as_without_a_model() -> None:
+    memories = long_term([0.5, 0.55, 0.6, 0.65, 0.9, 0.9, 0.9, 0.9])
+    degrees = [0, 90, 180, 270, 45, 135, 225, 315]
+    for has_model in (True, False):
+        plan = planned(memories, degrees, policy=CROWDED, has_model=has_model)
+        assert ([one.memory.row for one in plan.forgotten], plan.compositions) == ([0, 1], ())
+    assert planned(memories, degrees, policy=CROWDED, has_model=False).skipped["abstract"].startswith("needs a")
+
+
+def test_an_abstraction_of_abstractions_is_one_level_higher_and_the_highest_is_not_abstracted() -> None:
+    memories = [
+        replace(one, level=level) for one, level in zip(long_term([0.5] * 7), [1, 0, 2, 3, 3, 3, 3], strict=True)
+    ]
+    plan = planned(memories, [0, 5, 10, 0, 5, 10, 15], policy=CROWDED)
+    (composition,) = plan.compositions
+    assert ({one.row for one in composition.sources}, composition.level) == ({0, 1, 2}, 3)
+
+
+@given(st.lists(st.sampled_from([0.3, 0.5, 0.9]), max_size=20), st.lists(st.floats(0, 360), min_size=20, max_size=20))
+def test_room_is_made_by_no_more_than_needed(importance: list[float], degrees: list[float]) -> None:
+    """What stays is at most the capacity, and nothing important goes while something less important stays whole."""
+    memories = long_term(importance)
+    plan = planned(memories, degrees[: len(memories)], policy=CROWDED)
+    hidden = [one.row for composition in plan.compositions for one in composition.sources]
+    gone = [one.memory.row for one in plan.forgotten]
+    assert len(hidden) == len(set(hidden))
+    assert not set(hidden) & set(gone)
+    assert len(memories) - len(hidden) - len(gone) + len(plan.compositions) <= CROWDED.long_term_capacity
+    without = planned(memories, degrees[: len(memories)], policy=CROWDED, has_model=False)
+    assert len(gone) <= len(without.forgotten)
