@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from recorded.cases import NOON, Case, CaseRun
+from recorded.compositions import Composing
 from recorded.examples import Example
 from support.fake_llm import NEAR_DIMS, all_near
 
 from graphmem import Memory, Settings
-from graphmem.ingest.facts import decision
+from graphmem.ingest.facts import compositions, decision
 from graphmem.ingest.facts.decision import DecisionType, FactDraft, KnownMemory
 from graphmem.ingest.facts.extraction import Fact
 from graphmem.model import Kind, MemoryRecord, Scope
@@ -79,10 +80,21 @@ def decide_example(
     return texts, added_texts
 
 
-def _record(text: str, days: int = 0) -> MemoryRecord:
+def compose_example(one: Composing, url: str, model: str = "desk", key: str = "any") -> tuple[str | None, str]:
+    """Has one memory made of several. Returns its text and "", or None and why the answer is not taken."""
+    sources = [_record(text, days, one.speaker) for days, text in enumerate(one.texts)]
+    endpoint = OpenaiChatModel(model, api_key=key, base_url=url, timeout=1200)
+    try:
+        answer = endpoint.answer(compositions.request(one.operation, one.level, sources))
+    finally:
+        endpoint.close()
+    return compositions.read(one.operation, answer.value, sources)
+
+
+def _record(text: str, days: int = 0, speaker: str | None = None) -> MemoryRecord:
     at = NOON + timedelta(days=days)
     scope = Scope("u1")
-    return MemoryRecord("id", scope.partition, scope, Kind.FACT, text, at, at, at, at, "s")
+    return MemoryRecord("id", scope.partition, scope, Kind.FACT, text, at, at, at, at, "s", speaker=speaker)
 
 
 def hash_request(body: Mapping[str, Any]) -> str:

@@ -14,8 +14,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from recorded.cases import CASES
+from recorded.compositions import COMPOSINGS
 from recorded.examples import EXAMPLES
-from recorded.player import decide_example, play
+from recorded.player import compose_example, decide_example, play
 
 MAX_PARALLEL = 40
 
@@ -24,7 +25,12 @@ def main(url: str) -> int:
     with ThreadPoolExecutor(MAX_PARALLEL) as pool:
         example_jobs = [pool.submit(decide_example, example, url) for example in EXAMPLES]
         case_jobs = [pool.submit(play, case, url) for case in CASES]
+        composing_jobs = [pool.submit(compose_example, one, url) for one in COMPOSINGS]
         failures = 0
+        for one, composing_job in zip(COMPOSINGS, composing_jobs, strict=True):
+            text, reason = composing_job.result()
+            failures += not one.is_met(text)
+            print("ok  " if one.is_met(text) else "FAIL", "composition", one.name, text, reason)
         for example, job in zip(EXAMPLES, example_jobs, strict=True):
             texts, added_texts = job.result()
             good = tuple(texts) == example.expected_texts and tuple(added_texts) == example.added_texts

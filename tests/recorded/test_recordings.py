@@ -10,8 +10,9 @@ from collections.abc import Iterator
 
 import pytest
 from recorded.cases import CASES, Case
+from recorded.compositions import COMPOSINGS, Composing
 from recorded.examples import EXAMPLES, Example
-from recorded.player import RECORD_HINT, RECORDINGS, RecordedAnswers, decide_example, play
+from recorded.player import RECORD_HINT, RECORDINGS, RecordedAnswers, compose_example, decide_example, play
 
 from graphmem.errors import LLMError
 from graphmem.testing import ModelEndpoint
@@ -45,6 +46,17 @@ def test_an_example_gives_the_expected_memories(example: Example, recordings: Re
     assert (tuple(texts), tuple(added_texts)) == (example.expected_texts, example.added_texts)
 
 
+@pytest.mark.parametrize("one", COMPOSINGS, ids=lambda one: one.name)
+def test_a_memory_that_is_made_of_others_says_what_it_has_to(one: Composing, recordings: RecordedAnswers) -> None:
+    with ModelEndpoint(default=recordings) as endpoint:
+        try:
+            text, _ = compose_example(one, endpoint.url)
+        except LLMError:  # without a recording the answer is empty, which the fixture reports
+            assert recordings.missing
+            return
+    assert one.is_met(text), text
+
+
 def test_there_are_enough_recordings() -> None:
     assert len(list(RECORDINGS.glob("*.json"))) >= MIN_RECORDINGS
 
@@ -61,6 +73,10 @@ def test_a_live_model_passes_most_checks(capsys: pytest.CaptureFixture[str]) -> 
         texts, added_texts = decide_example(example, url, model, key)
         outcomes.append((tuple(texts), tuple(added_texts)) == (example.expected_texts, example.added_texts))
         lines.append(f"{'ok  ' if outcomes[-1] else 'FAIL'} example {example.name}")
+    for one in COMPOSINGS:
+        text, reason = compose_example(one, url, model, key)
+        outcomes.append(one.is_met(text))
+        lines.append(f"{'ok  ' if outcomes[-1] else 'FAIL'} composition {one.name} {text} {reason}")
     for case in CASES:
         checks = play(case, url, model, key)
         outcomes += checks.values()
