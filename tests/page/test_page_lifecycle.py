@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from support.facts import fact, source_message
@@ -12,7 +13,10 @@ from support.fakes import fake_models
 from support.page import HOSTILE, NARROW, Site, cut_off
 
 from graphmem import Memory, Settings
+from graphmem.ingest.facts.compositions import compose_command, composed
+from graphmem.lifecycle.decay import Operation
 from graphmem.service.keys import Keys
+from graphmem.stores.ledger import memories
 
 pytestmark = pytest.mark.server
 
@@ -127,6 +131,29 @@ def test_a_merged_memory_names_the_one_that_stands_for_it(site: Site) -> None:
     page.go_back()
     page.get_by_text("1 of the forgotten has a like memory that stands for it.").wait_for()
     assert pending(page).get_by_role("link", name="A like memory").count() == 1
+
+
+def test_what_was_made_of_several_memories_says_so_and_is_taken_back(site: Site) -> None:
+    texts = ("Drinks tea each morning", "Drinks tea in the morning", "Each morning Ana drinks tea")
+    site.said(1, *texts)
+    engine = site.memory._engine
+    with engine.ledger.read() as connection:
+        sources = [memories.find(connection, one["id"]) for one in site.memory.get_all(**ANA)["results"]]
+    record = composed(Operation.MERGE, 0, "Drinks tea in the mornings", sources)
+    (outcome,) = engine.commit([compose_command(record, sources, str(uuid4()), hides=True)])
+    engine.enrich_and_deliver([outcome.required_record], wait=True)
+    page = enter(site)
+    assert page.locator(".cycles b").text_content() == "3 forgotten and 1 made of others"
+    pending(page).first.get_by_role("link", name="A like memory").click()
+    panel = page.locator(".panel")
+    panel.locator(".words", has_text="Drinks tea in the mornings").wait_for()
+    told = " ".join(panel.inner_text().split())
+    assert told.count("Stands for another memory") == 3
+    assert "Made of several memories" in told and "It was made of 3 memories." in told
+    assert "None of the messages" not in told
+    panel.get_by_role("button", name=re.compile("^Undo: Made of several memories")).click()
+    panel.locator(".ev b", has_text="Taken back").wait_for()
+    assert set(words(site.memory)) == set(texts)
 
 
 @pytest.mark.parametrize("settings", [{"brake_memories": 2}])

@@ -12,7 +12,7 @@ from graphmem.service.listing import within_answer
 from graphmem.service.rest import answers
 from graphmem.service.rest.dependencies import CallerParam, ServiceParam
 from graphmem.service.rest.json_route import JsonRoute
-from graphmem.service.schemas import Body, Ids, Moment
+from graphmem.service.schemas import Body, Ids, Items, Moment
 
 router = APIRouter(route_class=JsonRoute, tags=["lifecycle"], responses=problems.documented(404))
 
@@ -28,7 +28,7 @@ class CycleBody(Body):
 class AbstractionBody(Body):
     """What is abstracted, `ids` or (null) groups of like memories, and to which `level` (1 to 3)."""
 
-    ids: list[str] | None = None
+    ids: Items[str] | None = None
     level: int = 1
 
 
