@@ -99,6 +99,7 @@ def measure(home: str, llm: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def main() -> None:
+    """Prints the figures as JSON."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--model", metavar="URL", help="an OpenAI-compatible endpoint that merges")
     parser.add_argument("--recorded", action="store_true", help="play the recorded answers")

@@ -136,7 +136,7 @@ class Story:
             found = memories.records(connection, uids)
         sources = [found[uid] for uid in uids]
         word = self.word()
-        text = f"It is about {', '.join(self.words[uid][-1] for uid in uids)} and {word}"
+        text = f"Of {' '.join(self.words[uid][-1].title() for uid in uids)} {word.title()}"
         record = composed(Operation.ABSTRACT if level else Operation.MERGE, level, text, sources)
         (outcome,) = self.memory._engine.commit([compose_command(record, sources, hides=not level)])
         if outcome.event is OutcomeType.NONE:
@@ -222,7 +222,7 @@ class Story:
 
 
 @pytest.mark.thorough
-@settings(max_examples=15, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @example([("kept", 0, 0), ("like", 0, 0), ("talk", 0, 0), ("cycle", 0, 0), ("delete", 0, 0)])
 @example([("kept", 0, 0), ("like", 0, 0), ("cycle", 0, 0), ("change", 0, 0), ("purge", 0, 0), ("delete", 0, 0)])
 @example([("fact", 0, 0), ("fact", 0, 0), ("kept", 0, 0), ("summary", 0, 0), ("merge", 0, 1), ("merge", 1, 2),

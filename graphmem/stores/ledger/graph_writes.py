@@ -12,14 +12,17 @@ from uuid import uuid4
 from sqlalchemy import ColumnElement, Connection, bindparam, func, or_, select
 
 from graphmem.digests import Digests
+from graphmem.folding import fold
 from graphmem.model import Extraction, MemoryRecord, Scope, Statement, micros, optional_micros
 from graphmem.stores.ledger import entity_names, outbox, tombstones
 from graphmem.stores.ledger.array_parameters import in_array
 from graphmem.stores.ledger.dialects import larger, upsert_for
 from graphmem.stores.ledger.entity_names import MentionedEntities
 from graphmem.stores.ledger.schema import entities, memories, mentions, relations, supports
-from graphmem.text import bare_key, entity_id
+from graphmem.text import bare_key, entity_id, words_of
 
+# Memories that are read to see whether one of them still has the name of an entity.
+NAMED_BY = 100
 # Built once: each of these runs for every write.
 _SET_TYPE = (
     entities.update()
@@ -172,6 +175,7 @@ def remove(connection: Connection, record: MemoryRecord, now: datetime, digests:
     entity_rows = list(connection.scalars(select(mentions.c.entity).where(mentions.c.memory == record.row)))
     connection.execute(mentions.delete().where(mentions.c.memory == record.row))
     deleted_entities = _uncount_entities(connection, entity_rows, record.partition, now, digests)
+    _rename_after(connection, entity_rows)
     return GraphRemoval(len(entity_rows), deleted_entities, deleted_relations)
 
 
@@ -205,6 +209,32 @@ def _uncount_entities(
                 connection, "entity", encrypted_id, partition_key, Scope(), now, outbox.next_seq(connection)
             )
     return len(deleted)
+
+
+def _rename_after(connection: Connection, row_ids: Iterable[int]) -> None:
+    """Gives entities that lost a mention another name if the one that they have was that mention's alone.
+
+    A name may have words that its key leaves out ("very old car" of the key "old car"); these would stay when the
+    memory that they come from is erased. One of the memories left is delivered anew, with the name.
+    """
+    named = select(entities.c.id, entities.c.key, entities.c.name).where(entities.c.id.in_(list(row_ids)))
+    for row_id, key, name in connection.execute(named).all():
+        if set(words_of(name)) <= set(words_of(key)):
+            continue
+        mentioning = (
+            select(memories.c.id, memories.c.speaker, memories.c.text)
+            .join(mentions, mentions.c.memory == memories.c.id)
+            .where(mentions.c.entity == row_id)
+            .limit(NAMED_BY)
+        )
+        left = connection.execute(mentioning).all()
+        if any(fold(name) in fold(f"{speaker}: {text}") for _, speaker, text in left):
+            continue
+        new_name = key.title() if name[:1].isupper() else key
+        connection.execute(entities.update().where(entities.c.id == row_id).values(name=new_name))
+        for memory, *_ in left[:1]:
+            redelivered = memories.update().where(memories.c.id == memory)
+            connection.execute(redelivered.values(seq=outbox.next_seq(connection)))
 
 
 def end_supports(connection: Connection, record: MemoryRecord, at: datetime) -> None:
