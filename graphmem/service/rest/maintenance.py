@@ -144,7 +144,9 @@ class NoQuery(BaseModel):
 
 
 class PendingAnswer(BaseModel):
-    """Unfinished projections ("vectors", "graph") and kinds of jobs ("facts", "procedure", "summary")."""
+    """Unfinished projections ("vectors", "graph") and kinds of jobs ("facts", "procedure", "summary",
+    "composition").
+    """
 
     pending: list[str]
 

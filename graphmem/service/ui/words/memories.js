@@ -160,7 +160,7 @@ export default {
   ],
   erase_changes: ["change in its history: the words|changes in its history: the words", "次历史变更中的文字"],
   erase_links: ["link to people and things|links to people and things", "条与人物、事物的关联"],
-  erase_summaries: ["summaries drawn from these words", "由这些话得出的摘要"],
+  erase_summaries: ["summaries and other memories made of these words", "由这些话得出的摘要与合成记忆"],
   erase_sure: [
     "Yes, erase these words everywhere. I know that this cannot be undone.",
     "是的，把这些话从所有地方抹掉。我知道此操作无法撤销。",

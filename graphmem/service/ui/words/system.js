@@ -80,6 +80,8 @@ export default {
   job_facts: ["Drawing facts", "提取事实"],
   job_summary: ["Summaries", "摘要"],
   job_procedure: ["Procedures", "流程"],
+  job_composition: ["Memories made of others", "合成记忆"],
+  job_cycle: ["Cycles of the lifecycle", "生命周期"],
   jobs_waiting: ["waiting", "等待"],
   jobs_running: ["running", "运行"],
   jobs_failed: ["failed", "失败"],
@@ -110,6 +112,9 @@ export default {
   operation_summary: ["Summaries", "摘要"],
   operation_procedure: ["Procedures", "流程"],
   operation_rewrite: ["Rewriting questions", "重写问题"],
+  operation_merge: ["Merging memories", "合并记忆"],
+  operation_summarize: ["Summing up events", "总结事件"],
+  operation_abstract: ["Abstracting memories", "概括记忆"],
   operation_embed: ["Embedding", "向量"],
 
   times: ["How long things take", "耗时"],
