@@ -498,6 +498,7 @@ def test_a_narrower_scope_sees_its_part_of_the_cycles(ripening: Memory) -> None:
 
 def test_the_status_takes_as_many_statements_for_many_cycles_as_for_none(make_memory: Make) -> None:
     memory = make_memory(**on(daily_at="never"))  # nothing runs in the background
+    memory.flush()  # nor what opening began
     with counted() as few:
         assert memory.lifecycle_status(**ANA)["next_cycle"] is None
     for n in range(4):
