@@ -11,10 +11,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from support.contract import Make, ids, texts
+from support.fakes import fake_models
 from support.ledger_snapshot import contents
 
-from graphmem import Memory
+from graphmem import Memory, Settings
 from graphmem.errors import NotFoundError, ValidationError
 from graphmem.testing import ModelEndpoint, behaviours
 
@@ -367,3 +370,42 @@ def test_what_was_made_survives_an_export(ripening: Memory, make_memory: Make, t
         assert copy.explain(the(copy, text)["id"], **ANA) == ripening.explain(the(ripening, text)["id"], **ANA)
     copy.undo_cycle(cycle, **ANA)
     assert set(ids(copy.get_all(**ANA))) == {*sources, the(ripening, LEVELS[2])["id"]}
+
+
+def repeat(body: Mapping[str, Any]) -> str:
+    """Answers with the words of the first memory."""
+    return json.dumps({"text": json.loads(body["messages"][-1]["content"])["memories"][0][2]})
+
+
+SAID = ("green tea", "black coffee", "the old bridge")
+
+
+@pytest.mark.thorough
+@settings(max_examples=15, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(
+    st.lists(st.tuples(st.sampled_from(SAID), st.integers(0, 20), st.booleans()), min_size=12, max_size=40),
+    st.integers(1, 12),
+    st.integers(1, 8),
+)
+def test_any_cycle_with_a_model_is_undone(stored: list[tuple[str, int, bool]], capacity: int, summarised: int) -> None:
+    """Whatever is merged, summarised, abstracted and forgotten: nothing else goes, and undone it is as before."""
+    with ModelEndpoint(default=repeat) as endpoint:
+        config = on(endpoint, long_term_capacity=capacity, summarized_memories=summarised, daily_at="never")
+        with Memory(":memory:", settings=Settings.from_dict(fake_models(**config))) as memory:
+            records = []
+            for n, (words, age, lasts) in enumerate(stored):
+                at = (NOW - timedelta(days=age)).isoformat()
+                text, uid = f"Ana said {words} again{', and' * (n % 3)}", f"00000000-0000-4000-8000-{n:012}"
+                more = {"layer": "long_term", "memory_type": "fact"} if lasts else {}
+                records.append({"type": "memory", "id": uid, "text": text, "at": at, "created_at": at, **ANA, **more})
+            memory.import_(records)
+            before = set(ids(memory.get_all(**ANA, limit=200)))
+            result = tend(memory, force=True)
+            cycles = memory.lifecycle_status(**ANA)["cycles"]
+            composed = sum(one["composed"] for one in cycles) - result["summarized"]
+            assert len(ids(memory.get_all(**ANA, limit=200))) == len(before) - result["forgotten"] + composed
+            if cycles:
+                assert memory.undo_cycle(result["cycle"], **ANA)["skipped"] == 0
+            assert set(ids(memory.get_all(**ANA, limit=200))) == before
+            assert memory.lifecycle_status(**ANA)["layers"]["long_term"] == sum(lasts for *_, lasts in stored)
+            assert memory.verify()["ok"]
