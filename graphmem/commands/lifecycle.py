@@ -128,6 +128,8 @@ def hidden_sources(record: MemoryRecord, uow: UnitOfWork) -> list[MemoryRecord]:
     """Returns those that a memory was made of and that are forgotten because it stands for them."""
     sources = memories.records_linked_from(uow.connection, record.row, MADE_OF)
     forgotten = [source for source in sources if source.forgotten_at is not None]
+    if not forgotten:
+        return []
     last = events.last_of_type(uow.connection, [source.id for source in forgotten], OutcomeType.FORGET.value)
     return [source for source in forgotten if last.get(source.id, ("", ""))[1] == f"{MERGED_INTO}{record.id}"]
 
