@@ -176,6 +176,7 @@ class Engine:
             settings.custom_update_memory_prompt,
             settings.summary_messages,
             self._session_gap,
+            settings.conflicts == "confidence",
         )
         return FactPipeline(
             self.ledger, model, self._enricher, backends.vector_index, backends.vector_worker, config, self.observers

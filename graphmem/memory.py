@@ -1007,8 +1007,10 @@ class Memory:
         own), `replaces` the ids of memories that it retired, `replaced_by` of those that retired it, `compresses` of
         those that were forgotten because it stands for them, `compressed_by` of what it was forgotten for, `abstracts`
         of those that it is an abstraction of, `abstracted_by` of its abstractions, `events` its changes with ids and
-        reasons. A fact or summary has a `note` if none of its source messages is stored: they were deleted, or it was
-        imported without them. Raises NotFoundError.
+        reasons. The `rule` of an event says which of two facts that contradict each other counts: "time", the one that
+        was said later, "confidence", the surer one, or "merge", both as one text; None where no conflict was decided.
+        `replaced_by` of the event that retired it is the id of the other memory. A fact or summary has a `note` if
+        none of its source messages is stored: they were deleted, or it was imported without them. Raises NotFoundError.
         """
         self._engine.check_open()
         uid, scope = validation.memory_id(memory_id), _optional_scope(user_id, agent_id, run_id)

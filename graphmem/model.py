@@ -160,6 +160,8 @@ class Layer(StrEnum):
 
 # The importance of a memory that nothing is known of.
 NEUTRAL_IMPORTANCE = 0.5
+# The confidence of a fact for which a language model gave none.
+DEFAULT_CONFIDENCE = 0.7
 
 
 @dataclass(frozen=True, slots=True)
@@ -541,6 +543,8 @@ class Relation:
 REVERSIBLE_EVENTS = ("UPDATE", "RETIRE", "FORGET", "PROMOTE", "COMPRESS", "ABSTRACT")
 # Those by which a memory was made of others.
 COMPOSING_EVENTS = ("COMPRESS", "ABSTRACT")
+# The reason of an event that takes another one back begins so.
+UNDO_REASON = "undo of "
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from graphmem.boundary.filters import text_hash
 from graphmem.commands.types import AddMessage, ErasureReport, Outcome, OutcomeType
 from graphmem.ingest.facts.job_result import JobResult
+from graphmem.lifecycle.conflicts import rule_of
 from graphmem.lifecycle.decay import Operation
 from graphmem.model import NEUTRAL_IMPORTANCE, Entity, Event, Layer, MemoryRecord, Relation, iso, optional_iso
 from graphmem.models.protocols import Usage
@@ -183,11 +184,8 @@ def _fact_result_item(outcome: Outcome) -> AddResultItem:
         result["reason"] = outcome.reason
     if outcome.event is OutcomeType.UPDATE and outcome.previous is not None:
         result["previous_memory"] = outcome.previous
-    if (
-        outcome.event is OutcomeType.ADD and record.valid_to is not None
-    ):  # ended already: a later message says otherwise
-        result["valid_to"] = iso(record.valid_to)
-    if outcome.event is OutcomeType.RETIRE:
+    # A new fact may have ended already: another one that contradicts it counts.
+    if outcome.event is OutcomeType.RETIRE or (outcome.event is OutcomeType.ADD and record.valid_to is not None):
         result["valid_to"] = optional_iso(record.valid_to) or ""
         result["replaced_by"] = outcome.successor or ""
     return result
@@ -402,6 +400,8 @@ def entity_details(item: EntityMemories) -> EntityDetails:
 def origin(record: MemoryRecord, item: MemoryOrigin) -> dict[str, Any]:
     """Converts a memory and where it comes from to the result of `explain`."""
     note = {"note": "its source messages were deleted, or it was imported without them"} if item.lost_sources else {}
+    retirement = None if record.valid_to is None else item.retirement
+    successor = next((one.id for one in item.successors), None)
     return {
         "id": record.id,
         "memory": record.text,
@@ -425,5 +425,13 @@ def origin(record: MemoryRecord, item: MemoryOrigin) -> dict[str, Any]:
         "compressed_by": [kept.id for kept in item.merged_into],
         "abstracts": [source.id for source in item.abstracted],
         "abstracted_by": [abstraction.id for abstraction in item.abstractions],
-        "events": [{**event(entry), "reason": entry.reason} for entry in item.events],
+        "events": [
+            {
+                **event(entry),
+                "reason": entry.reason,
+                "rule": rule_of(entry.event, entry.reason),
+                "replaced_by": successor if entry.id == retirement else None,
+            }
+            for entry in item.events
+        ],
     }

@@ -173,8 +173,8 @@ class AddResultItem(TypedDict):
     """One message or fact in the result of `add`, and its outcome.
 
     `event` is ADD, UPDATE, DELETE for a retired memory, or NONE. `reason`: why, if a rule or the language model gave
-    one. `previous_memory`: the text before an UPDATE. `valid_to`, `replaced_by`: when a retired memory ended, and
-    the id of the memory that replaces it.
+    one. `previous_memory`: the text before an UPDATE. `valid_to`, `replaced_by`: when a retired memory, or a new
+    one that is over already, ended, and the id of the memory that replaces it.
     """
 
     id: str

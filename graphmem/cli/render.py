@@ -173,8 +173,10 @@ class Renderer:
         for event in events:
             event_id = f"  {event['id']}" if event["event"] in REVERSIBLE_EVENTS else ""
             reason = f"  {one_line(event['reason'])}" if event.get("reason") else ""
+            rule = f"  rule: {event['rule']}" if event.get("rule") else ""
+            rule += f", replaced by {event['replaced_by']}" if event.get("replaced_by") else ""
             at = self.local_time(event["created_at"])[:19].replace("T", " ")
-            self.line((at, "green"), "  ", (event["event"], "bold"), reason, (event_id, "dim"))
+            self.line((at, "green"), "  ", (event["event"], "bold"), reason, rule, (event_id, "dim"))
             if event["old_memory"] is not None:
                 self.line(("- " + one_line(event["old_memory"]), "red"), indent=4)
             if event["new_memory"] is not None:

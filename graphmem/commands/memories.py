@@ -177,12 +177,15 @@ def _save(record: MemoryRecord, uow: UnitOfWork) -> MemoryRecord:
 
 
 def retire_memory(command: RetireMemory, uow: UnitOfWork) -> Outcome:
-    """Ends the validity of a memory and of its relations at `command.at`, and links the memory to its successor."""
+    """Ends the validity of a memory and of its relations at `command.at`, and links the memory to its successor.
+
+    One that has ended already ends earlier, if that is before its end, and has this successor in place of the former.
+    """
+    if facts.sources_of(command.sources, uow) is None:  # then a new fact of these messages is not there, either
+        return Outcome(OutcomeType.NONE, command.id, kind=Kind.FACT, reason=facts.ERASED)
     record = uow.find(command.id)
-    if record.valid_to is not None:
+    if record.valid_to is not None and record.valid_to <= command.at:
         return Outcome(OutcomeType.NONE, record.id, kind=record.kind, record=record, reason="retired already")
-    if facts.sources_of(command.sources, uow) is None:
-        return Outcome(OutcomeType.NONE, record.id, kind=record.kind, record=record, reason=facts.ERASED)
     if command.at < max(record.at, record.valid_from):  # an imported memory may become valid later than it was said
         return Outcome(
             OutcomeType.NONE, record.id, kind=record.kind, record=record, reason="older than what it would retire"
@@ -190,7 +193,9 @@ def retire_memory(command: RetireMemory, uow: UnitOfWork) -> Outcome:
     before = memories.encode_record(record)
     retired = _save(replace(record, valid_to=command.at), uow)
     graph_writes.end_supports(uow.connection, retired, command.at)
-    source_visibility.update_source_visibility(uow, retired, command.at)
+    source_visibility.update_source_visibility(uow, retired, command.at, record.valid_to)
+    if record.valid_to is not None:
+        _remove_successors(record, uow)
     if command.successor is not None:
         successor = uow.find(command.successor)
         memories.add_link(uow.connection, successor.row, "replaces", record.row)
@@ -206,18 +211,33 @@ def retire_memory(command: RetireMemory, uow: UnitOfWork) -> Outcome:
     )
 
 
-def restore_memory(command: RestoreMemory, uow: UnitOfWork) -> Outcome:
-    """Makes a retired memory valid again, reopens its relations and removes the links from its successors."""
-    record = uow.find(command.id)
-    if record.valid_to is None:
-        return Outcome(OutcomeType.NONE, record.id, kind=record.kind, record=record, reason="not retired")
-    before = memories.encode_record(record)
-    restored = _save(replace(record, valid_to=None), uow)
-    graph_writes.reopen_supports(uow.connection, restored, record.valid_to)
-    source_visibility.update_source_visibility(uow, restored, uow.now)
-    for successor in memories.records_linking_to(uow.connection, record.row, "replaces"):
+def _remove_successors(record: MemoryRecord, uow: UnitOfWork) -> list[MemoryRecord]:
+    """Removes the links to a memory from those that replaced it, and returns these."""
+    successors = memories.records_linking_to(uow.connection, record.row, "replaces")
+    for successor in successors:
         memories.set_seq(uow.connection, successor.row, uow.next_seq())
     memories.remove_links_to(uow.connection, record.row, "replaces")
+    return successors
+
+
+def restore_memory(command: RestoreMemory, uow: UnitOfWork) -> Outcome:
+    """Makes a retired memory valid again, reopens its relations and removes the links from its successors.
+
+    With `command.until` it is valid until then, and its successors are those of its successors.
+    """
+    record, until = uow.find(command.id), command.until
+    if record.valid_to is None or (until is not None and until <= record.valid_to):
+        return Outcome(OutcomeType.NONE, record.id, kind=record.kind, record=record, reason="not retired")
+    before = memories.encode_record(record)
+    restored = _save(replace(record, valid_to=until), uow)
+    graph_writes.reopen_supports(uow.connection, restored, record.valid_to)
+    if until is not None:
+        graph_writes.end_supports(uow.connection, restored, until)
+    source_visibility.update_source_visibility(uow, restored, until or uow.now, record.valid_to)
+    for successor in _remove_successors(record, uow):
+        for heir in [] if until is None else memories.records_linking_to(uow.connection, successor.row, "replaces"):
+            memories.add_link(uow.connection, heir.row, "replaces", record.row)
+            memories.set_seq(uow.connection, heir.row, uow.next_seq())
     uow.add_event("RESTORE", restored, old=record.text, new=record.text, before=before, reason=command.reason)
     return Outcome(OutcomeType.RESTORE, record.id, kind=record.kind, record=restored, reason=command.reason)
 

@@ -60,14 +60,18 @@ def _corrected_ids_of_earlier_text(uow: UnitOfWork, fact: MemoryRecord) -> set[s
     return next((set(state.get(CORRECTS, ())) for state in states if state.get("text") == fact.text), None)
 
 
-def update_source_visibility(uow: UnitOfWork, fact: MemoryRecord, at: datetime) -> None:
+def update_source_visibility(
+    uow: UnitOfWork, fact: MemoryRecord, at: datetime, former_end: datetime | None = None
+) -> None:
     """Hides a fact's source messages from `at` on, or shows them again: after the fact is retired, restored, corrected.
 
-    A source stays visible while one of its facts is valid and does not correct it. Memories of other kinds: no effect.
+    A source stays visible while one of its facts is valid and does not correct it. One that is hidden stays so from the
+    same time on, unless that was the end of the fact (`former_end`). Memories of other kinds: no effect.
     """
     for source in _source_messages(uow, fact) if fact.kind is Kind.FACT else []:
         valid_to = _valid_to(uow, source, at)
-        if (valid_to is None) != (source.valid_to is None):
+        is_hidden_with_fact = former_end is not None and source.valid_to == former_end
+        if (valid_to is None) != (source.valid_to is None) or is_hidden_with_fact:
             _set_valid_to(uow, source, valid_to)
 
 
@@ -104,7 +108,7 @@ def _valid_to(uow: UnitOfWork, source: MemoryRecord, at: datetime) -> datetime |
 def _set_valid_to(uow: UnitOfWork, source: MemoryRecord, valid_to: datetime | None) -> None:
     changed = replace(source, valid_to=valid_to, seq=uow.next_seq())
     memories.update(uow.connection, changed)
+    if source.valid_to is not None:
+        graph_writes.reopen_supports(uow.connection, changed, source.valid_to)
     if valid_to is not None:
         graph_writes.end_supports(uow.connection, changed, valid_to)
-    elif source.valid_to is not None:
-        graph_writes.reopen_supports(uow.connection, changed, source.valid_to)

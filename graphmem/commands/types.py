@@ -199,10 +199,11 @@ class RetireMemory:
 
 @dataclass(frozen=True, slots=True)
 class RestoreMemory:
-    """Makes a retired memory valid again."""
+    """Makes a retired memory valid again; with `until`, which is after its end, until then."""
 
     id: str
     reason: str
+    until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

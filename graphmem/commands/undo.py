@@ -27,6 +27,7 @@ from graphmem.errors import NotFoundError, ValidationError
 from graphmem.model import (
     COMPOSING_EVENTS,
     REVERSIBLE_EVENTS,
+    UNDO_REASON,
     Event,
     Extraction,
     Kind,
@@ -78,18 +79,18 @@ def reverse_command(command: UndoEvent, uow: UnitOfWork) -> ReverseCommand:
         )
     changed = _changed_fields(event, event.previous_state, record, uow)
     if "valid_to" in changed:
-        return RestoreMemory(record.id, f"undo of {event.id}")
+        return RestoreMemory(record.id, f"{UNDO_REASON}{event.id}", _moment(event.previous_state["valid_to"]))
     if "forgotten_at" in changed:
-        return RememberMemory(record.id, f"undo of {event.id}")
+        return RememberMemory(record.id, f"{UNDO_REASON}{event.id}")
     if "layer" in changed:
-        return MoveMemory(record.id, Layer(event.previous_state["layer"]), f"undo of {event.id}")
+        return MoveMemory(record.id, Layer(event.previous_state["layer"]), f"{UNDO_REASON}{event.id}")
     return _reverse_update(event, event.previous_state, changed)
 
 
 def _reverse_composition(event: Event, record: MemoryRecord) -> DecomposeMemory:
     if record.text != event.new_text:
         raise ValidationError("event_id: text changed again after this event; take the later events back first")
-    return DecomposeMemory(record.id, f"undo of {event.id}")
+    return DecomposeMemory(record.id, f"{UNDO_REASON}{event.id}")
 
 
 def _changed_fields(event: Event, before: Mapping[str, Any], record: MemoryRecord, uow: UnitOfWork) -> set[str]:
@@ -118,7 +119,7 @@ def _reverse_update(event: Event, before: Mapping[str, Any], changed: set[str]) 
         text=str(before["text"]) if "text" in changed else None,
         metadata=before.get("metadata") or {} if "metadata" in changed else None,
         expires_at=UNSET if "expires_at" not in changed else _moment(expires_at),
-        reason=f"undo of {event.id}",
+        reason=f"{UNDO_REASON}{event.id}",
         at=_moment(before["at"]) if "at" in changed else None,
         utc_offset=before.get("utc_offset"),
         extraction=None if derived is None or "text" not in changed else _decode_extraction(derived),

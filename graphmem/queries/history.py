@@ -10,7 +10,7 @@ from datetime import datetime
 from sqlalchemy import Connection
 
 from graphmem.answer_size import count_texts, counted
-from graphmem.model import Entity, Event, Kind, MemoryRecord, Relation, Scope, View
+from graphmem.model import UNDO_REASON, Entity, Event, Kind, MemoryRecord, Relation, Scope, View
 from graphmem.stores.ledger import Ledger, events, graph_reads, memories, tombstones
 
 
@@ -34,6 +34,17 @@ class MemoryOrigin:
     abstracted: list[MemoryRecord]
     abstractions: list[MemoryRecord]
     events: Sequence[Event]
+
+    @property
+    def retirement(self) -> str | None:
+        """The id of the last event that retired the memory and was not undone; None if there is none."""
+        retirements: list[str] = []
+        for event in self.events:
+            if event.event == "RETIRE":
+                retirements.append(event.id)
+            elif event.event == "RESTORE" and (event.reason or "").startswith(UNDO_REASON):
+                del retirements[-1:]
+        return retirements[-1] if retirements else None
 
     def source_text(self, source: MemoryRecord) -> str:
         """Returns the text of a source; if the memory is its own source, the text before its first update."""

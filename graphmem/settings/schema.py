@@ -891,6 +891,11 @@ class Settings(_Section):
         description="Replaces the instructions by which the language model decides how new facts change stored ones, "
         "not the form of its answer.",
     )
+    conflicts: Literal["time", "confidence"] = Field(
+        default="time",
+        description="Which of two facts counts that contradict each other: `time`, the one that was said later; "
+        "`confidence`, the other one if the language model is surer of it by more than 0.2.",
+    )
     before_store: Annotated[BeforeStore, BeforeValidator(_checked_function)] | None = Field(
         default=None,
         description="A function that gets each message before any other processing, and returns it as it may be "
@@ -939,16 +944,18 @@ class Settings(_Section):
     @property
     def without_effect(self) -> list[str]:
         """One sentence for each reason why configured keys have no effect, with the keys."""
-        prompts = self.keys_with_values(
+        of_facts = self.keys_with_values(
             "custom_fact_extraction_prompt", "custom_instructions", "custom_update_memory_prompt"
         )
+        if self.conflicts != "time":
+            of_facts.append("conflicts")
         graphs = [
             f"graph_store.{name}" for name in self.graph_store.keys_with_values("llm", "custom_prompt", "threshold")
         ]
         images = [] if self.llm is None else self.llm.config.keys_with_values("enable_vision")
         keys_by_reason = {
             "for no language model is configured to use it; set llm, or leave it out": (
-                prompts if self.llm is None else []
+                of_facts if self.llm is None else []
             ),
             "for relations come from the extractor and from what llm finds; leave it out": graphs,
             "for images are not read yet; leave it out": [f"llm.config.{name}" for name in images],

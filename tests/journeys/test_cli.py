@@ -85,6 +85,7 @@ def test_what_is_no_longer_true_is_counted_and_shown_on_request(plain_home):
     shown = run("list", "--user", "ann", "--show-retired")
     assert "Rome" in shown.stdout and "until" in shown.stdout
     assert shown.stderr == "graphmem: 2 of 2 memories, 1 of them no longer true\n"
+    assert f"RETIRE  moved  rule: time, replaced by {new['id']}" in run("explain", old["id"]).stdout
     found = run_json("search", "Rome", "--user", "ann", "--show-retired")["results"]
     assert {one["id"] for one in found} == {old["id"], new["id"]}
     nodes = run_json("graph", "--user", "ann", "--show-retired")["nodes"]

@@ -17,12 +17,11 @@ import pytest
 from support.fake_llm import (
     CHANGED,
     DELETE,
-    NEAR_DIMS,
     NONE,
     UPDATE,
     Scripted,
-    all_near,
     fact,
+    near_config,
     shown_facts,
     shown_messages,
 )
@@ -76,18 +75,12 @@ def endpoint(model: Scripted) -> Iterator[ModelEndpoint]:
         yield endpoint
 
 
-def make_config(url: str, **more: Any) -> dict[str, Any]:
-    llm = {"openai_base_url": url, "api_key": "any", "model": "scripted", "timeout": TIMEOUT}
-    embedder = {"provider": "callable", "config": {"embed": all_near, "embedding_dims": NEAR_DIMS, "model": "near"}}
-    return fake_models(**{"llm": {"provider": "openai", "config": llm}, "embedder": embedder, **more})
-
-
 @pytest.fixture
 def open_memory(endpoint: ModelEndpoint, tmp_path: Any) -> Iterator[OpenMemory]:
     with ExitStack() as stack:
 
         def open_at(place: str | None = None, **more: Any) -> Memory:
-            settings = Settings.from_dict(make_config(endpoint.url, **more))
+            settings = Settings.from_dict(near_config(endpoint.url, **more))
             return stack.enter_context(Memory(place or str(tmp_path / "home"), settings=settings))
 
         yield open_at
@@ -101,7 +94,7 @@ def memory(open_memory: OpenMemory) -> Memory:
 @pytest.fixture
 def any_memory(make_memory: Callable[..., Memory], endpoint: ModelEndpoint) -> Memory:
     """A memory in this process, and one with all stores on servers."""
-    return make_memory(**make_config(endpoint.url))
+    return make_memory(**near_config(endpoint.url))
 
 
 def list_facts(memory: Memory, **more: Any) -> list[str]:
@@ -559,37 +552,49 @@ def test_a_fact_of_two_speakers_messages_is_the_last_ones(memory: Memory, model:
     assert [one["content"] for one in memory.explain(uid)["messages"]] == [CHESS_BOTH, CHESS]
 
 
-def test_a_fact_is_compared_with_the_ten_nearest_of_its_speaker(memory: Memory, model: Scripted) -> None:
+def at_angles(angle_of: Callable[[str], float]) -> dict[str, Any]:
+    """An embedder in two dimensions, by the angle of a text: the cosine of two texts is that of their difference."""
+
+    def embed(texts: list[str]) -> list[list[float]]:
+        return [[cos(angle), sin(angle)] for angle in map(angle_of, texts)]
+
+    return {"provider": "callable", "config": {"embed": embed, "embedding_dims": 2, "model": "angles"}}
+
+
+# The cosines to the new facts are .73, or .83: above 0.8 all are compared that may be in conflict (seed 002 §9.1).
+@pytest.mark.parametrize(("angle", "own", "everybodys"), [(0.75, 10, 10), (0.6, 12, 24)])
+def test_a_fact_is_compared_with_the_ten_nearest_of_its_speaker(
+    open_memory: OpenMemory, model: Scripted, angle: float, own: int, everybodys: int
+) -> None:
+    angles = {"Likes one more": 0.0, "Likes more": 2 * angle}
+    embedder = at_angles(lambda text: angles.get(text.removeprefix("Ana: "), angle))
+    memory = open_memory(":memory:", embedder=embedder)
     for name in ("Ana", "Ben"):
         model.facts_by_text |= {f"{name} {n}.": [f"Likes number {n} of {name}"] for n in range(12)}
         memory.add([said_by(name, f"{name} {n}.") for n in range(12)], **TWO_USERS, timestamp=THEN)
-    model.facts_by_text |= {"One more.": ["Likes number 99"]}
+    model.facts_by_text |= {"One more.": ["Likes one more"]}
     memory.add(said_by("Ana", "One more."), **TWO_USERS, timestamp=THEN + timedelta(minutes=1))
     shown = shown_facts(model.requests[-1], "memories")
     assert {one["who"] for one in shown} == {"Ana"}
-    assert len(shown) == 10
+    assert len(shown) == own
     assert {one["at"] for one in shown} == {f"{THEN:%Y-%m-%d}"}
     # A fact of nobody known is compared with everybody's.
-    model.facts_by_text |= {"And one.": ["Likes number 100"]}
-    memory.add("And one.", **TWO_USERS, timestamp=THEN + timedelta(minutes=2))
+    model.facts_by_text |= {"And more.": ["Likes more"]}
+    memory.add("And more.", **TWO_USERS, timestamp=THEN + timedelta(minutes=2))
     shown = shown_facts(model.requests[-1], "memories")
-    assert len(shown) == 10
+    assert len(shown) == everybodys
     assert {one["who"] for one in shown} & {"Ana", "Ben"}
 
 
 def test_a_fact_is_compared_with_those_about_as_near_as_the_nearest(open_memory: OpenMemory, model: Scripted) -> None:
-    angles = {"Sings": 0.0, "Sings alto": 0.4, "Sings tenor": 0.6, "Sails": 1.1, "Sings bass": 1.57}
-
-    def embed(texts: list[str]) -> list[list[float]]:
-        return [[cos(angle), sin(angle)] for angle in (angles.get(text, 3.0) for text in texts)]
-
+    # The cosines to the new fact are .98, .92, .81, .77 and .45: the third is above 0.8 (seed 002 §9.1).
+    angles = {"Sings": 0.0, "Sings alto": 0.2, "Sings tenor": 0.4, "Sings bass": 0.62, "Hums": 0.7, "Sails": 1.1}
     model.facts_by_text = {text: [text] for text in angles}
-    embedder = {"provider": "callable", "config": {"embed": embed, "embedding_dims": 2, "model": "angles"}}
-    memory = open_memory(":memory:", embedder=embedder)
-    add_texts(memory, "Sings alto", "Sings tenor", "Sails", "Sings bass")
+    memory = open_memory(":memory:", embedder=at_angles(lambda text: angles.get(text, 3.0)))
+    add_texts(memory, "Sings alto", "Sings tenor", "Sings bass", "Hums", "Sails")
     add_texts(memory, "Sings")
-    # Their cosines are .92, .82, .45 and 0.
-    assert {one["text"] for one in shown_facts(model.requests[-1], "memories")} == {"Sings alto", "Sings tenor"}
+    shown = {one["text"] for one in shown_facts(model.requests[-1], "memories")}
+    assert shown == {"Sings alto", "Sings tenor", "Sings bass"}
 
 
 @pytest.mark.parametrize("with_names", [True, pytest.param(False, marks=pytest.mark.thorough)])
@@ -606,7 +611,7 @@ def test_the_speakers_name_makes_no_two_facts_alike(
     model.facts_by_text = {text: [one] for text, one in zip(texts, facts, strict=True)}
     again = f"{subject}has two cats"
     model.facts_by_text["Two cats now."] = [again]
-    config = {name: value for name, value in make_config(endpoint.url).items() if name != "embedder"}
+    config = {name: value for name, value in near_config(endpoint.url).items() if name != "embedder"}
     with Memory(":memory:", settings=Settings.from_dict(config)) as memory:
         memory.add([said_by("Caroline", text) for text in texts], **TWO_USERS, timestamp=THEN)
         memory.add(said_by("Caroline", "Two cats now."), **TWO_USERS, timestamp=THEN + timedelta(minutes=1))
@@ -655,10 +660,10 @@ def test_an_update_is_undone(memory: Memory) -> None:
 
 
 def test_another_embedding_model_keeps_relations_of_the_language_model(endpoint: ModelEndpoint, tmp_path: Any) -> None:
-    with Memory(str(tmp_path), settings=Settings.from_dict(make_config(endpoint.url))) as memory:
+    with Memory(str(tmp_path), settings=Settings.from_dict(near_config(endpoint.url))) as memory:
         uid = add_texts(memory, PARIS)[0]["results"][0]["id"]
         before = memory.explain(uid)["relations"]
-    other = make_config(endpoint.url)
+    other = near_config(endpoint.url)
     other["embedder"]["config"]["model"] = "another"
     with Memory(str(tmp_path), settings=Settings.from_dict(other)) as memory:
         assert memory.rebuild()["ok"]
@@ -764,7 +769,7 @@ def test_a_job_left_by_one_process_is_done_by_the_next(
 ) -> None:
     home = str(tmp_path / "left")
     model.broken = True
-    with Memory(home, settings=Settings.from_dict(make_config(endpoint.url))) as first:
+    with Memory(home, settings=Settings.from_dict(near_config(endpoint.url))) as first:
         first.add("I sing.", **ANN)
     model.broken = False
     second = open_memory(home)
@@ -781,9 +786,9 @@ def test_facts_are_drawn_in_the_background_without_wait(memory: Memory) -> None:
 
 def test_closing_waits_for_the_facts(endpoint: ModelEndpoint, tmp_path: Any) -> None:
     for _ in range(2):
-        with Memory(str(tmp_path), settings=Settings.from_dict(make_config(endpoint.url))) as memory:
+        with Memory(str(tmp_path), settings=Settings.from_dict(near_config(endpoint.url))) as memory:
             memory.add("I sing.", **ANN, wait=False)
-    with Memory(str(tmp_path), settings=Settings.from_dict(make_config(endpoint.url))) as memory:
+    with Memory(str(tmp_path), settings=Settings.from_dict(near_config(endpoint.url))) as memory:
         assert list_facts(memory) == ["Sings"]
 
 
@@ -1194,7 +1199,7 @@ def test_usage_is_recorded_by_operation(memory: Memory) -> None:
 
 
 def test_usage_has_the_cost_at_the_configured_prices(endpoint: ModelEndpoint) -> None:
-    settings = make_config(endpoint.url)
+    settings = near_config(endpoint.url)
     settings["llm"]["config"]["prices"] = {"prompt": 1_000_000, "completion": 0, "cached": 0}
     with Memory(":memory:", settings=Settings.from_dict(settings)) as memory:
         result = memory.add("I sing.", **ANN)
@@ -1203,7 +1208,7 @@ def test_usage_has_the_cost_at_the_configured_prices(endpoint: ModelEndpoint) ->
 
 def test_async_memory_draws_facts(endpoint: ModelEndpoint) -> None:
     async def add_and_list() -> list[str]:
-        async with AsyncMemory(":memory:", settings=Settings.from_dict(make_config(endpoint.url))) as memory:
+        async with AsyncMemory(":memory:", settings=Settings.from_dict(near_config(endpoint.url))) as memory:
             await memory.add("I sing.", **ANN)
             await memory.retry_failed()
             return [one["memory"] for one in (await memory.get_all(**ANN))["results"]]

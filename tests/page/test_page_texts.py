@@ -114,8 +114,8 @@ def test_reasons_and_errors_of_the_service_are_in_the_language_of_the_page(site:
     page.get_by_role("button", name="中文").click()
     page.evaluate("id => { location.hash = `memories/${id}`; }", old)
     reason = page.locator(".ev .faint")
-    reason.wait_for()
-    assert reason.text_content() == "“lives in”有了新的值。"
+    reason.first.wait_for()
+    assert reason.all_text_contents() == ["“lives in”有了新的值。", "两条相互矛盾，以较晚说的为准。"]
     failed = page.locator(".say.bad, #key-hint.bad").first
     while not failed.count():
         page.reload()

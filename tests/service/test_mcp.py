@@ -158,6 +158,9 @@ async def test_what_is_no_longer_true_is_found_marked_and_erased(memory: Memory)
         assert hits.keys() == {old, new}
         assert (hits[old] is None, hits[new]) == (False, None)
         assert answer.content[0].text.count("(no longer true since ") == 1
+        added, retired = (await call(client, "explain_memory", memory_id=old))["events"]
+        assert [retired[name] for name in ("reason", "rule", "replaced_by")] == ["moved", "time", new]
+        assert not {"reason", "rule", "replaced_by"} & added.keys()
         await call(client, "delete_memory", memory_id=old)
         assert (await call(client, "get_memories", show_retired=True))["retired"] == 0
 

@@ -432,6 +432,9 @@ def test_memories_that_are_no_longer_true_are_listed_and_found_on_request(client
     ok(client.get(f"/memories?user_id=ana&limit=1&cursor={start['next_cursor']}"), 400)
     rest = ok(client.get(f"/memories?user_id=ana&show_retired=true&limit=1&cursor={start['next_cursor']}"))
     assert ids_of(rest) == [old]
+    added_event, retired_event = ok(client.get(f"/memories/{old}/explain"))["events"]
+    assert (retired_event["rule"], retired_event["replaced_by"]) == ("time", new)
+    assert (added_event["rule"], added_event["replaced_by"]) == (None, None)
     body = {"query": "Where does Anna live?", "user_id": "ana"}
     assert ids_of(ok(client.post("/search", json=body))) == [new]
     assert set(ids_of(ok(client.post("/search", json={**body, "show_retired": True})))) == {old, new}

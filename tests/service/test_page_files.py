@@ -18,7 +18,7 @@ from graphmem import Memory
 from graphmem.commands import facts, imports, lifecycle
 from graphmem.commands.types import OutcomeType
 from graphmem.ingest.facts.contradiction import StatedFact, contradicts
-from graphmem.lifecycle import decay
+from graphmem.lifecycle import conflicts, decay
 from graphmem.model import Statement
 from graphmem.service.rest import page
 from graphmem.stores.ledger.vitals import MERGED_INTO
@@ -227,6 +227,11 @@ def test_each_reason_of_a_change_is_known_to_the_page_in_its_own_words(tmp_path:
     reasons += [facts.SAID_AGAIN, facts.RUN_DELETED, imports.BROUGHT_BACK]
     reasons += ["asked", "changed", lifecycle.SAID_AGAIN, decay.OVER_CAPACITY, decay.FADED.format(least=0.1)]
     reasons += ["importance 0.85", "found 20 times", f"{MERGED_INTO}00000000-0000-4000-8000-000000000000"]
+    reasons += [
+        conflicts.REFINED,
+        f"{conflicts.SAID_EARLIER}{reasons[0]}",
+        f"{conflicts.BY_CONFIDENCE}0.95 against 0.60",
+    ]
     reasons += ["since Monday", "another value of nothing"]
     assert None not in reasons
     found = evaluate(tmp_path, "reasons.js", f"{json.dumps(reasons)}.map((text) => module.readReason(text))")
@@ -235,7 +240,8 @@ def test_each_reason_of_a_change_is_known_to_the_page_in_its_own_words(tmp_path:
         {"key": "reason_contrary_of", "predicate": "likes"},
     ]
     assert None not in found[:-2] and found[-2:] == [None, None]
-    assert found[-5:-2] == [
+    assert found[-4:-2] == [found[0], {"key": "reason_surer", "sure": 0.95, "unsure": 0.6}]
+    assert found[-8:-5] == [
         {"key": "reason_important", "importance": 0.85},
         {"key": "reason_found", "n": 20},
         {"key": "reason_merged", "id": "00000000-0000-4000-8000-000000000000"},

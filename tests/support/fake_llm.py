@@ -13,6 +13,8 @@ import numpy as np
 
 from graphmem.models.protocols import Prompt, Reply, Usage
 from graphmem.testing import HashEmbedder
+from support.fakes import fake_models
+from support.waiting import TIMEOUT
 
 NEAR_DIMS = 32
 Fact = str | dict[str, Any]
@@ -140,3 +142,10 @@ class OneAnswer:
 def all_near(texts: list[str]) -> list[Any]:
     """Vectors of `NEAR_DIMS` that are all near to each other, whatever a model's rounding."""
     return [np.append(HashEmbedder(NEAR_DIMS - 1).embed_query(text), 3.0).tolist() for text in texts]
+
+
+def near_config(url: str, **more: Any) -> dict[str, Any]:
+    """A configuration with the language model of an endpoint, for which all facts are near to each other."""
+    llm = {"openai_base_url": url, "api_key": "any", "model": "scripted", "timeout": TIMEOUT}
+    embedder = {"provider": "callable", "config": {"embed": all_near, "embedding_dims": NEAR_DIMS, "model": "near"}}
+    return fake_models(**{"llm": {"provider": "openai", "config": llm}, "embedder": embedder, **more})

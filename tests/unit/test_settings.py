@@ -126,6 +126,16 @@ def test_prompts_without_a_language_model_give_a_warning(tmp_path: Path) -> None
     assert Settings.from_dict({**prompts, "llm": {"config": {"api_key": "k"}}}).without_effect == []
 
 
+def test_the_rule_of_conflicts_needs_a_language_model() -> None:
+    assert Settings().conflicts == "time"
+    assert Settings.from_dict({"conflicts": "time"}).without_effect == []
+    (warning,) = Settings.from_dict({"conflicts": "confidence"}).without_effect
+    assert warning.startswith("conflicts: without effect, for no language model is configured")
+    assert Settings.from_dict({"conflicts": "confidence", "llm": {"config": {"api_key": "k"}}}).without_effect == []
+    with pytest.raises(ConfigError, match="conflicts: "):
+        Settings.from_dict({"conflicts": "merge"})
+
+
 def test_none_means_the_same_as_an_absent_key() -> None:
     """Dumped configurations contain None for absent keys."""
     assert Settings.from_dict({"reranker": None, "vector_store": {"config": {"client": None}}}) == Settings()

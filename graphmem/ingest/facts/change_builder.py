@@ -9,6 +9,7 @@ from dataclasses import replace
 from graphmem.commands.types import AddFact, Command, ReaffirmFact, RetireMemory, StoreEnrichment, UpdateMemory
 from graphmem.ingest.facts.contradiction import correction_of
 from graphmem.ingest.facts.decision import Action, DecisionType, FactDraft, KnownMemory
+from graphmem.lifecycle.conflicts import REFINED
 from graphmem.model import EntityType, Extraction, MemoryRecord, Mention, MentionKind, Statement
 from graphmem.text import normalise_key
 
@@ -58,7 +59,9 @@ class ChangeBuilder:
             elif action.type is DecisionType.NONE and action.memory is not None:
                 self.reaffirm(self._memories[action.memory].record, action.fact)
         for action in retirements:
-            self._retire(action, successor)
+            # What only denies a memory is no fact: its last message takes the memory's place.
+            replacement = successor or self._sources(action.fact)[-1]
+            self._retire(self._memories[action.memory or 0].record.id, action, replacement)
 
     def _is_first(self, action: Action) -> bool:
         """Returns True for the first change of a memory; counts any further one as dropped."""
@@ -72,11 +75,14 @@ class ChangeBuilder:
         return tuple(self._messages[n].id for n in self._drafts[fact].fact.sources)
 
     def _add(self, action: Action) -> str:
+        """Adds a fact. One that has ended is retired at once, replaced by the memory that contradicts it."""
         draft, enrichment = self._drafts[action.fact], self._enrichments[action.fact]
-        record = replace(draft.record, text=action.text or draft.record.text, valid_to=action.ended_at)
+        record = replace(draft.record, text=action.text or draft.record.text)
         if record.text != draft.record.text:
             enrichment = add_to_extraction(self._enrich([record])[0], draft.fact.mentions, draft.fact.statements)
         self.commands += [AddFact(record, self._sources(action.fact), self._importance), enrichment]
+        if action.memory is not None:
+            self._retire(record.id, action, self._memories[action.memory].record.id)
         return record.id
 
     def _update(self, action: Action) -> str:
@@ -90,13 +96,14 @@ class ChangeBuilder:
         record = replace(old.record, text=action.text, version=old.record.version + 1)
         enrichment = self._enrich([record])[0]
         stated = fact.statements or ()
-        kept = [one for one in old.statements if not (action.corrects and correction_of(one, stated))]
+        kept = [one for one in old.statements if not (action.resolution and correction_of(one, stated))]
         # What the new messages state begins when they were said, not with the memory.
         dated = (one if one.is_past else replace(one, valid_at=one.valid_at or new.at) for one in stated)
         statements = [replace(one, fact=action.text) for one in dict.fromkeys((*kept, *dated))]
         is_later = new.at > old.record.at
+        reason = REFINED if action.resolution is None else action.resolution.reason
         update = UpdateMemory(
-            record.id, text=action.text, reason=action.reason, corrects=action.corrects,
+            record.id, text=action.text, reason=reason, corrects=action.resolution is not None,
             sources=self._sources(action.fact), scope=new.scope, at=new.at if is_later else None,
             utc_offset=new.utc_offset,
         )  # fmt: skip
@@ -112,11 +119,11 @@ class ChangeBuilder:
         triples = {(one.subject, one.predicate, one.object) for one in extraction.statements}
         return all((one.subject, one.predicate, one.object) in triples for one in memory.statements)
 
-    def _retire(self, action: Action, successor: str | None) -> None:
-        """Retires a memory, replaced by the new fact or, if that only denies it, by the last message that does."""
-        sources = self._sources(action.fact)
-        at, old = self._drafts[action.fact].record.at, self._memories[action.memory or 0].record
-        self.commands.append(RetireMemory(old.id, at, action.reason or "", successor or sources[-1], sources))
+    def _retire(self, uid: str, action: Action, successor: str) -> None:
+        """Retires a memory that does not count beside the one that replaces it; nothing for an action without both."""
+        resolution, sources = action.resolution, self._sources(action.fact)
+        if resolution is not None:
+            self.commands.append(RetireMemory(uid, resolution.at, resolution.reason, successor, sources))
 
 
 def add_to_extraction(

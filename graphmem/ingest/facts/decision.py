@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
+from operator import itemgetter
 from typing import Any
 
 from rapidfuzz import fuzz
@@ -27,6 +28,7 @@ from graphmem.ingest.facts.structured_output import (
     single_line,
     whole_number,
 )
+from graphmem.lifecycle.conflicts import Resolution, begin_of, resolve
 from graphmem.model import MemoryRecord, Mention, Statement
 from graphmem.models.protocols import Prompt
 
@@ -62,11 +64,20 @@ DECISION_SCHEMA = object_schema(
 
 @dataclass(frozen=True, slots=True)
 class KnownMemory:
-    """A memory that is similar to new facts, with its relations and the mentions of their subjects and objects."""
+    """A memory that is similar to new facts, with its relations and the mentions of their subjects and objects.
+
+    `is_composed`: it was made of other memories.
+    """
 
     record: MemoryRecord
     statements: tuple[Statement, ...] = ()
     mentions: tuple[Mention, ...] = ()
+    is_composed: bool = False
+
+    @property
+    def begin(self) -> datetime:
+        """Since when the memory counts."""
+        return begin_of(self.record, is_composed=self.is_composed)
 
     @property
     def as_stated(self) -> StatedFact:
@@ -108,17 +119,15 @@ class Decision:
 class Action:
     """One change to carry out. `fact` and `memory` are numbers as in a decision, `text` is the new text.
 
-    `reason` is the contradiction that retires or corrects a memory. `ended_at`: the time until which an added fact is
-    valid, if a later message contradicts it. `corrects`: the relations of an UPDATE correct those of the memory.
+    `resolution` says which of them counts if they contradict each other: the fact in a DELETE and in an UPDATE, the
+    memory in an ADD. An UPDATE without one joins both.
     """
 
     type: DecisionType
     fact: int
     memory: int | None = None
     text: str = ""
-    reason: str | None = None
-    ended_at: datetime | None = None
-    corrects: bool = False
+    resolution: Resolution | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,14 +171,21 @@ def _rows(records: Iterable[MemoryRecord]) -> Iterator[str | list[int | str]]:
 # --- answer ---------------------------------------------------------------------------------------------------------
 
 
-def parse_answer(value: Any, drafts: Sequence[FactDraft], memories: Sequence[KnownMemory]) -> DecisionResult:
-    """Turns an answer, also one in mem0's shape, into actions. Raises LLMUnusable if it has no list of decisions."""
+def parse_answer(
+    value: Any, drafts: Sequence[FactDraft], memories: Sequence[KnownMemory], *, by_confidence: bool = False
+) -> DecisionResult:
+    """Turns an answer, also one in mem0's shape, into actions. Raises LLMUnusable if it has no list of decisions.
+
+    `by_confidence`: see `graphmem.lifecycle.conflicts.resolve`.
+    """
     entries = answer_entries(value, "memory", "memories")
     if entries is None:
         raise LLMUnusable("the model's answer has no list of decisions; a larger model, or one with JSON output, helps")
     parser = _AnswerParser(drafts, memories)
     decisions = parser.decisions(entries)
-    builder = _ActionBuilder(drafts, memories, decisions, parser.dropped, lost_an_add=parser.lost_an_add)
+    builder = _ActionBuilder(
+        drafts, memories, decisions, parser.dropped, lost_an_add=parser.lost_an_add, by_confidence=by_confidence
+    )
     return DecisionResult(tuple(builder.actions()), parser.dropped)
 
 
@@ -294,7 +310,7 @@ class _AnswerParser:
         if entry.type is DecisionType.DELETE and memory is not None:
             # A memory may share few words with the fact that contradicts it.
             contradicting = [
-                n for n, draft in enumerate(self._drafts) if contradicts(memory.as_stated, draft.as_stated) is not None
+                n for n, draft in enumerate(self._drafts) if _in_order(contradicts, memory, draft) is not None
             ]
             if contradicting:
                 return self._most_similar(memory.record.text, contradicting)[0]
@@ -335,12 +351,14 @@ class _ActionBuilder:
         dropped: Counter[str],
         *,
         lost_an_add: bool,
+        by_confidence: bool,
     ) -> None:
         self._drafts = drafts
         self._memories = memories
         self._decisions = decisions
         self._dropped = dropped
         self._lost_an_add = lost_an_add
+        self._by_confidence = by_confidence
 
     def actions(self) -> Iterator[Action]:
         for n in range(len(self._drafts)):
@@ -354,8 +372,9 @@ class _ActionBuilder:
         retirements = [action for one in decisions if one.type is DecisionType.DELETE for action in self._retire(one)]
         updates = [action for one in decisions if one.type is DecisionType.UPDATE for action in self._update(one)]
         derived = [*retirements, *updates]
-        ended_at = min((action.ended_at for action in derived if action.ended_at is not None), default=None)
         memory_actions = [action for action in derived if action.type is not DecisionType.ADD]
+        ends = [(one.resolution.at, one) for one in derived if one.type is DecisionType.ADD and one.resolution]
+        added = min(ends, key=itemgetter(0))[1] if ends else Action(DecisionType.ADD, n)
         changed = {action.memory for action in memory_actions}
         duplicates = [one.memory for one in decisions if one.type is DecisionType.NONE and one.memory not in changed]
         text = self._text(n, retirements, decisions)
@@ -363,7 +382,11 @@ class _ActionBuilder:
             bool(memory_actions) and not duplicates and all(one.type is DecisionType.DELETE for one in memory_actions)
         )
         would_be_lost = only_retires and (
-            self._lost_an_add or any(is_more_than_denial(one.reason) for one in memory_actions)
+            self._lost_an_add
+            or any(
+                one.resolution is not None and is_more_than_denial(one.resolution.contradiction)
+                for one in memory_actions
+            )
         )
         yield from memory_actions
         types = [*(one.type for one in decisions), *(one.type for one in derived)]
@@ -372,7 +395,7 @@ class _ActionBuilder:
                 _comparable(action.text) for action in memory_actions if action.type is DecisionType.UPDATE
             }
             if _comparable(text) not in updated_texts:
-                yield Action(DecisionType.ADD, n, text=text, ended_at=ended_at)
+                yield replace(added, text=text)
         elif duplicates and not any(
             action.type in {DecisionType.UPDATE, DecisionType.NONE} for action in memory_actions
         ):
@@ -390,40 +413,80 @@ class _ActionBuilder:
     def _retire(self, decision: Decision) -> Iterator[Action]:
         """Yields the retirement of a decision's memory, if the fact contradicts it by relations or words.
 
-        If the memory was said later than the fact, yields the fact instead, as one that ended when the memory began.
+        If it is the memory that counts, yields the fact instead, to be stored as one that has ended.
         """
-        old, new, reason = self._compared(decision, contradicts)
-        if reason is None:
+        action = self._resolved(DecisionType.DELETE, decision, contradicts)
+        if action.resolution is None:
             self._dropped["no contradiction"] += 1
-        elif new.at < old.at:
-            yield Action(DecisionType.ADD, decision.fact, ended_at=old.valid_from)
         else:
-            yield Action(DecisionType.DELETE, decision.fact, decision.memory, reason=reason)
+            yield action
 
     def _update(self, decision: Decision) -> Iterator[Action]:
         """Yields the update of a decision's memory to the new text; NONE if that is the old text.
 
-        If the fact's relations correct a memory that was said later, yields the fact instead, as one that ended when
-        the memory began. Without a usable text the fact is added, beside the memory.
+        If the fact's relations correct the memory, and it is the memory that counts, yields the fact instead, to be
+        stored as one that has ended. Without a usable text the fact is added, beside the memory.
         """
-        old, new, reason = self._compared(decision, corrects)
-        fact, memory, text = decision.fact, decision.memory, decision.text
-        if text == old.text:
-            yield Action(DecisionType.NONE, fact, memory)
-        elif reason is not None and new.at < old.at:
-            yield Action(DecisionType.ADD, fact, ended_at=old.valid_from)
-        elif not text:
-            self._dropped["no text"] += 1
-            yield Action(DecisionType.ADD, fact)
+        action = self._resolved(DecisionType.UPDATE, decision, corrects)
+        if decision.text == self._memories[decision.memory or 0].record.text:
+            yield Action(DecisionType.NONE, decision.fact, decision.memory)
+        elif decision.text or action.type is DecisionType.ADD:
+            yield action
         else:
-            yield Action(DecisionType.UPDATE, fact, memory, text, reason, corrects=reason is not None)
+            self._dropped["no text"] += 1
+            yield Action(DecisionType.ADD, decision.fact)
 
-    def _compared(
-        self, decision: Decision, compare: Callable[[StatedFact, StatedFact], str | None]
-    ) -> tuple[MemoryRecord, MemoryRecord, str | None]:
-        """Returns a decision's memory, its fact, and the reason that `compare` gives."""
+    def _resolved(
+        self, type_: DecisionType, decision: Decision, compare: Callable[[StatedFact, StatedFact], str | None]
+    ) -> Action:
+        """Returns a decision as an action of this type, or as an ADD if its memory contradicts the fact and counts.
+
+        `compare` gives the contradiction.
+        """
         old, new = self._memories[decision.memory or 0], self._drafts[decision.fact]
-        return old.record, new.record, compare(old.as_stated, new.as_stated)
+        contradiction = _in_order(compare, old, new)
+        if contradiction is None:
+            return Action(type_, decision.fact, decision.memory, decision.text)
+        resolution = resolve(old.record, new.record, contradiction, begin=old.begin, by_confidence=self._by_confidence)
+        if not resolution.new_counts:
+            type_ = DecisionType.ADD
+        return Action(type_, decision.fact, decision.memory, decision.text, resolution)
+
+
+def _in_order(
+    compare: Callable[[StatedFact, StatedFact], str | None], memory: KnownMemory, draft: FactDraft
+) -> str | None:
+    """Returns the reason that `compare` gives for what was said earlier and what was said later, in this order.
+
+    That somebody left a company says that "Works at Acme" is over, also if that is stored last.
+    """
+    if draft.record.at >= memory.begin:
+        return compare(memory.as_stated, draft.as_stated)
+    return compare(draft.as_stated, memory.as_stated)
+
+
+def place_among_former(
+    draft: FactDraft, past: Action, former: Mapping[int, KnownMemory], *, by_confidence: bool = False
+) -> list[Action]:
+    """Returns the actions for a fact that has ended (`past`, an ADD) among those that were true before: `former`.
+
+    These are the facts, by number, that the memory which ends it has replaced, directly or not: "Lives in Rome" of
+    somebody who now lives in Oslo ends "Lives in Paris" if that was said before, and ends with it if it was said later.
+    """
+    actions = [past]
+    for number, memory in former.items():
+        old, new = memory.record, draft.record
+        if old.valid_to is None or old.valid_to <= max(new.at, memory.begin):
+            continue  # it was over when the fact was said, or was never true
+        contradiction = _in_order(contradicts, memory, draft)
+        if contradiction is None:
+            continue
+        resolution = resolve(old, new, contradiction, begin=memory.begin, by_confidence=by_confidence)
+        if resolution.new_counts:
+            actions.append(Action(DecisionType.DELETE, past.fact, number, resolution=resolution))
+        elif past.resolution is None or resolution.at < past.resolution.at:
+            past = actions[0] = replace(past, memory=number, resolution=resolution)
+    return actions
 
 
 def renumber(decided: DecisionResult, facts: Sequence[int], memories: Sequence[int]) -> tuple[Action, ...]:

@@ -24,7 +24,7 @@ from graphmem.ingest.facts.structured_output import (
     single_line,
     whole_number,
 )
-from graphmem.model import EntityType, MemoryRecord, Mention, MentionKind, Scope, Statement
+from graphmem.model import DEFAULT_CONFIDENCE, EntityType, MemoryRecord, Mention, MentionKind, Scope, Statement
 from graphmem.models.protocols import Prompt
 from graphmem.text import display_form, is_unspaced, normalise_key
 
@@ -41,8 +41,6 @@ MAX_FACTS, MAX_ENTITIES, MAX_RELATIONS = 100, 200, 20
 MAX_EARLIER_CHARS = 400
 # A message's time is shown if it is so far from the last one shown, or of another day or UTC offset.
 CLOCK_STEP = timedelta(minutes=10)
-# Confidence of a fact without one in the answer.
-DEFAULT_CONFIDENCE = 0.7
 # Keys for the text of a fact in answers: ours, then those of prompts written for mem0.
 TEXT_KEYS = ("text", "fact", "memory", "content")
 NO_FACTS = "the model's answer has no list of facts; a larger model, or one with JSON output, helps"

@@ -16,8 +16,11 @@ from threading import Lock
 from typing import Any, NamedTuple
 from uuid import uuid4
 
+from sqlalchemy import Connection
+
 from graphmem.commands.facts import DecisionConflict, JobAlreadyDone
-from graphmem.commands.types import ChangeSet, Command, CompleteJob, Outcome, StoreEnrichment
+from graphmem.commands.lifecycle import MADE_OF
+from graphmem.commands.types import ChangeSet, Command, CompleteJob, Outcome, OutcomeType, StoreEnrichment
 from graphmem.commands.unit_of_work import commit
 from graphmem.errors import LLMUnavailable, NotFoundError, StoreUnavailable
 from graphmem.ingest.counted_model import CountedModel
@@ -28,6 +31,7 @@ from graphmem.ingest.facts.decision import Action, DecisionType, FactDraft, Know
 from graphmem.ingest.facts.extraction import AlsoSummarise, Fact, common_value
 from graphmem.ingest.facts.job_result import JobResult
 from graphmem.ingest.facts.summary_requests import summary_beside_facts, summary_command
+from graphmem.lifecycle.conflicts import CONFLICT_SIMILARITY
 from graphmem.model import VECTOR, EmbeddingSpec, Kind, MemoryRecord, Scope, SpaceVector, View
 from graphmem.models.protocols import LanguageModel, Prompt, Usage
 from graphmem.observers import Observers
@@ -55,6 +59,7 @@ SUMMARISED_WITH_FACTS = 10
 NEAREST_LIMIT, MIN_SIMILARITY = 10, 0.25
 # Of these only those whose cosine is at most so much below the nearest one's: so were all 22 memories that facts of
 # thirty sessions repeated, changed or ended. A request shows 4.5 memories for each fact, without this limit 5.4.
+# Neither limit holds above CONFLICT_SIMILARITY: a cosine of 0.8 is outside of this one only beside one of 0.95.
 NEAREST_SPREAD = 0.15
 # The index cannot filter by speaker: so many are read, enough for the ten of each of six speakers.
 NEAREST_READ = 60
@@ -74,13 +79,15 @@ class PipelineConfig:
     """Settings of the pipeline.
 
     `extraction` and `decision` are instructions (None: those of graphmem). A session is summarised after each
-    `summarise_every` messages (0: never). A pause longer than `session_gap` begins a new sitting.
+    `summarise_every` messages (0: never). A pause longer than `session_gap` begins a new sitting. `by_confidence`: the
+    surer one of two facts that contradict each other may count although it was said earlier.
     """
 
     extraction: str | None = None
     decision: str | None = None
     summarise_every: int = 0
     session_gap: timedelta = timedelta(minutes=30)
+    by_confidence: bool = False
 
 
 class SessionContext(NamedTuple):
@@ -237,14 +244,23 @@ class FactPipeline:
                 for draft, hits_of_one in zip(drafts, hits, strict=True)
             ]
             used = {uid: records[uid] for uids_of_one in near for uid in uids_of_one}
-            statements = graph_reads.statements_of(connection, list(used))
-        # In order: the same memories make the same request, and those of one day stand together.
-        in_order = sorted(used.values(), key=lambda record: (record.at, record.row))
-        by_id = {record.id: KnownMemory(record) for record in in_order}
-        for uid, statement, *ends in statements:
-            memory = by_id[uid]
-            by_id[uid] = replace(memory, statements=(*memory.statements, statement), mentions=(*memory.mentions, *ends))
-        return last_seq, near, by_id
+            # In order: the same memories make the same request, and those of one day stand together.
+            in_order = sorted(used.values(), key=lambda record: (record.at, record.row))
+            known = _with_relations(connection, in_order)
+        return last_seq, near, {memory.record.id: memory for memory in known}
+
+    def former_facts(self, record: MemoryRecord) -> list[KnownMemory]:
+        """Returns the facts that a fact has replaced, directly or not, the last one first."""
+        with self._ledger.read() as connection:
+            found = {record.id: record}
+            unvisited = [record]
+            while unvisited:
+                replaced = memories.records_linked_from(connection, unvisited.pop(0).row, "replaces")
+                new = {one.id: one for one in replaced if one.kind is Kind.FACT and one.id not in found}
+                found |= new
+                unvisited += new.values()
+            del found[record.id]
+            return _with_relations(connection, list(found.values()))
 
     def exact_duplicates(self, job: Job, drafts: Sequence[FactDraft]) -> dict[int, MemoryRecord]:
         """Returns valid facts with exactly the text and speaker of a new one, by the number of the new one.
@@ -421,6 +437,8 @@ class _PipelineRun:
                 actions.setdefault(action.fact, []).append(action)
         complete = replace(complete, last_seq_seen=last_seq, vectors=tuple(vectors), min_similarity=MIN_SIMILARITY)
         compared = list(near_memories.values())
+        for n in undecided:
+            actions[n] = self._place(drafts[n], actions[n], compared)
         importance = self._job.request.get(IMPORTANCE)
         builder = ChangeBuilder(self._pipeline.enrich, drafts, enrichments, self._messages, compared, importance)
         for n in range(len(drafts)):
@@ -430,11 +448,28 @@ class _PipelineRun:
                 builder.add_actions(actions[n])
         self._count_dropped(builder.dropped)
         outcomes = self._pipeline.commit([complete, *summary, *builder.commands])[1 + len(summary) :]
-        return [
+        return _in_one([
             outcome
             for command, outcome in zip(builder.commands, outcomes, strict=True)
             if not isinstance(command, StoreEnrichment)
-        ]
+        ])  # fmt: skip
+
+    def _place(self, draft: FactDraft, actions: Sequence[Action], compared: list[KnownMemory]) -> list[Action]:
+        """Returns the actions about a fact, one that has ended in its place among those that were true before.
+
+        Appends these to `compared`.
+        """
+        placed: list[Action] = []
+        for action in actions:
+            if action.type is DecisionType.ADD and action.memory is not None:
+                former = self._pipeline.former_facts(compared[action.memory].record)
+                numbered = dict(enumerate(former, len(compared)))
+                compared += former
+                config = self._pipeline.config
+                placed += decision.place_among_former(draft, action, numbered, by_confidence=config.by_confidence)
+            else:
+                placed.append(action)
+        return placed
 
     def _summary_commands(self) -> list[Command]:
         if self._summary is None:
@@ -460,11 +495,40 @@ class _PipelineRun:
             compared_ids = {uid for n in numbers for uid in near_ids[n]}
             uids = [uid for uid in near_memories if uid in compared_ids]
             facts, compared = [drafts[n] for n in numbers], [near_memories[uid] for uid in uids]
-            prompt = decision.build_request(facts, compared, self._pipeline.config.decision)
-            decided = decision.parse_answer(self._ask(prompt), facts, compared)
+            config = self._pipeline.config
+            answer = self._ask(decision.build_request(facts, compared, config.decision))
+            decided = decision.parse_answer(answer, facts, compared, by_confidence=config.by_confidence)
             self._count_dropped(decided.dropped)
             actions += decision.renumber(decided, numbers, [memory_numbers[uid] for uid in uids])
         return actions
+
+
+def _with_relations(connection: Connection, records: Sequence[MemoryRecord]) -> list[KnownMemory]:
+    """Returns memories, in order, with their relations."""
+    by_id = {
+        # Only one that is valid later than it was said may be composed, which has to be looked up.
+        record.id: KnownMemory(
+            record,
+            is_composed=record.valid_from > record.at
+            and bool(memories.records_linked_from(connection, record.row, MADE_OF)),
+        )
+        for record in records
+    }
+    for uid, statement, *ends in graph_reads.statements_of(connection, list(by_id)):
+        memory = by_id[uid]
+        by_id[uid] = replace(memory, statements=(*memory.statements, statement), mentions=(*memory.mentions, *ends))
+    return list(by_id.values())
+
+
+def _in_one(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """Returns outcomes with one ADD for a fact that was added and retired at once: as retired, with the reason."""
+    added = {outcome.id for outcome in outcomes if outcome.event is OutcomeType.ADD}
+    ended = {one.id: one for one in outcomes if one.event is OutcomeType.RETIRE and one.id in added}
+    return [
+        replace(ended[one.id], event=OutcomeType.ADD) if one.id in ended else one
+        for one in outcomes
+        if ended.get(one.id) is not one
+    ]
 
 
 def _compared_scope(job: Job) -> Scope:
@@ -473,9 +537,16 @@ def _compared_scope(job: Job) -> Scope:
 
 
 def _nearest(hits: Iterable[tuple[str, float]]) -> list[str]:
-    """Returns the ids of those hits (id and cosine, nearest first) that a fact is compared with."""
-    near = [(uid, similarity) for uid, similarity in hits if similarity >= MIN_SIMILARITY][:NEAREST_LIMIT]
-    return [uid for uid, similarity in near if similarity >= near[0][1] - NEAREST_SPREAD]
+    """Returns the ids of those hits (id and cosine, nearest first) that a fact is compared with.
+
+    Those are the nearest, and all others that may be in conflict with it.
+    """
+    near = [(uid, similarity) for uid, similarity in hits if similarity >= MIN_SIMILARITY]
+    return [
+        uid
+        for n, (uid, similarity) in enumerate(near)
+        if similarity > CONFLICT_SIMILARITY or (n < NEAREST_LIMIT and similarity >= near[0][1] - NEAREST_SPREAD)
+    ]
 
 
 def _request_groups(facts: Sequence[int], near_ids: Sequence[Sequence[str]]) -> list[list[int]]:

@@ -172,6 +172,16 @@ class Event(Result):
     at: str
 
 
+class OriginEvent(Event):
+    """A change with its reason. `rule` says how a conflict of two facts was decided: "time": the one that was said
+    later counts, "confidence": the surer one, "merge": both are one text.
+    """
+
+    reason: str | None = None
+    rule: str | None = None
+    replaced_by: str | None = None
+
+
 class HistoryResult(Result):
     """The changes of a memory, oldest first."""
 
@@ -220,7 +230,7 @@ class ExplainResult(Result):
     compressed_by: list[str]
     abstracts: list[str]
     abstracted_by: list[str]
-    events: list[Event]
+    events: list[OriginEvent]
     is_cut: bool = False
 
 

@@ -424,7 +424,10 @@ class ExplainMemory(Tool):
                     ],
                     "mentions": [entity_shape(one) for one in origin["mentions"]],
                     "relations": [_relation(one) for one in origin["relations"]],
-                    "events": [_event(one) for one in origin["events"]],
+                    "events": [
+                        {**_event(one), **{name: one[name] for name in ("reason", "rule", "replaced_by")}}
+                        for one in origin["events"]
+                    ],
                 }
             )
         )

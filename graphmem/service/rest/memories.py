@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
+from graphmem.lifecycle.conflicts import ConflictRule
 from graphmem.service import problems
 from graphmem.service.listing import within_answer
 from graphmem.service.rest import answers
@@ -36,6 +37,16 @@ class MentionedEntity(BaseModel):
     type: str
 
 
+class OriginEvent(answers.HistoryItem):
+    """A change with the rule by which a conflict of two facts was decided, if that is what it is.
+
+    `replaced_by` is the memory that counts since this change, in place of the one that it retired.
+    """
+
+    rule: ConflictRule | None
+    replaced_by: str | None
+
+
 class OriginAnswer(BaseModel):
     """A memory with its source messages (an episode is its own), entities, relations and changes.
 
@@ -57,7 +68,7 @@ class OriginAnswer(BaseModel):
     compressed_by: list[str]
     abstracts: list[str]
     abstracted_by: list[str]
-    events: list[answers.HistoryItem]
+    events: list[OriginEvent]
 
 
 @router.get("/memories/{memory_id}/explain", response_model_exclude_unset=True)

@@ -38,8 +38,8 @@ function Byline({ record, origin, isPending, isOfAll, addressTo }) {
     ${isOfAll && html`<p class="byline">${record.user_id ? html`<a href=${addressOf("memories", record.id, { user: record.user_id })}>
       <${Owner} record=${record} /></a>` : html`<${Owner} record=${record} />`}</p>`}
     ${record.valid_to && html`<p class="byline">${nodes("retired", { when: html`<${Time} at=${record.valid_to} as="day" />` })}</p>`}
-    <${Others} words="replaced_by" name=${t("later_memory")} ids=${origin.replaced_by} addressTo=${addressTo} />
-    <${Others} words="replaces" name=${t("earlier_memory")} ids=${origin.replaces} addressTo=${addressTo} />
+    <${Others} words="replaced_by" name=${t("another_memory")} ids=${origin.replaced_by} addressTo=${addressTo} />
+    <${Others} words="replaces" name=${t("another_memory")} ids=${origin.replaces} addressTo=${addressTo} />
     <${Others} words="compressed_by" name=${t("another_memory")} ids=${origin.compressed_by} addressTo=${addressTo} />
     <${Others} words="compresses" name=${t("another_memory")} ids=${origin.compresses} addressTo=${addressTo} />
     <${Others} words="abstracts" name=${t("another_memory")} ids=${origin.abstracts} addressTo=${addressTo} />
@@ -93,7 +93,8 @@ function Change({ event, isNow, onUndo }) {
       aria-label=${t("undo_of", { what, when: moment(event.updated_at) })}><${Icon} name="undo" /><span>${t("undo")}</span></button>`}</header>
     ${words.length > 0 && html`<p class="read" ...${written(after)}>${words.map(([kind, text]) =>
       kind === "same" ? text : kind === "ins" ? html`<ins>${text}</ins>` : html`<del>${text}</del>`)}</p>`}
-    ${event.reason && !isUndo && html`<${Reason} text=${event.reason} />`}</li>`;
+    ${event.reason && !isUndo && html`<${Reason} text=${event.reason} />`}
+    ${event.rule && html`<p class="faint">${t(`rule_${event.rule}`)}</p>`}</li>`;
 }
 
 function History({ events, onUndo }) {

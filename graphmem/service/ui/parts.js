@@ -3,7 +3,7 @@
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/htm-preact.js";
 import { addressOf } from "./addresses.js";
 import { SERVICE_BACK } from "./api.js";
-import { day, moment, nodes, number, t, time, typeName, utc, written } from "./i18n.js";
+import { day, decimal, moment, nodes, number, t, time, typeName, utc, written } from "./i18n.js";
 import { readReason } from "./reasons.js";
 
 // Milliseconds: loading shows nothing before, says so after, and a toast stays as long.
@@ -88,9 +88,10 @@ export function Chip({ name, type, href = graphAddress(name) }) {
 export function Reason({ text, class: classes = "faint" }) {
   const known = readReason(text);
   if (!known) return html`<p class=${classes} ...${written(text)}>${text}</p>`;
-  const { key, n, least, importance, predicate, id } = known;
+  const { key, n, least, importance, sure, unsure, predicate, id } = known;
   const values = {
-    n, least: least && number(least), importance: importance && number(importance), predicate: html`<bdi lang="en">${predicate}</bdi>`,
+    n, least: least && number(least), importance: importance && number(importance), sure: sure && decimal(sure),
+    unsure: sure && decimal(unsure), predicate: html`<bdi lang="en">${predicate}</bdi>`,
     it: html`<a href=${addressOf("memories", id)}>${t("like_memory")}</a>`,
   };
   return html`<p class=${classes}>${nodes(key, values)}</p>`;

@@ -15,10 +15,13 @@ const FIXED = {
   "said again": "reason_said",
   "over capacity": "reason_capacity",
   "what stood for it was erased with another memory": "reason_words_erased",
+  "refined by another fact": "reason_refined",
 };
 // Those that end with the predicate of a relation, in quotes.
 const WITH_PREDICATE = { "another value": "reason_another_of", "the contrary": "reason_contrary_of" };
-// Those of the lifecycle with a number, or with the id of the memory that stands for another one.
+// A fact was stored after the one that was said later.
+const SAID_EARLIER = /^said earlier: /;
+// Those with numbers, or with the id of the memory that stands for another one.
 const WITH_VALUE = [
   [/^retention below ([\d.]+)$/, (least) => ({ key: "reason_faded", least: Number(least) })],
   [/^importance ([\d.]+)$/, (importance) => ({ key: "reason_important", importance: Number(importance) })],
@@ -27,14 +30,16 @@ const WITH_VALUE = [
   [/^made of (\d+) memories$/, (n) => ({ key: "reason_made_of", n: Number(n) })],
   [/^one of (\d+) memories$/, (n) => ({ key: "reason_one_of", n: Number(n) })],
   [/^merged into ([\w-]+)$/, (id) => ({ key: "reason_merged", id })],
+  [/^confidence ([\d.]+) against ([\d.]+)$/, (sure, unsure) => ({ key: "reason_surer", sure: Number(sure), unsure: Number(unsure) })],
 ];
 
 /** Returns {key} of a reason with the values in it; null if it is nobody's that we know, such as one that was imported. */
-export function readReason(text) {
+export function readReason(written) {
+  const text = written.replace(SAID_EARLIER, "");
   if (Object.hasOwn(FIXED, text)) return { key: FIXED[text] };
   for (const [form, read] of WITH_VALUE) {
-    const [whole, value] = text.match(form) ?? [];
-    if (whole) return read(value);
+    const [whole, ...values] = text.match(form) ?? [];
+    if (whole) return read(...values);
   }
   const [, beginning, , predicate] = text.match(/^(another value|the contrary) of (['"])(.+)\2$/) ?? [];
   return beginning ? { key: WITH_PREDICATE[beginning], predicate } : null;
