@@ -177,6 +177,7 @@ class Engine:
             settings.summary_messages,
             self._session_gap,
             settings.conflicts == "confidence",
+            self.rules if settings.extract == "matching" else None,
         )
         return FactPipeline(
             self.ledger, model, self._enricher, backends.vector_index, backends.vector_worker, config, self.observers

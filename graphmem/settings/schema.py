@@ -891,6 +891,11 @@ class Settings(_Section):
         description="Replaces the instructions by which the language model decides how new facts change stored ones, "
         "not the form of its answer.",
     )
+    extract: Literal["all", "matching"] = Field(
+        default="all",
+        description="Of which messages the language model draws facts: `all`; or `matching`, those of a call of which "
+        "at least one matches a rule of an importance of 0.5 or more (`lifecycle.rules`): small talk costs no request.",
+    )
     conflicts: Literal["time", "confidence"] = Field(
         default="time",
         description="Which of two facts counts that contradict each other: `time`, the one that was said later; "
@@ -947,6 +952,8 @@ class Settings(_Section):
         of_facts = self.keys_with_values(
             "custom_fact_extraction_prompt", "custom_instructions", "custom_update_memory_prompt"
         )
+        if self.extract != "all":
+            of_facts.append("extract")
         if self.conflicts != "time":
             of_facts.append("conflicts")
         graphs = [

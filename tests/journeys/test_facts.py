@@ -1187,6 +1187,19 @@ def test_messages_beyond_one_summarys_batch_are_in_the_next(
 # --- usage, prices, async, export, command line ----------------------------------------------------------------------
 
 
+def test_with_extract_matching_only_what_a_rule_knows_is_asked_about(open_memory: OpenMemory, model: Scripted) -> None:
+    """Seed 002 §3.1: without a candidate no model is asked. What the assistant says is none."""
+    memory = open_memory(":memory:", extract="matching", summary_messages=0)
+    result = add_texts(memory, "The weather is grey.", "I sing.")
+    assert (model.requests, list_facts(memory), result[-1]["results"]) == ([], [], [])
+    memory.add([{"role": "user", "content": "I sing."}, {"role": "assistant", "content": "I like that."}], **ANN)
+    assert model.requests == []
+    assert [one["memory"] for one in memory.search("sing", **ANN)["results"]][0] == "I sing."
+    add_texts(memory, "My name is Ann.")
+    assert len(model.requests) == 1
+    assert list_facts(memory) == ["Name is Ann"]
+
+
 def test_usage_is_recorded_by_operation(memory: Memory) -> None:
     add_texts(memory, "My name is Ann.", "I sing.")
     add_texts(memory, "I sing.", user_id="other")

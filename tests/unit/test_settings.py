@@ -132,6 +132,8 @@ def test_the_rule_of_conflicts_needs_a_language_model() -> None:
     (warning,) = Settings.from_dict({"conflicts": "confidence"}).without_effect
     assert warning.startswith("conflicts: without effect, for no language model is configured")
     assert Settings.from_dict({"conflicts": "confidence", "llm": {"config": {"api_key": "k"}}}).without_effect == []
+    (warning,) = Settings.from_dict({"extract": "matching"}).without_effect
+    assert warning.startswith("extract: without effect, for no language model is configured")
     with pytest.raises(ConfigError, match="conflicts: "):
         Settings.from_dict({"conflicts": "merge"})
 

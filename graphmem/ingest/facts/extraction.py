@@ -386,7 +386,7 @@ class _AnswerParser:
 
     def __init__(self, records: Sequence[MemoryRecord], subject: str, message_numbers: Sequence[int]) -> None:
         self._records = records
-        self._allowed = [n for n in message_numbers if _may_be_source(subject, records[n].role)]
+        self._allowed = [n for n in message_numbers if may_be_source(subject, records[n].role)]
         self._message_numbers = frozenset(message_numbers)
         self._dropped: dict[str, int] = {}
         # By key: names as the answer has them, and their types.
@@ -534,7 +534,7 @@ def common_value(records: Sequence[MemoryRecord], name: str) -> Any:
     return values.pop() if len(values) == 1 else None
 
 
-def _may_be_source(subject: str, role: str | None) -> bool:
+def may_be_source(subject: str, role: str | None) -> bool:
     """Returns True if facts may be drawn from messages of a role; never from the results of tools."""
     return role in {"user", "assistant"} if subject == "both" else role == subject
 

@@ -32,7 +32,8 @@ from graphmem.ingest.facts.extraction import AlsoSummarise, Fact, common_value
 from graphmem.ingest.facts.job_result import JobResult
 from graphmem.ingest.facts.summary_requests import summary_beside_facts, summary_command
 from graphmem.lifecycle.conflicts import CONFLICT_SIMILARITY
-from graphmem.model import VECTOR, EmbeddingSpec, Kind, MemoryRecord, Scope, SpaceVector, View
+from graphmem.lifecycle.rules import Rules
+from graphmem.model import NEUTRAL_IMPORTANCE, VECTOR, EmbeddingSpec, Kind, MemoryRecord, Scope, SpaceVector, View
 from graphmem.models.protocols import LanguageModel, Prompt, Usage
 from graphmem.observers import Observers
 from graphmem.stores.ledger import Ledger, embeddings, graph_reads, memories, outbox, sessions
@@ -80,7 +81,8 @@ class PipelineConfig:
 
     `extraction` and `decision` are instructions (None: those of graphmem). A session is summarised after each
     `summarise_every` messages (0: never). A pause longer than `session_gap` begins a new sitting. `by_confidence`: the
-    surer one of two facts that contradict each other may count although it was said earlier.
+    surer one of two facts that contradict each other may count although it was said earlier. With `matching`, the model
+    is asked about messages only if one of them matches a rule, and not one of small talk.
     """
 
     extraction: str | None = None
@@ -88,6 +90,14 @@ class PipelineConfig:
     summarise_every: int = 0
     session_gap: timedelta = timedelta(minutes=30)
     by_confidence: bool = False
+    matching: Rules | None = None
+
+    def is_asked_about(self, subject: str, messages: Sequence[MemoryRecord]) -> bool:
+        """Tells whether the model is asked for the facts of messages, about `subject`."""
+        if self.matching is None:
+            return True
+        matched = (self.matching.match(one.text) for one in messages if extraction.may_be_source(subject, one.role))
+        return any(rule is not None and rule.importance >= NEUTRAL_IMPORTANCE for rule in matched)
 
 
 class SessionContext(NamedTuple):
@@ -349,6 +359,8 @@ class _PipelineRun:
 
     def _extract_facts(self) -> list[Fact]:
         subject = extraction.subject_of(self._job.scope, self._messages)
+        if not self._pipeline.config.is_asked_about(subject, self._messages):
+            return []
         instructions = self._job.request.get(INSTRUCTIONS) or self._pipeline.config.extraction
         context = self._pipeline.session_context(self._messages[0])
         summary, earlier, also = context.summary, context.earlier, self._summary_to_ask_for(context)
