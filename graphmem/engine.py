@@ -577,7 +577,6 @@ class Engine:
 
     def reset(self) -> list[str]:
         """Empties the ledger and the projections; returns the projections that are emptied later."""
-        self.accesses.write()  # later these would count for the memories that get the rows next
         with self.ledger.write() as connection:
             integrity.wipe(connection)
         pending = self.deliver([])

@@ -280,6 +280,15 @@ def test_a_search_writes_nothing_and_reads_of_the_past_count_as_no_access(ripeni
     assert (accesses(ripening), ripening.stats()["stores"][0]["seq"]) == ([50], before)
 
 
+def test_accesses_of_an_erased_memory_count_for_no_other(ripening: Memory) -> None:
+    talk = added(ripening, TALK, **ANA)
+    ripening.search(TALK, **ANA)
+    ripening.delete(talk, **ANA)
+    added(ripening, PLAIN, **ANA)
+    ripening.flush()
+    assert accesses(ripening) == []
+
+
 def test_with_the_lifecycle_off_nothing_is_counted(memory: Memory) -> None:
     memory.add(PLAIN, **ANA)
     memory.search(PLAIN, **ANA)

@@ -113,6 +113,8 @@ memories = Table(
     Index("memories_previous", "previous"),
     Index("memories_agent", "agent_id", "at"),
     Index("memories_run", "run_id", "at"),
+    # No row number is given twice: accesses of an erased memory that are not written yet would count for another one.
+    sqlite_autoincrement=True,
 )
 # How often memories were found, and their retention at the last cycle. Changes here are delivered nowhere.
 vitals = Table(
