@@ -8,7 +8,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from threading import Lock
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol
@@ -24,7 +26,7 @@ from graphmem.ingest.facts.job_result import JobResult
 from graphmem.jobs.worker import NO_MODEL, JobFailure, JobWorker
 from graphmem.lifecycle.rules import Rules
 from graphmem.logs import log_text
-from graphmem.model import LISTED_KINDS, EmbeddingSpec, ListFilter, MemoryRecord, Scope, View
+from graphmem.model import LISTED_KINDS, EmbeddingSpec, ListFilter, MemoryRecord, Scope, View, optional_micros
 from graphmem.models.observed import ObservedModel
 from graphmem.models.protocols import LanguageModel, TokenEmbedder
 from graphmem.models.script_support import ScriptSupport
@@ -39,7 +41,7 @@ from graphmem.stores.ledger.embedder import (
     recorded_embedder,
     recorded_spaces,
 )
-from graphmem.stores.ledger.jobs import MODEL_KINDS, Job, JobKind
+from graphmem.stores.ledger.jobs import AT, MODEL_KINDS, Job, JobKind
 from graphmem.stores.projection import Progress, Projection
 from graphmem.stores.projection_worker import ProjectionWorker
 from graphmem.wiring import Backends, open_backends, storage_paths
@@ -164,6 +166,7 @@ class Engine:
             claim_seconds,
             self._finish_background_work,
             self.settings.lifecycle.nights(self.settings.zone),
+            self.settings.lifecycle.purge_after,
             self._run_nightly_cycle,
         )
 
@@ -278,12 +281,15 @@ class Engine:
         except StoreError as error:
             logger.warning("the vector index could not be checked: %s", type(error).__name__)
 
-    def commit(self, commands: Sequence[Command], scope: Scope | None = None) -> list[Outcome]:
+    def commit(
+        self, commands: Sequence[Command], scope: Scope | None = None, *, now: datetime | None = None
+    ) -> list[Outcome]:
         """Commits commands in one transaction and returns their outcomes, in order.
 
-        `scope`, if given, hides memories outside it from the commands. See `graphmem.commands.unit_of_work`.
+        `scope`, if given, hides memories outside it from the commands; `now` is the time of the changes, by default the
+        present. See `graphmem.commands.unit_of_work`.
         """
-        outcomes = commit(self.ledger, ChangeSet(tuple(commands), datetime.now(UTC), scope), self._session_gap)
+        outcomes = commit(self.ledger, ChangeSet(tuple(commands), now or datetime.now(UTC), scope), self._session_gap)
         self.observers.committed(commands, outcomes)
         return outcomes
 
@@ -426,26 +432,31 @@ class Engine:
         for future in futures:
             future.result()
 
-    def _run_nightly_cycle(self, partition: str, now: datetime) -> None:
+    def _run_nightly_cycle(self, partition: str) -> None:
         self.check_embedder()
-        result = self.run_cycle(partition, now, dry_run=False, force=False)
+        result = self.run_cycle(partition, None, dry_run=False, force=False)
         if result.plan.brake is not None:
             logger.warning(
                 "a nightly cycle over %d memories did nothing: the brake held it; look at a dry run of tend",
                 result.plan.processed,
             )
 
-    def run_cycle(self, partition: str, now: datetime, *, dry_run: bool, force: bool) -> CycleResult:
-        """Runs a cycle of the lifecycle over a partition; see `Memory.tend`. Finishes its enrichment first."""
-        return self._ready_cycle().run(partition, now, dry_run=dry_run, force=force)
+    def run_cycle(self, partition: str, now: datetime | None, *, dry_run: bool, force: bool) -> CycleResult:
+        """Runs a cycle of the lifecycle over a partition; see `Memory.tend`. Finishes its enrichment first.
+
+        With `now` all that it does happens at that time; else it decides for the present and each commit has its own.
+        """
+        cycle = self._ready_cycle(now)
+        return cycle.run(partition, now or datetime.now(UTC), dry_run=dry_run, force=force)
 
     def abstract(
         self, partition: str, ids: Sequence[str] | None, level: int, now: datetime
     ) -> tuple[str, list[Outcome], dict[str, str]]:
         """Makes abstractions of memories; see `Memory.abstract`. Finishes their enrichment first."""
-        return self._ready_cycle().abstract(partition, ids, level, now)
+        return self._ready_cycle(None).abstract(partition, ids, level, now)
 
-    def _ready_cycle(self) -> Cycle:
+    def _ready_cycle(self, now: datetime | None) -> Cycle:
+        """Returns what runs cycles, whose changes happen at `now`, or (None) when they are committed."""
         from graphmem.jobs.cycle import Cycle  # noqa: PLC0415  (only the lifecycle needs it)
 
         settings = self.settings.lifecycle
@@ -457,17 +468,18 @@ class Engine:
         return Cycle(
             self.ledger,
             self.embedding_spec,
-            self.commit,
-            None if self._llm is None else self._run_compositions,
+            partial(self.commit, now=now),
+            None if self._llm is None else partial(self._run_compositions, now=now),
             settings.policy(since or datetime.now(UTC)),
             self.rules,
             documents=settings.documents,
         )
 
-    def _run_compositions(self, compositions: Sequence[Job]) -> list[JobResult | JobFailure]:
+    def _run_compositions(self, compositions: Sequence[Job], now: datetime | None) -> list[JobResult | JobFailure]:
         """Records jobs that make one memory of several, and waits for their results, in the same order."""
+        at = optional_micros(now)
         with self.ledger.write() as connection:
-            rows = [jobs.enqueue(connection, job).row for job in compositions]
+            rows = [jobs.enqueue(connection, replace(job, request={**job.request, AT: at})).row for job in compositions]
         futures = [self._job_worker.run(row, JobKind.COMPOSITION, in_background=False) for row in rows]
         return [future.result() for future in futures]
 

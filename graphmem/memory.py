@@ -520,18 +520,20 @@ class Memory:
         layer, and forgets those that have faded. `dry_run` only says what it would do, also where the lifecycle is off.
 
         The cycle runs over the whole partition of the scope, and must be named by it: a `user_id`, or what stands for
-        it. `now` is the moment for which it decides, by default the present; a later one shows what will have faded by
-        then. A cycle that would forget more than the settings' `brake_share` does nothing but say so, unless `force`; a
-        dry run lists all the same what it would do with `force`.
+        it. `now` is the moment for which it decides and as of which it forgets and erases, by default the present: what
+        it forgets as of a time to come is there until then. A cycle that would forget more than the settings'
+        `brake_share` does nothing but say so, unless `force`; a dry run lists all the same what it would do with
+        `force`.
 
         With a language model like memories become one, many events a summary, and what the long-term layer has no room
         for an abstraction; the call waits for it.
 
         Returns `{"cycle", "processed", "decayed", "forgotten", "merged", "promoted", "summarized", "abstracted",
-        "saved_bytes", "skipped"}`: the id for `undo_cycle`, None for a dry run, and numbers of memories. `merged` ones
-        are forgotten because another one stands for them, `summarized` and `abstracted` are new ones; `skipped` says,
-        by step, what was left out and why ("changed": memories that were changed or found meanwhile). With `dry_run`
-        there are "changes": `[{"id", "memory", "change", "reason"}]`, and with the brake "brake".
+        "saved_bytes", "skipped", "purged"}`: the id for `undo_cycle`, None for a dry run, and numbers of memories.
+        `merged` ones are forgotten because another one stands for them, `summarized` and `abstracted` are new ones;
+        `purged` ones had been forgotten for longer than `purge_after_days`, and are erased. `skipped` says, by step,
+        what was left out and why ("changed": memories that were changed or found meanwhile). With `dry_run` there are
+        "changes": `[{"id", "memory", "change", "reason"}]`, and with the brake "brake".
         Raises ConfigError where the lifecycle is off (`lifecycle.enabled`).
         """
         self._engine.check_open()
@@ -542,13 +544,13 @@ class Memory:
                 "to see what would be"
             )
         partition = self._whole_partition(user_id, agent_id, run_id)
-        moment = datetime.now(UTC) if now is None else validation.moment(now, "now", self.limits.timezone)
+        moment = None if now is None else validation.moment(now, "now", self.limits.timezone)
         self._engine.check_embedder()
         result = self._engine.run_cycle(partition, moment, dry_run=is_dry, force=is_forced)
         if result.id is not None:
             self._engine.deliver([partition])
-        plan = result.plan
-        words = words_of(self._engine.ledger, plan.changed) if is_dry else {}
+        rows = [*(one.row for one in result.plan.changed), *result.purged]
+        words = words_of(self._engine.ledger, rows) if is_dry else {}
         return responses.cycle(result, words)
 
     def abstract(
@@ -595,24 +597,35 @@ class Memory:
     ) -> dict[str, Any]:
         """Takes back what a cycle did, by the id that `tend` returned.
 
-        Returns `{"undone", "skipped"}`: the ids of the memories that are as before, and the number of those that have
-        changed since and stay as they are. Raises NotFoundError for an unknown cycle.
+        Returns `{"undone", "skipped", "erased"}`: the ids of the memories that are as before, the number of changes
+        that stay because of later ones, and the number of memories that are erased, by it or since, and cannot be
+        brought back.
+        Raises NotFoundError for a cycle that changed nothing in this scope, ValidationError for one of which nothing
+        can be taken back any more; its text says why.
         """
         self._engine.check_open()
         uid, scope = validation.memory_id(cycle, "cycle"), _optional_scope(user_id, agent_id, run_id)
         undone: list[Outcome] = []
         with self._engine.ledger.read() as connection:
-            event_ids = events.ids_of_batch(connection, uid)
-        for start in range(0, len(event_ids), DELETE_BATCH):
-            batch = [UndoEvent(event, is_lenient=True) for event in event_ids[start : start + DELETE_BATCH]]
+            found = events.events_of_cycle(connection, uid, scope)
+        if not found:
+            raise NotFoundError(
+                f"no cycle {uid!r:.80} that changed anything in this scope: either it found nothing to do, or it is "
+                "unknown here; lifecycle_status lists those that did"
+            )
+        standing = [event.id for event in found if not event.is_erased]
+        for start in range(0, len(standing), DELETE_BATCH):
+            batch = [UndoEvent(event, is_lenient=True) for event in standing[start : start + DELETE_BATCH]]
             undone += self._engine.commit(batch, scope)
         done = [outcome for outcome in undone if outcome.event is not OutcomeType.NONE]
         if not done:
-            raise NotFoundError(
-                f"no cycle {uid!r:.80} in this scope that can be taken back; tend returns the ids of cycles"
-            )
+            raise ValidationError(f"cycle: {_why_nothing_is_taken_back(undone)}")
         self._engine.deliver(sorted({outcome.required_record.partition for outcome in done}))
-        return {"undone": list(dict.fromkeys(outcome.id for outcome in done)), "skipped": len(undone) - len(done)}
+        return {
+            "undone": list(dict.fromkeys(outcome.id for outcome in done)),
+            "skipped": len(undone) - len(done),
+            "erased": len({event.memory for event in found if event.is_erased}),
+        }
 
     def lifecycle_status(
         self, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None, limit: int = 50
@@ -1415,6 +1428,15 @@ def _new_records(outcomes: Iterable[Outcome], *further_events: OutcomeType) -> l
         for outcome in outcomes
         if outcome.event in {OutcomeType.ADD, *further_events} and outcome.record is not None
     ]
+
+
+def _why_nothing_is_taken_back(outcomes: Sequence[Outcome]) -> str:
+    """Says why no event of a cycle could be taken back; `outcomes` are those of the memories that are not erased."""
+    if not outcomes:
+        return "all memories that it changed are erased, by it or since, and cannot be brought back"
+    if any(outcome.record is not None for outcome in outcomes):
+        return "it has been taken back already; lifecycle_status says so of each cycle"
+    return "all that it did was changed again since; history shows by which events, and undo takes these back first"
 
 
 def _optional_scope(user_id: object, agent_id: object, run_id: object) -> Scope | None:

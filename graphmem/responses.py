@@ -11,7 +11,7 @@ from graphmem.boundary.filters import text_hash
 from graphmem.commands.types import AddMessage, ErasureReport, Outcome, OutcomeType
 from graphmem.ingest.facts.job_result import JobResult
 from graphmem.lifecycle.conflicts import rule_of
-from graphmem.lifecycle.decay import Operation
+from graphmem.lifecycle.decay import FORGOTTEN_LONG_AGO, Operation
 from graphmem.model import NEUTRAL_IMPORTANCE, Entity, Event, Layer, MemoryRecord, Relation, iso, optional_iso
 from graphmem.models.protocols import Usage
 from graphmem.queries.entities import EntityMemories
@@ -264,6 +264,7 @@ def cycle(result: CycleResult, words: Mapping[str, str]) -> CycleDict:
         abstracted=result.made.get(Operation.ABSTRACT, 0),
         saved_bytes=result.saved_bytes,
         skipped=dict(result.skipped),
+        purged=len(result.purged),
     )
     if plan.brake is not None:
         converted["brake"] = plan.brake
@@ -281,6 +282,10 @@ def cycle(result: CycleResult, words: Mapping[str, str]) -> CycleDict:
             }
             for composition in plan.compositions
             for source in composition.sources
+        ]
+        converted["changes"] += [
+            {"id": uid, "memory": words.get(uid, ""), "change": "purge", "reason": FORGOTTEN_LONG_AGO}
+            for uid in result.purged.values()
         ]
     return converted
 

@@ -69,6 +69,7 @@ class CycleDict(TypedDict):
     abstracted: int
     saved_bytes: int
     skipped: dict[str, str]
+    purged: int
     brake: NotRequired[str]
     changes: NotRequired[list[dict[str, str]]]
 

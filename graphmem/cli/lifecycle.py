@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from graphmem.cli.render import Renderer
     from graphmem.types import AbstractionResult, ForgottenResult, LifecycleDict
 
-_NUMBERS = ("processed", "decayed", "promoted", "forgotten", "merged", "summarized", "abstracted", "saved_bytes")
+_NUMBERS = (
+    "processed", "decayed", "promoted", "forgotten", "merged", "summarized", "abstracted", "purged", "saved_bytes",
+)  # fmt: skip
 lifecycle = typer.Typer(
     help="Forgets what has faded and keeps what matters.",
     no_args_is_help=True,
@@ -100,6 +102,8 @@ def undo(
     with call.memory() as memory:
         result = memory.undo_cycle(cycle, **call.scope)
     text = f"Taken back for {len(result['undone'])} memories; {result['skipped']} changes were made since and stay."
+    if result["erased"]:
+        text += f" {result['erased']} memories are erased and cannot be brought back."
     call.print_answer(result, lambda renderer: renderer.line(text))
 
 

@@ -284,7 +284,7 @@ def delete_memory(command: DeleteMemory, uow: UnitOfWork) -> Outcome:
     erased_ids = {erased.id for erased in erased_records}
     for other in erased_records[1:]:
         lifecycle.compose_again(other, erased_ids, uow)
-    report = sum((_erase(erased, uow) for erased in erased_records), ErasureReport())
+    report = sum((_erase(erased, uow, command.batch) for erased in erased_records), ErasureReport())
     others = [other for other in erased_records if other.id != record.id]
     shown_summaries = [other for other in others if other.kind is Kind.SUMMARY and other.forgotten_at is None]
     facts.enqueue_summaries(shown_summaries, uow)
@@ -326,7 +326,7 @@ def _with_its_words(record: MemoryRecord, command: DeleteMemory, uow: UnitOfWork
     return list(records.values())
 
 
-def _erase(record: MemoryRecord, uow: UnitOfWork) -> ErasureReport:
+def _erase(record: MemoryRecord, uow: UnitOfWork, batch: str | None) -> ErasureReport:
     """Deletes one memory and everything derived from it; its history stays, without the words."""
     connection, row = uow.connection, record.row
     uow.has_erased = True
@@ -341,7 +341,7 @@ def _erase(record: MemoryRecord, uow: UnitOfWork) -> ErasureReport:
     memories.set_further_runs(connection, row, ())
     uow.remove_from_session(record)
     seq = uow.next_seq()
-    uow.add_event("DELETE", replace(record, seq=seq))
+    uow.add_event("DELETE", replace(record, seq=seq), batch=batch)
     events.erase_content(connection, record.id)
     tombstones.add_tombstone(connection, "memory", record.id, record.partition, record.scope, uow.now, seq)
     connection.execute(memories_table.delete().where(memories_table.c.id == row))

@@ -298,13 +298,14 @@ class DeleteMemory:
 
     `run_id`: takes the memory out of that run only; it is erased if it was said nowhere else. `forgotten_before`:
     erases only what was forgotten by then, so that what still shows the words stays: a summary, a source message of
-    another fact.
+    another fact. `batch` is the id of the cycle that this is part of.
     """
 
     id: str
     missing_ok: bool = False
     run_id: str | None = None
     forgotten_before: datetime | None = None
+    batch: str | None = None
 
     def is_about(self, record: MemoryRecord) -> bool:
         """Tells whether a memory with the words may be erased: without `forgotten_before` any, else forgotten ones."""

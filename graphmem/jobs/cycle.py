@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from graphmem.commands.lifecycle import CHANGED_SINCE
-from graphmem.commands.types import Command, ForgetMemory, MergeMemory, MoveMemory, Outcome, OutcomeType
+from graphmem.commands.types import Command, DeleteMemory, ForgetMemory, MergeMemory, MoveMemory, Outcome, OutcomeType
 from graphmem.errors import ValidationError
 from graphmem.ingest.facts.compositions import compose_command, composed, composition_job, without_times
 from graphmem.ingest.facts.job_result import JobResult
@@ -44,7 +44,7 @@ class CycleResult:
     """What a cycle did, or would do: `id` None for a dry run.
 
     `made` are the numbers of memories that a language model made of others. `skipped` says, by step, what was left out
-    and why.
+    and why. `purged` has the ids of what was erased because it had been forgotten for long, by row.
     """
 
     id: str | None
@@ -55,6 +55,7 @@ class CycleResult:
     made: Mapping[Operation, int] = field(default_factory=dict)
     saved_bytes: int = 0
     skipped: Mapping[str, str] = field(default_factory=dict)
+    purged: Mapping[int, str] = field(default_factory=dict)
 
 
 class Cycle:
@@ -100,6 +101,7 @@ class Cycle:
                 promoted=len(plan.promoted),
                 made=Counter(one.operation for one in plan.compositions),
                 skipped=plan.skipped,
+                purged=self._purge(partition, now, None),
             )
         if plan.brake is not None:
             plan = CyclePlan(processed=plan.processed, brake=plan.brake)
@@ -107,6 +109,7 @@ class Cycle:
         outcomes = self._carry_out(plan, cycle)
         left_out = sum(outcome.event is OutcomeType.NONE for outcome in outcomes)
         composed, skipped = self._run_compositions(plan.compositions, cycle)
+        purged = {} if plan.brake is not None else self._purge(partition, now, cycle)
         with self._ledger.write() as connection:
             vitals.store_strengths(connection, plan.decayed)
             vitals.end_cycle(connection, row, datetime.now(UTC))
@@ -123,6 +126,7 @@ class Cycle:
             made=Counter(one.operation for one in composed),
             saved_bytes=sum(len(record.text.encode()) for record in (*forgotten, *hidden)),
             skipped={**plan.skipped, **skipped},
+            purged=purged,
         )
 
     def abstract(
@@ -218,6 +222,25 @@ class Cycle:
             for start in range(0, len(commands), COMMAND_BATCH)
             for outcome in self._commit(commands[start : start + COMMAND_BATCH])
         ]
+
+    def _purge(self, partition: str, now: datetime, cycle: str | None) -> dict[int, str]:
+        """Erases what has been forgotten for long, as `Memory.purge` does; returns the ids, by row.
+
+        `cycle` None: only returns them.
+        """
+        if self._policy.purge_after is None:
+            return {}
+        before = now - self._policy.purge_after
+        with self._ledger.read() as connection:
+            found = memories.forgotten_ids(connection, partition, before)
+        if cycle is None:
+            return found
+        ids, erased = list(found.values()), set[str]()
+        for start in range(0, len(ids), COMMAND_BATCH):
+            batch = ids[start : start + COMMAND_BATCH]
+            commands = [DeleteMemory(uid, missing_ok=True, forgotten_before=before, batch=cycle) for uid in batch]
+            erased |= {uid for outcome in self._commit(commands) for uid in outcome.erased.ids}
+        return {row: uid for row, uid in found.items() if uid in erased}
 
     # --- importance -------------------------------------------------------------------------------------------------
 

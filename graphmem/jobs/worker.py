@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextvars import copy_context
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from math import inf
 from threading import RLock, Timer
@@ -66,7 +66,8 @@ class JobWorker:
     A model's job claimed for more than `claim_seconds` may be claimed by another process, as if its worker had died;
     if it had not, the ledger accepts only the first result. `on_background_done` is called after work that no caller
     waits for. Without a `pipeline` no jobs for a model are done, without `nights` no cycles: `nights` says when they
-    are due, and `run_cycle` runs one over the partition with a key.
+    are due, and `run_cycle` runs one over the partition with a key. `purge_after`: how long after it was forgotten a
+    memory is erased by a cycle (None: never).
     """
 
     def __init__(
@@ -78,13 +79,15 @@ class JobWorker:
         claim_seconds: float,
         on_background_done: Callable[[], None],
         nights: Nights | None,
-        run_cycle: Callable[[str, datetime], object],
+        purge_after: timedelta | None,
+        run_cycle: Callable[[str], object],
     ) -> None:
         self._ledger = ledger
         self._pipeline = pipeline
         self._claim_seconds = claim_seconds
         self._on_background_done = on_background_done
         self._nights = nights
+        self._purge_after = purge_after
         self._run_cycle = run_cycle
         self._enqueued_night: datetime | None = None
         # The kinds of jobs, besides enrichment, that are done here.
@@ -190,7 +193,7 @@ class JobWorker:
         night = self._nights.last(datetime.now(UTC))
         if night != self._enqueued_night:
             with self._ledger.write() as connection:
-                jobs.enqueue_cycles(connection, night)
+                jobs.enqueue_cycles(connection, night, self._purge_after)
             self._enqueued_night = night
 
     def drain(self, *, by_force: bool = False) -> list[JobResult | JobFailure]:
@@ -302,12 +305,12 @@ class JobWorker:
 
     def _run_nightly_cycle(self, job: Job) -> JobResult:
         """Runs a cycle, unless another process has run one since the last night or none is to be run any more."""
-        now = datetime.now(UTC)
         if self._nights is not None:
+            night = self._nights.last(datetime.now(UTC))
             with self._ledger.read() as connection:
-                is_due = jobs.is_cycle_due(connection, job.partition, self._nights.last(now))
+                is_due = jobs.is_cycle_due(connection, job.partition, night, self._purge_after)
             if is_due:
-                self._run_cycle(job.partition, now)
+                self._run_cycle(job.partition)
         with self._ledger.write() as connection:
             jobs.complete(connection, job.row)
         return JobResult()

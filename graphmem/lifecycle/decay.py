@@ -16,6 +16,8 @@ FADED, OVER_CAPACITY = "retention below {least:g}", "over capacity"
 # How the reason begins of one that was forgotten because another one stands for it; the id of that one follows.
 MERGED_INTO = "merged into "
 SAYS_WHAT_OTHERS_SAY = "says what {number} others say"
+# Why a cycle erases a memory, which has no history any more that could say so.
+FORGOTTEN_LONG_AGO = "forgotten for longer than purge_after_days"
 # P1: the least importance of a preference or fact, and of any memory, that is kept for good.
 KEPT_IMPORTANCE, KEPT_IMPORTANCE_OF_ANY = 0.8, 0.9
 KEPT_TYPES = frozenset({"preference", "fact"})
@@ -54,7 +56,7 @@ class LifecyclePolicy:
     for likeness and for the number of events that are summarised).
 
     `since`: nothing fades before it. A cycle that would hide more than `brake_share` of the memories, and more than
-    `brake_memories`, hides none.
+    `brake_memories`, hides none. What has been forgotten for longer than `purge_after` is erased (None: nothing is).
     """
 
     curve: ForgettingCurve = field(default_factory=ForgettingCurve)
@@ -67,6 +69,7 @@ class LifecyclePolicy:
     summarised_memories: int = 20
     brake_share: float = 0.3
     brake_memories: int = 50
+    purge_after: timedelta | None = None
 
 
 @dataclass(frozen=True, slots=True)

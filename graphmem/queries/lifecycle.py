@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from graphmem.answer_size import count_texts, counted
-from graphmem.lifecycle.decay import Vitals
 from graphmem.model import MemoryRecord, Scope
 from graphmem.stores.ledger import Ledger, events, memories, vitals
 from graphmem.stores.ledger.vitals import LayerCount, PastCycle
@@ -50,9 +49,9 @@ def read_lifecycle(ledger: Ledger, scope: Scope, now: datetime, *, documents: bo
         )
 
 
-def words_of(ledger: Ledger, changed: Iterable[Vitals]) -> dict[str, str]:
-    """Returns the texts of the memories that a cycle would change, by id. Raises AnswerTooLarge."""
-    rows, words = list(dict.fromkeys(one.row for one in changed)), {}
+def words_of(ledger: Ledger, rows: Iterable[int]) -> dict[str, str]:
+    """Returns the texts of the memories that a cycle would change (`rows`), by id. Raises AnswerTooLarge."""
+    rows, words = list(dict.fromkeys(rows)), {}
     with ledger.read() as connection, closing(memories.each_text(connection, rows)) as found:
         for uid, text in found:
             count_texts(text)

@@ -661,6 +661,16 @@ class LifecycleSettings(_Section):
     brake_memories: Annotated[int, Field(ge=0)] = Field(
         default=_POLICY.brake_memories, description="See `brake_share`."
     )
+    purge_after_days: Annotated[int, Field(ge=1, le=36_500)] | None = Field(
+        default=None,
+        description="What has been forgotten for longer than so many days, by a cycle or by `forget`, is erased for "
+        "good by the next cycle, as by `purge`. By default nothing is.",
+    )
+
+    @property
+    def purge_after(self) -> timedelta | None:
+        """How long after it was forgotten a memory is erased by a cycle, None if it never is."""
+        return None if self.purge_after_days is None else timedelta(days=self.purge_after_days)
 
     def policy(self, since: datetime | None) -> LifecyclePolicy:
         """Returns the numbers of a cycle; nothing fades before `since`, unless the setting says otherwise."""
@@ -683,6 +693,7 @@ class LifecycleSettings(_Section):
             self.summarized_memories,
             self.brake_share,
             self.brake_memories,
+            self.purge_after,
         )
 
     def nights(self, zone: tzinfo | None) -> Nights | None:

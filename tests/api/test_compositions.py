@@ -126,6 +126,17 @@ def test_an_earlier_moment_shows_what_was_merged_since_and_never_both(ripening: 
     assert texts(ripening.search("green tea", **ANA, as_of=datetime.now(UTC))) == [MERGED]
 
 
+def test_a_cycle_merges_at_the_time_that_it_is_given(ripening: Memory) -> None:
+    said(ripening, *TEA)
+    an_hour_ago = NOW - timedelta(hours=1)
+    tend(ripening, now=an_hour_ago)
+    hidden = ripening.pending_deletion(**ANA)["results"]
+    assert {datetime.fromisoformat(one["forgotten_at"]) for one in hidden} == {an_hour_ago}
+    just_before = an_hour_ago - timedelta(seconds=1)
+    assert set(texts(ripening.search("green tea", **ANA, as_of=just_before))) == set(TEA)
+    assert texts(ripening.search("green tea", **ANA, as_of=an_hour_ago)) == [MERGED]
+
+
 def test_more_than_twenty_events_become_a_summary_and_fade_as_before(ripening: Memory, writer: Writer) -> None:
     """§5.1: `len(episodic) > 20`."""
     sources = said(ripening, *events())
@@ -136,9 +147,10 @@ def test_more_than_twenty_events_become_a_summary_and_fade_as_before(ripening: M
     assert (summary["memory"], summary["memory_type"], summary["layer"]) == (SUMMARY, "semantic", "long_term")
     assert set(sources) <= set(ids(ripening.get_all(**ANA)))
     assert tend(ripening)["summarized"] == 0
-    later = tend(ripening, now=NOW + timedelta(days=30), force=True)
+    in_a_month = NOW + timedelta(days=30)
+    later = tend(ripening, now=in_a_month, force=True)
     assert (later["forgotten"], later["summarized"]) == (21, 0)
-    assert ids(ripening.search(SUMMARY, **ANA, min_relevance=None)) == [summary["id"]]
+    assert ids(ripening.search(SUMMARY, **ANA, min_relevance=None, as_of=in_a_month)) == [summary["id"]]
 
 
 @pytest.mark.parametrize("level", [1, 2, 3])

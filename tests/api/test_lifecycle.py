@@ -212,8 +212,25 @@ def test_a_cycle_is_undone_as_a_whole(ripening: Memory) -> None:
     assert "layer" not in ripening.get(likes, **ANA)
     assert set(texts(ripening.search("weather", **ANA))) >= {TALK}
     assert ripening.verify()["ok"]
-    with pytest.raises(NotFoundError, match="no cycle"):
+    with pytest.raises(ValidationError, match="cycle: it has been taken back already"):
         ripening.undo_cycle(result["cycle"], **ANA)
+
+
+def test_a_cycle_that_changed_nothing_and_one_of_which_nothing_can_be_taken_back_say_so(ripening: Memory) -> None:
+    said(ripening, 1, PLAIN)
+    with pytest.raises(NotFoundError, match="that changed anything in this scope: either it found nothing to do"):
+        ripening.undo_cycle(tend(ripening)["cycle"], **ANA)
+    (talk,) = said(ripening, 8, TALK)
+    first = tend(ripening)["cycle"]
+    ripening.undo(ripening.pending_deletion(**ANA)["results"][0]["event_id"], **ANA)
+    ripening.forget(talk, **ANA)
+    with pytest.raises(ValidationError, match="cycle: all that it did was changed again since"):
+        ripening.undo_cycle(first, **ANA)
+    ripening.delete(talk, **ANA)
+    with pytest.raises(ValidationError, match="cycle: all memories that it changed are erased"):
+        ripening.undo_cycle(first, **ANA)
+    with pytest.raises(NotFoundError, match="no cycle"):
+        ripening.undo_cycle(first, user_id="ben")
 
 
 def test_what_a_cycle_forgot_comes_back_without_a_twin_when_it_is_said_again(ripening: Memory) -> None:
@@ -232,7 +249,7 @@ def test_what_was_changed_since_a_cycle_is_left_out_of_its_undo(ripening: Memory
     result = tend(ripening)
     ripening.delete(talk, **ANA)
     undone = ripening.undo_cycle(result["cycle"], **ANA)
-    assert (set(undone["undone"]), undone["skipped"]) == ({likes, plain}, 1)
+    assert (set(undone["undone"]), undone["skipped"], undone["erased"]) == ({likes, plain}, 0, 1)
 
 
 def test_another_users_cycle_is_not_found(ripening: Memory) -> None:
@@ -307,10 +324,10 @@ def test_what_is_found_between_decision_and_commit_is_left_out(
     said(ripening, 9, TALK, PLAIN)
     commit = ripening._engine.commit
 
-    def find_before(commands: Any, *scope: Any) -> Any:
+    def find_before(commands: Any, *scope: Any, **more: Any) -> Any:
         ripening.search(TALK, **ANA, top_k=1)
         ripening._engine.accesses.write()
-        return commit(commands, *scope)
+        return commit(commands, *scope, **more)
 
     monkeypatch.setattr(ripening._engine, "commit", find_before)
     result = tend(ripening)
@@ -439,6 +456,93 @@ def test_purge_erases_what_was_forgotten_before_a_time(ripening: Memory) -> None
     assert ripening.get_all(**ANA, show_forgotten=True)["total"] == 1
     assert ripening.pending_deletion(**ANA) == {"results": [], "total": 0}
     assert ids(ripening.get_all(**ANA)) == [plain]
+
+
+# --- what has been forgotten for long ---------------------------------------------------------------------------------
+
+
+def test_a_cycle_erases_what_has_been_forgotten_for_longer_than_the_setting_says(make_memory: Make) -> None:
+    memory = make_memory(**on(purge_after_days=30))
+    (talk, likes) = said(memory, 8, TALK, LIKES)
+    (by_hand,) = said(memory, 1, PLAIN)
+    memory.forget(by_hand, **ANA)  # today, which is long after NOW
+    first = tend(memory)
+    assert (first["forgotten"], first["purged"]) == (1, 0)
+    assert tend(memory, now=NOW + 29 * DAY)["purged"] == 0
+    later = NOW + 31 * DAY
+    dry = tend(memory, now=later, dry_run=True)
+    assert dry["changes"] == [
+        {"id": talk, "memory": TALK, "change": "purge", "reason": "forgotten for longer than purge_after_days"}
+    ]
+    assert dry["purged"] == memory.pending_deletion(**ANA)["total"] - 1 == 1
+    second = tend(memory, now=later)
+    assert (second["purged"], second["forgotten"], memory.get(talk, **ANA)) == (1, 0, None)
+    assert set(ids(memory.get_all(**ANA, show_forgotten=True))) == {likes, by_hand}
+    assert [one["event"] for one in memory.history(talk, **ANA)] == ["ADD", "FORGET", "DELETE"]
+    assert memory.verify()["ok"]
+    undone = memory.undo_cycle(first["cycle"], **ANA)
+    assert (undone["undone"], undone["skipped"], undone["erased"]) == ([likes], 0, 1)
+    with pytest.raises(ValidationError, match="all memories that it changed are erased, by it or since"):
+        memory.undo_cycle(second["cycle"], **ANA)
+    with pytest.raises(NotFoundError, match="no cycle"):
+        memory.undo_cycle(second["cycle"], user_id="ben")
+
+
+def test_a_cycle_erases_as_a_purge_does(make_memory: Make) -> None:
+    """With the source messages of a fact, and without what another one was merged into, or what the brake holds."""
+    memory = make_memory(**on(purge_after_days=30, brake_memories=1))
+    (kept,) = said(memory, 8, "I like green tea with milk")
+    (merged,) = said(memory, 7, "green tea with milk like I")
+    (source,) = said(memory, 7, "She moved to Oslo, she said.", source_only=True, role="user")
+    drawn = [{"kind": "drawn_from", "memory": source}]
+    (drawn_fact,) = said(memory, 7, "Lives in Oslo.", kind="fact", links=drawn, memory_type="episodic")
+    assert tend(memory, force=True)["merged"] == 1
+    said(memory, -31, "The weather was grey.", TALK)
+    held = tend(memory, now=NOW + 40 * DAY)
+    assert ("brake" in held, held["purged"]) == (True, 0)
+    assert tend(memory, now=NOW + 40 * DAY, dry_run=True)["purged"] == 2
+    assert tend(memory, now=NOW + 40 * DAY, force=True)["purged"] == 2
+    left = memory.get_all(**ANA, show_forgotten=True, kinds=["episode", "fact"])
+    assert kept in ids(left) and not {merged, drawn_fact, source} & set(ids(left))
+    assert memory.get(source, **ANA) is None
+    assert memory.verify()["ok"]
+
+
+def test_a_cycle_forgets_at_the_time_that_it_is_given(make_memory: Make) -> None:
+    memory = make_memory(**on(purge_after_days=30))
+    (talk,) = said(memory, 8, TALK)
+    before = datetime.now(UTC)
+    tend(memory)
+    (listed,) = memory.pending_deletion(**ANA)["results"]
+    assert datetime.fromisoformat(listed["forgotten_at"]) == NOW
+    assert ids(memory.get_all(**ANA, as_of=NOW - DAY)) == [talk] and ids(memory.get_all(**ANA, as_of=NOW)) == []
+    ahead = before + 3000 * DAY  # a time to come: it is there until then
+    (plain,) = said(memory, 1, PLAIN)
+    assert tend(memory, now=ahead)["forgotten"] == 1
+    assert ids(memory.get_all(**ANA)) == [plain] and ids(memory.get_all(**ANA, as_of=ahead)) == []
+    said(memory, 9, "The weather was grey again.")
+    assert tend(memory, now=None)["forgotten"] == 1
+    latest = memory.pending_deletion(**ANA)["results"][0]["forgotten_at"]
+    assert before < datetime.fromisoformat(latest) < datetime.now(UTC)
+
+
+@pytest.mark.parametrize("nights", [pytest.param(365, marks=pytest.mark.thorough), 60])
+def test_a_simulated_year_keeps_what_matters_and_erases_the_rest_month_by_month(make_memory: Make, nights: int) -> None:
+    memory = make_memory(**on(purge_after_days=30, daily_at="never"))
+    stored = []
+    for night in range(0, nights, 1 if nights > 60 else 4):
+        at = NOW + night * DAY
+        said(memory, -night, f"The weather was grey on day {night}.", f"I like song {night}.")
+        tend(memory, now=at + DAY / 2, force=True)
+        stored.append(memory.get_all(**ANA, show_forgotten=True, as_of=at + DAY)["total"])
+        for one in memory.pending_deletion(**ANA)["results"]:
+            assert at + DAY / 2 - 30 * DAY <= datetime.fromisoformat(one["forgotten_at"]) <= at + DAY / 2
+    talk = [
+        one for one in memory.get_all(**ANA, show_forgotten=True, limit=1000)["results"] if "weather" in one["memory"]
+    ]
+    assert len(talk) <= 36
+    assert memory.lifecycle_status(**ANA)["layers"]["long_term"] >= min(100, len(stored) - 9)
+    assert memory.verify()["ok"]
 
 
 # --- the state of the lifecycle ---------------------------------------------------------------------------------------

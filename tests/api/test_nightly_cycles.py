@@ -103,7 +103,7 @@ def test_a_cycle_that_is_claimed_is_run_by_nobody_else_until_the_claim_ends(fill
     night = datetime.now(UTC) - ONE_NIGHT
     with ledger.write() as connection:
         for _ in range(2):
-            jobs.enqueue_cycles(connection, night)
+            jobs.enqueue_cycles(connection, night, None)
         rows = list(jobs.all_jobs(connection, {jobs.JobKind.CYCLE}))
         assert len(rows) == 2
         assert jobs.claim(connection, rows[0], "another process", 60)
@@ -132,6 +132,27 @@ def test_a_night_that_would_forget_much_forgets_nothing_and_says_so(
     assert "a nightly cycle over 4 memories did nothing" in caplog.text
     assert "ana" not in caplog.text
     assert memory.tend(user_id="ana", force=True)["forgotten"] == 4
+
+
+def test_a_night_comes_for_what_is_to_be_purged_though_nothing_may_fade_any_more(
+    make_memory: Make, tmp_path: Path
+) -> None:
+    config = {"lifecycle": {**NIGHTLY["lifecycle"], "purge_after_days": 30}}
+    memory = make_memory(tmp_path, lifecycle={**config["lifecycle"], "daily_at": "never"})
+    for user, days in (("ana", 31), ("ben", 29)):
+        said(memory, user, 50, TALK)
+        at = datetime.now(UTC) - timedelta(days=days, hours=1)
+        assert memory.tend(user_id=user, now=at)["forgotten"] == 1
+    with memory._engine.ledger.write() as connection:
+        connection.execute(tables.partitions.update().values(cycled_at=None))
+    memory.close()
+    memory = make_memory(tmp_path, **config)
+    assert memory.flush() == {"pending": []}
+    assert (forgotten(memory, "ana"), forgotten(memory, "ben")) == ([], [TALK])
+    assert memory.get_all(user_id="ana", show_forgotten=True)["total"] == 0
+    cycled = [memory.lifecycle_status(user_id=user)["cycled_at"] for user in ("ana", "ben")]
+    assert (cycled[0] is not None, cycled[1]) == (True, None)
+    assert memory.verify()["ok"]
 
 
 def test_a_clock_set_back_forgets_nothing(make_memory: Make, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from support.ages import make_older
 from support.contract import Make, added
 
 from graphmem import Memory
@@ -29,7 +30,8 @@ def lines(profile: Any) -> list[str]:
 
 @pytest.fixture
 def memory(make_memory: Make) -> Memory:
-    memory = make_memory(lifecycle={"enabled": True, "daily_at": "never"}, extractor={"provider": "spacy"})
+    lifecycle = {"enabled": True, "daily_at": "never", "since": "2026-01-01"}
+    memory = make_memory(lifecycle=lifecycle, extractor={"provider": "spacy"})
     memory.add(SAID, **ANA)
     return memory
 
@@ -44,7 +46,8 @@ def test_preferences_facts_and_life_events_come_first(memory: Memory) -> None:
 
 
 def test_the_long_term_layer_comes_first_by_importance(memory: Memory) -> None:
-    memory.tend(**ANA, now="2999-01-01", force=True)
+    make_older(memory, 9)
+    memory.tend(**ANA, force=True)
     talk = added(memory, "I like hills.", **ANA)
     profile = memory.profile(**ANA)
     assert lines(profile)[-1] == "I like hills."  # the long-term layer has others

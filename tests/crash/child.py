@@ -26,6 +26,7 @@ from dying import make_calls
 
 from graphmem import Memory
 from graphmem.settings import Settings
+from graphmem.stores.ledger.schema import memories
 from graphmem.testing import HashEmbedder, WordExtractor
 
 EDGE = "graphmem.stores.qdrant.embedded"
@@ -35,7 +36,6 @@ SEEDS = (
     "gamma Carl met Dora fernwhistle",
 )
 NEW = "delta Emil bought Fagott moonladder"
-LATER = "2999-01-01"
 REVISED = "beta Bella left Bergen snowlantern"
 
 
@@ -55,7 +55,7 @@ def settings(home: Path, dims: int = 64, graph: str = "ledger", model: str | Non
             },
             "extractor": {"provider": "none"},
             "graph_store": {"provider": graph},
-            "lifecycle": {"enabled": True},
+            "lifecycle": {"enabled": True, "since": "2020-01-01", "daily_at": "never"},
             **config,
         }
     )
@@ -216,6 +216,8 @@ def execute(order: dict) -> None:
         edge._OPTIMIZE_AFTER, edge._OPTIMIZE_SHARE = 1, 0
     if act == "tend":
         importlib.import_module("graphmem.jobs.cycle").COMMAND_BATCH = 1
+        with memory._engine.ledger.write() as connection:
+            connection.execute(memories.update().values(created_at=0))
     if act == "remodel":
         memory.close()
         memory = open_memory(home, 32)
@@ -235,7 +237,7 @@ def execute(order: dict) -> None:
         "flushed batches": memory.rebuild,
         "remodel": memory.rebuild,
         "reset": memory.reset,
-        "tend": lambda: memory.tend(user_id="u", now=LATER),
+        "tend": lambda: memory.tend(user_id="u"),
         "close": lambda: (memory.delete(ids[1]), journal.note(done="delete"), memory.close()),
     }
     acts[act]()

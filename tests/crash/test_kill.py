@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import power
 import pytest
-from child import LATER, NEW, REVISED, SEEDS, open_memory, settings
+from child import NEW, REVISED, SEEDS, open_memory, settings
 from victims import Server, assert_verified, in_memory, words_in_files
 
 from graphmem import Memory
@@ -282,7 +282,7 @@ def test_killed_in_a_cycle(point: str, nth: int, forgotten: int, server: Server,
             events = [event["event"] for event in memory.history(uid)]
             assert events == ["ADD", *(["FORGET"] if uid in gone else [])]
         assert memory.verify()["ok"]
-        assert memory.tend(user_id="u", now=LATER)["forgotten"] == 3 - forgotten
+        assert memory.tend(user_id="u")["forgotten"] == 3 - forgotten
         assert list_texts(memory) == {}
         assert memory.search(SEEDS[0], user_id="u")["results"] == []
         assert memory.verify()["ok"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -172,6 +173,34 @@ def test_a_cycle_that_forgets_too_many_at_once_has_to_be_confirmed(site: Site) -
     dialog.get_by_role("checkbox", name="Yes, forget 25 memories at once.").check()
     run.click()
     wait_for_figures(page, 0, 0, 0, 25)
+
+
+@pytest.mark.parametrize("settings", [{"purge_after_days": 30}])
+def test_what_a_cycle_would_erase_for_good_is_shown_first_and_named_before_it_runs(site: Site) -> None:
+    site.said(50, TALK)
+    site.memory.tend(**ANA, now=datetime.now(UTC) - timedelta(days=31))
+    site.said(9, PLAIN, LIKES)
+    page = enter(site)
+    plan = see(page)
+    assert plan.locator("p").first.text_content() == (
+        "Of 2 memories that take part: 1 forgotten, 1 kept for good and 1 erased."
+    )
+    lines = [" ".join(one.split()) for one in plan.locator(".fading").all_inner_texts()]
+    assert lines == [
+        f"Erase {TALK} It has been forgotten for long.",
+        f"Forget {PLAIN} It had faded: retention below 0.1.",
+        f"Keep {LIKES} It matters: importance 0.9.",
+    ]
+    page.get_by_role("button", name="Run the cycle…").click()
+    dialog = page.get_by_role("dialog")
+    assert "erased for good: 1 memory, which cannot be brought back." in dialog.text_content()
+    dialog.get_by_role("button", name="Run the cycle").click()
+    page.get_by_text("The cycle has run: 1 forgotten, 1 kept for good and 1 erased.").wait_for()
+    wait_for_figures(page, 0, 1, 0, 1)
+    page.locator(".toast").get_by_role("button", name="Undo").click()
+    wait_for_figures(page, 2, 0, 0, 0)
+    page.locator(".cycles b", has_text="1 forgotten").wait_for()
+    assert site.memory.get_all(**ANA, show_forgotten=True)["total"] == 2
 
 
 @pytest.mark.parametrize("settings", [{"enabled": False}])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from support.ages import make_older
 from support.contract import Make
 from support.service import client_of
 
@@ -13,7 +14,7 @@ LATER = "2999-01-01"
 
 @pytest.fixture
 def memory(make_memory: Make) -> Any:
-    return make_memory(lifecycle={"enabled": True})
+    return make_memory(lifecycle={"enabled": True, "since": "2026-01-01", "daily_at": "never", "purge_after_days": 30})
 
 
 def test_a_cycle_over_http(memory: Any) -> None:
@@ -24,7 +25,8 @@ def test_a_cycle_over_http(memory: Any) -> None:
         assert [(change["change"], change["memory"]) for change in dry["changes"]] == [
             ("promote", "I like tea."), ("forget", "The weather is grey."),
         ]  # fmt: skip
-        result = client.post("/lifecycle/cycles", params=ana, json={"now": LATER}).json()
+        make_older(memory, 9)
+        result = client.post("/lifecycle/cycles", params=ana).json()
         assert (result["forgotten"], result["promoted"]) == (1, 1)
         (listed,) = client.get("/lifecycle/forgotten", params=ana).json()["results"]
         assert (listed["memory"], listed["reason"]) == ("The weather is grey.", "retention below 0.1")
@@ -35,7 +37,9 @@ def test_a_cycle_over_http(memory: Any) -> None:
         assert client.get("/lifecycle", params={**ana, "limit": 0}).status_code == 422
         undone = client.post("/lifecycle/undo", params=ana, json={"cycle": result["cycle"]}).json()
         assert (len(undone["undone"]), undone["skipped"]) == (2, 0)
-        client.post("/lifecycle/cycles", params=ana, json={"now": LATER})
+        client.post(f"/memories/{listed['id']}/forget", params=ana)
+        dry = client.post("/lifecycle/cycles", params=ana, json={"dry_run": True, "now": LATER}).json()
+        assert (dry["changes"][-1]["change"], dry["purged"]) == ("purge", 1)
         assert client.delete("/lifecycle/forgotten", params=ana).status_code == 400
         receipt = client.delete("/lifecycle/forgotten", params={**ana, "confirm": True}).json()
         assert receipt["deleted"] == [listed["id"]]

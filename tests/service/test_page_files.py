@@ -226,6 +226,7 @@ def test_each_reason_of_a_change_is_known_to_the_page_in_its_own_words(tmp_path:
     reasons = [contradicts(old, new) for old, new in pairs]
     reasons += [facts.SAID_AGAIN, facts.RUN_DELETED, imports.BROUGHT_BACK]
     reasons += ["asked", "changed", lifecycle.SAID_AGAIN, decay.OVER_CAPACITY, decay.FADED.format(least=0.1)]
+    reasons += [decay.FORGOTTEN_LONG_AGO]
     reasons += ["importance 0.85", "found 20 times", f"{MERGED_INTO}00000000-0000-4000-8000-000000000000"]
     reasons += [
         conflicts.REFINED,

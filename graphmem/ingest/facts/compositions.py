@@ -23,13 +23,13 @@ from graphmem.ingest.facts.job_result import JobResult
 from graphmem.ingest.facts.structured_output import as_json, object_schema, single_line
 from graphmem.ingest.facts.summary_requests import MAX_SUMMARY_CHARS
 from graphmem.lifecycle.decay import Composition, Operation
-from graphmem.model import Kind, Layer, MemoryRecord, Scope
+from graphmem.model import Kind, Layer, MemoryRecord, Scope, optional_from_micros
 from graphmem.models.protocols import Prompt
 from graphmem.prompts import load
 from graphmem.retrieval.temporal import strip_all_times
 from graphmem.retrieval.temporal.english_phrases import plain_text
 from graphmem.stores.ledger import Ledger, memories
-from graphmem.stores.ledger.jobs import BATCH, HIDES, LEVEL, OPERATION, Job, JobKind
+from graphmem.stores.ledger.jobs import AT, BATCH, HIDES, LEVEL, OPERATION, Job, JobKind
 from graphmem.stores.ledger.sessions import OF_EVENTS
 from graphmem.text import approximate_length, claims, cut_line, folded_key, is_question, is_unspaced, tokens
 from graphmem.tracing import span
@@ -101,7 +101,7 @@ def compose(job: Job, pipeline: FactPipeline, ledger: Ledger) -> JobResult:
         ]
     outcomes: tuple[Outcome, ...] = ()
     with suppress(JobAlreadyDone):
-        outcomes = tuple(pipeline.commit(commands)[1:2])
+        outcomes = tuple(pipeline.commit(commands, optional_from_micros(job.request.get(AT)))[1:2])
     return JobResult(outcomes, {} if usage is None else {operation.value: usage}, {reason: 1} if reason else {})
 
 

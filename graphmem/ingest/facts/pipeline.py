@@ -295,10 +295,13 @@ class FactPipeline:
             and not decision.have_different_speakers(record, draft.record)
         }
 
-    def commit(self, commands: Sequence[Command]) -> list[Outcome]:
-        """Commits a job's commands together. Raises DecisionConflict, JobAlreadyDone and NotFoundError."""
+    def commit(self, commands: Sequence[Command], now: datetime | None = None) -> list[Outcome]:
+        """Commits a job's commands together, as of `now` (None: the present).
+
+        Raises DecisionConflict, JobAlreadyDone and NotFoundError.
+        """
         with span("commit"):
-            outcomes = commit(self._ledger, ChangeSet(tuple(commands), datetime.now(UTC)), timedelta(0))
+            outcomes = commit(self._ledger, ChangeSet(tuple(commands), now or datetime.now(UTC)), timedelta(0))
         self._observers.committed(commands, outcomes)
         return outcomes
 

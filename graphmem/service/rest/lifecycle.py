@@ -53,8 +53,8 @@ class UndoBody(Body):
 
 
 class Change(BaseModel):
-    """What a dry run would do to a memory: "promote" or "forget" it, or "merge", "summarize" or "abstract" it with
-    others.
+    """What a dry run would do to a memory: "promote", "forget" or "purge" it, or "merge", "summarize" or "abstract" it
+    with others.
     """
 
     id: str
@@ -66,8 +66,9 @@ class Change(BaseModel):
 class CycleAnswer(BaseModel):
     """What a cycle did, in numbers of memories; `cycle` is its id, null for a dry run, which lists the `changes`.
 
-    `merged`: forgotten because another one stands for them. `summarized` and `abstracted`: new ones. `skipped`: what
-    was left out, by step, and why. `brake`: why it did nothing.
+    `merged`: forgotten because another one stands for them. `summarized` and `abstracted`: new ones. `purged`: erased,
+    because they had been forgotten for long. `skipped`: what was left out, by step, and why. `brake`: why it did
+    nothing.
     """
 
     cycle: str | None
@@ -80,6 +81,7 @@ class CycleAnswer(BaseModel):
     abstracted: int
     saved_bytes: int
     skipped: dict[str, str]
+    purged: int
     brake: str = ""
     changes: list[Change] = []
 
@@ -99,10 +101,13 @@ class ForgottenAnswer(BaseModel):
 
 
 class UndoneAnswer(BaseModel):
-    """The ids of the memories that are as before, and the number of changes that stay because of later ones."""
+    """The ids of the memories that are as before, the number of changes that stay because of later ones, and that of
+    memories that are erased, by the cycle or since.
+    """
 
     undone: list[str]
     skipped: int
+    erased: int
 
 
 class PastCycle(BaseModel):

@@ -94,10 +94,14 @@ function Forgotten({ app, query, page, mayGrow, onMore, onChanged }) {
 
 // --- cycles --------------------------------------------------------------------------------------------------------------------------------------------------
 
+// What a dry run does to a memory, in the order in which it is shown: what somebody looks for before saying yes comes first.
+const CHANGES = { purge: "lc_purge_it", forget: "forget", promote: "lc_promote", merge: "lc_merge", summarize: "lc_summarize", abstract: "lc_abstract" };
+const PLACES = Object.keys(CHANGES);
+
 /** Returns what a cycle did, or would do, as a list such as "3 forgotten, 1 kept for good". */
-function numbersOf({ forgotten, promoted, summarized = 0, abstracted = 0, composed = summarized + abstracted }) {
-  const numbers = { lc_n_forgotten: forgotten, lc_n_promoted: promoted, lc_n_composed: composed };
-  const parts = Object.entries(numbers).filter(([, n]) => n > 0).map(([key, n]) => t(key, { n }));
+function numbersOf({ forgotten, promoted, purged, summarized = 0, abstracted = 0, composed = summarized + abstracted }) {
+  const numbers = [["lc_n_forgotten", forgotten], ["lc_n_promoted", promoted], ["lc_n_composed", composed], ["lc_n_purged", purged]];
+  const parts = numbers.filter(([, n]) => n > 0).map(([key, n]) => t(key, { n }));
   return parts.length ? list(parts) : t("lc_n_nothing");
 }
 
@@ -119,6 +123,7 @@ function Run({ app, query, plan, onRun, onClose }) {
   };
   return html`<${Dialog} labelledby="run-title" onClose=${onClose}><div class="ask"><h2 id="run-title">${t("lc_run_ask")}</h2>
       <p>${t("lc_run_does", { what: numbersOf(plan) })}</p><p class="soft">${t("lc_run_so")}</p>
+      ${plan.purged > 0 && html`<p class="soft">${t("lc_run_purges", { n: plan.purged })}</p>`}
       ${plan.brake && html`<label class="sure"><input type="checkbox" checked=${isSure} onChange=${(event) => setSure(event.target.checked)} />
         <span>${t("lc_run_sure", { n: plan.forgotten })}</span></label>`}
       ${problem && html`<p class="hint bad" role="alert">${t("lc_not_run", { reason: reasonOf(problem) })}<${RequestId} error=${problem} /></p>`}</div>
@@ -130,12 +135,11 @@ function Run({ app, query, plan, onRun, onClose }) {
 /** What a cycle would do now, memory by memory; `onRun` is missing where none can be run. */
 function Plan({ plan, onRun }) {
   const [shown, setShown] = useState(STEP.changes);
-  // What would be forgotten comes first: that is what somebody looks for before saying yes.
-  const changes = [...(plan.changes ?? [])].sort((one, other) => (other.change === "forget") - (one.change === "forget"));
+  const changes = [...(plan.changes ?? [])].sort((one, other) => PLACES.indexOf(one.change) - PLACES.indexOf(other.change));
   return html`<div class="plan"><p role="status">${t("lc_plan", { n: plan.processed, what: numbersOf(plan) })}</p>
     ${plan.brake && html`<div class="say warn"><${Icon} name="warn" /><span>${t("lc_brake", { n: plan.forgotten })}</span></div>`}
     ${changes.length > 0 && html`<ul class="rows">${changes.slice(0, shown).map((one) => html`<li class="row fading" key=${`${one.change} ${one.id}`}>
-      <span class="who">${t(one.change === "forget" ? "forget" : `lc_${one.change}`)}</span>
+      <span class="who">${t(CHANGES[one.change])}</span>
       <span class="cell"><a class="read" href=${addressOf("memories", one.id)} ...${written(one.memory)}>${one.memory}</a></span>
       <div class="note"><${Reason} text=${one.reason} class="" /></div></li>`)}</ul>`}
     ${changes.length > shown && html`<p class="more"><button type="button" class="btn" onClick=${() => setShown(changes.length)}>${t("requests_all", { n: changes.length })}</button></p>`}
@@ -181,9 +185,10 @@ function Cycles({ app, query, status, mayGrow, onMore, onChanged }) {
     setBusy(cycle);
     hasActed.current = true;
     try {
-      const { undone, skipped } = await takeBack(cycle);
+      const { undone, skipped, erased } = await takeBack(cycle);
       app.forgetChange();
-      app.notify(() => [t("lc_undone", { n: undone.length }), skipped > 0 && t("lc_undone_but", { n: skipped })].filter(Boolean).join(t("between_sentences")));
+      app.notify(() => [t("lc_undone", { n: undone.length }), skipped > 0 && t("lc_undone_but", { n: skipped }),
+        erased > 0 && t("lc_undone_erased", { n: erased })].filter(Boolean).join(t("between_sentences")));
     } catch (error) {
       sayFailed(app, "lc_not_undone", error);
     }

@@ -16,6 +16,7 @@ const FIXED = {
   "over capacity": "reason_capacity",
   "what stood for it was erased with another memory": "reason_words_erased",
   "refined by another fact": "reason_refined",
+  "forgotten for longer than purge_after_days": "reason_long_ago",
 };
 // Those that end with the predicate of a relation, in quotes.
 const WITH_PREDICATE = { "another value": "reason_another_of", "the contrary": "reason_contrary_of" };

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
-from sqlalchemy import Connection, RowMapping, select
+from sqlalchemy import Connection, RowMapping, and_, or_, select
 
-from graphmem.model import COMPOSING_EVENTS, Event, MemoryRecord, from_micros, micros
+from graphmem.model import COMPOSING_EVENTS, Event, MemoryRecord, Scope, from_micros, micros
+from graphmem.stores.ledger import visibility
 from graphmem.stores.ledger.array_parameters import in_array
 from graphmem.stores.ledger.decoding import decoding
 from graphmem.stores.ledger.schema import events as events_table
-from graphmem.stores.ledger.schema import messages
+from graphmem.stores.ledger.schema import memories, messages, tombstones
 
 # Rows that are fetched at a time where the reader may stop at any: a memory or an event can have megabytes.
 FEW = {"yield_per": 16}
@@ -100,10 +101,30 @@ def find_event(connection: Connection, uid: str) -> Event | None:
     return None if memory is None else next(event for event in history(connection, memory) if event.id == uid)
 
 
-def ids_of_batch(connection: Connection, batch: str) -> list[str]:
-    """Returns the ids of the events of a cycle, newest first."""
-    of_batch = select(events_table.c.uid).where(events_table.c.batch == batch)
-    return list(connection.scalars(of_batch.order_by(events_table.c.id.desc())))
+class CycleEvent(NamedTuple):
+    """An event of a cycle, its memory's id, and whether that memory was erased since."""
+
+    id: str
+    memory: str
+    is_erased: bool
+
+
+def events_of_cycle(connection: Connection, batch: str, scope: Scope | None) -> list[CycleEvent]:
+    """Returns the events of a cycle, newest first: those of memories of a scope (None: of all), erased ones too."""
+    e, m, t = events_table.c, memories.c, tombstones.c
+    is_erased = m.id.is_(None)
+    statement = (
+        select(e.uid, e.memory, is_erased)
+        .join_from(events_table, memories, m.uid == e.memory, isouter=True)
+        .join(tombstones, t.uid == e.memory, isouter=True)
+        .where(e.batch == batch)
+        .order_by(e.id.desc())
+    )
+    if scope is not None:
+        was_in_scope = (t[name] == value for name, value in scope.parts.items())
+        in_scope = or_(and_(~is_erased, *visibility.scope_conditions(scope)), and_(is_erased, *was_in_scope))
+        statement = statement.where(in_scope)
+    return [CycleEvent(uid, memory, bool(erased)) for uid, memory, erased in connection.execute(statement)]
 
 
 def last_of_type(connection: Connection, uids: Sequence[str], event: str) -> dict[str, tuple[str, str]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from hashlib import blake2b
 from json import dumps
@@ -19,7 +19,7 @@ from graphmem.model import EMPTY_MAPPING, SCOPE_NAMES, Layer, MemoryRecord, Scop
 from graphmem.stores.ledger.array_parameters import in_array
 from graphmem.stores.ledger.decoding import decoding
 from graphmem.stores.ledger.dialects import now_micros, upsert
-from graphmem.stores.ledger.memories import RECORD, decode_record, ensure_partition
+from graphmem.stores.ledger.memories import RECORD, decode_record, ensure_partition, forgotten_by
 from graphmem.stores.ledger.schema import jobs, memories, mentions, partitions
 
 MICROS_PER_SECOND = 1_000_000
@@ -33,8 +33,9 @@ MAX_DOUBLINGS = 7
 # Keys in the request of a job: of facts, the row of the summary job to be done before; of a summary, the row before
 # which its messages were stored; of facts and procedures, the caller's instructions, and the importance that he gives.
 SUMMARY_JOB, BEFORE, INSTRUCTIONS, IMPORTANCE = "summary_job", "before", "prompt", "importance"
-# Of a composition: the fields of `graphmem.lifecycle.decay.Composition`, and the id of the cycle (None: of none).
-OPERATION, LEVEL, HIDES, BATCH = "operation", "level", "hides", "batch"
+# Of a composition: the fields of `graphmem.lifecycle.decay.Composition`, the id of the cycle (None: of none), and the
+# time that the caller gave this cycle, in microseconds (None: none).
+OPERATION, LEVEL, HIDES, BATCH, AT = "operation", "level", "hides", "batch", "at"
 
 
 class JobKind(StrEnum):
@@ -239,7 +240,7 @@ def _failed(error: str) -> dict[str, Any]:
 _CYCLE_SUBJECT = "all"
 
 
-def enqueue_cycles(connection: Connection, night: datetime) -> None:
+def enqueue_cycles(connection: Connection, night: datetime, purge_after: timedelta | None) -> None:
     """Stores a job for a cycle over each partition that is due: see `is_cycle_due`. Jobs that are stored stay."""
     due = select(
         literal(JobKind.CYCLE.value),
@@ -249,20 +250,22 @@ def enqueue_cycles(connection: Connection, night: datetime) -> None:
         literal(0),
         literal(0),
         now_micros(),
-    ).where(_is_cycle_due(night))
+    ).where(_is_cycle_due(night, purge_after))
     columns = ["kind", "partition", "subject", "request", "attempts", "claimable_at", "created_at"]
     statement = upsert(connection, jobs).from_select(columns, due)
     connection.execute(statement.on_conflict_do_nothing(index_elements=[jobs.c.kind, jobs.c.partition, jobs.c.subject]))
 
 
-def is_cycle_due(connection: Connection, partition: str, night: datetime) -> bool:
-    """Returns whether a partition, by its key, had no cycle since `night` and has memories of before that may fade."""
-    statement = select(partitions.c.id).where(partitions.c.key == partition, _is_cycle_due(night))
+def is_cycle_due(connection: Connection, partition: str, night: datetime, purge_after: timedelta | None) -> bool:
+    """Returns whether a partition, by its key, had no cycle since `night` and has memories of before that may fade, or
+    some that were forgotten `purge_after` before it (None: none are erased).
+    """
+    statement = select(partitions.c.id).where(partitions.c.key == partition, _is_cycle_due(night, purge_after))
     return connection.scalar(statement) is not None
 
 
-def _is_cycle_due(night: datetime) -> ColumnElement[bool]:
-    may_fade = (
+def _is_cycle_due(night: datetime, purge_after: timedelta | None) -> ColumnElement[bool]:
+    has_work: ColumnElement[bool] = (
         select(memories.c.id)
         .where(
             memories.c.partition == partitions.c.id,
@@ -272,7 +275,10 @@ def _is_cycle_due(night: datetime) -> ColumnElement[bool]:
         )
         .exists()
     )
-    return and_(func.coalesce(partitions.c.cycled_at, 0) < micros(night), may_fade)
+    if purge_after is not None:
+        is_to_be_purged = and_(memories.c.partition == partitions.c.id, *forgotten_by(night - purge_after))
+        has_work = or_(has_work, select(memories.c.id).where(is_to_be_purged).exists())
+    return and_(func.coalesce(partitions.c.cycled_at, 0) < micros(night), has_work)
 
 
 # --- enrichment -----------------------------------------------------------------------------------------------------

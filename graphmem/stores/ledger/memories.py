@@ -617,9 +617,21 @@ def count_forgotten(connection: Connection, scope: Scope, before: datetime) -> i
     return connection.scalar(counted) or 0
 
 
+def forgotten_ids(connection: Connection, partition: str, before: datetime) -> dict[int, str]:
+    """Returns the ids of the memories of a partition that were forgotten before a time, by row, without source
+    messages.
+    """
+    ids = select(memories.c.id, memories.c.uid).join(partitions).where(partitions.c.key == partition)
+    return dict(connection.execute(ids.where(*forgotten_by(before)).order_by(memories.c.id)).all())
+
+
+def forgotten_by(before: datetime) -> list[ColumnElement[bool]]:
+    """Returns the conditions that a memory was forgotten before a time and is no source message."""
+    return [memories.c.forgotten_at <= micros(before), ~memories.c.source_only]
+
+
 def _are_forgotten(scope: Scope, before: datetime) -> list[ColumnElement[bool]]:
-    forgotten = [memories.c.forgotten_at <= micros(before), ~memories.c.source_only]
-    return [*visibility.partition_conditions(scope), *visibility.scope_conditions(scope), *forgotten]
+    return [*visibility.partition_conditions(scope), *visibility.scope_conditions(scope), *forgotten_by(before)]
 
 
 def _session_position(record: MemoryRecord, partition: int) -> dict[str, Any]:

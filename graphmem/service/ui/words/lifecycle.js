@@ -52,12 +52,14 @@ export default {
   lc_n_forgotten: ["{n} forgotten", "遗忘 {n} 条"],
   lc_n_promoted: ["{n} kept for good", "长期保留 {n} 条"],
   lc_n_composed: ["{n} made of others", "合成 {n} 条"],
+  lc_n_purged: ["{n} erased", "抹掉 {n} 条"],
   lc_merge: ["merge", "合并"],
   lc_summarize: ["sum up", "总结"],
   lc_abstract: ["abstract", "概括"],
   lc_n_nothing: ["nothing to do", "无需改动"],
   lc_n_merged: ["{n} of the forgotten has a like memory that stands for it.|{n} of the forgotten have a like memory that stands for them.", "其中 {n} 条由相似的记忆代表。"],
   lc_promote: ["Keep", "保留"],
+  lc_purge_it: ["Erase", "抹掉"],
   lc_brake: [
     "{n} memory would be forgotten at once. A cycle does not do that by itself.|{n} memories would be forgotten at once. A cycle does not do that by itself.",
     "会一次遗忘 {n} 条，超出一个周期自行遗忘的上限。",
@@ -66,6 +68,10 @@ export default {
   lc_run_ask: ["Run a cycle now?", "现在运行一次？"],
   lc_run_does: ["Seen before it: {what}.", "预计：{what}。"],
   lc_run_so: ["What it forgets is hidden, not erased. All of it can be undone at once.", "遗忘只是隐藏，并未抹掉，可以整体撤销。"],
+  lc_run_purges: [
+    "What has been forgotten for long is erased for good: {n} memory, which cannot be brought back.|What has been forgotten for long is erased for good: {n} memories, which cannot be brought back.",
+    "早已遗忘的 {n} 条会被彻底抹掉，无法恢复。",
+  ],
   lc_run_sure: ["Yes, forget {n} memory at once.|Yes, forget {n} memories at once.", "是的，一次遗忘 {n} 条。"],
   lc_run_do: ["Run the cycle", "运行"],
   lc_run_not: ["Not now", "暂不"],
@@ -76,5 +82,6 @@ export default {
   lc_undo: ["Undo the cycle", "撤销此周期"],
   lc_undone: ["Taken back for {n} memory.|Taken back for {n} memories.", "已撤销 {n} 条记忆的改动。"],
   lc_undone_but: ["{n} change was made since and stays.|{n} changes were made since and stay.", "{n} 处此后又有改动，保持不变。"],
+  lc_undone_erased: ["{n} memory is erased and cannot be brought back.|{n} memories are erased and cannot be brought back.", "{n} 条已抹掉，无法恢复。"],
   lc_not_undone: ["Not undone: {reason}", "未能撤销：{reason}"],
 };

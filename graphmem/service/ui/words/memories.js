@@ -122,6 +122,7 @@ export default {
   reason_changed: ["It was changed.", "内容有改动。"],
   reason_said: ["It was said again.", "又说了一遍。"],
   reason_capacity: ["There was no room for all; it mattered least.", "容量已满，它最不重要。"],
+  reason_long_ago: ["It has been forgotten for long.", "早已遗忘。"],
   reason_faded: ["It had faded: retention below {least}.", "已经淡去：保留度低于 {least}。"],
   reason_important: ["It matters: importance {importance}.", "很重要：重要度 {importance}。"],
   reason_found: ["It was found {n} time.|It was found {n} times.", "被找到 {n} 次。"],
