@@ -632,13 +632,15 @@ class Memory:
     ) -> types.LifecycleDict:
         """Tells how the lifecycle of a scope is: the numbers of memories, and its last `limit` cycles, newest first.
 
-        Returns `{"enabled", "layers": {"short_term", "long_term"}, "pinned", "forgotten", "cycled_at", "next_cycle",
-        "lifecycle_since", "cycles"}`. The layers count memories that take part in the lifecycle and are in lists,
-        `pinned` those of them that no cycle forgets, `forgotten` what `pending_deletion` lists. `cycled_at` is the time
-        of the last cycle over the user (None: there was none), `next_cycle` that at which this program runs one by
-        itself, if any memory may fade (None: it runs none), `lifecycle_since` that before which nothing fades.
-        `cycles` has those that changed memories of the scope: `{"cycle", "at", "forgotten", "merged", "promoted",
-        "undone"}`, as `graphmem.types.PastCycleDict` documents them.
+        Returns `{"enabled", "layers": {"short_term", "long_term"}, "pinned", "forgotten", "cycled_at", "held",
+        "next_cycle", "lifecycle_since", "purge_after_days", "cycles"}`. The layers count memories that take part in the
+        lifecycle and are in lists, `pinned` those of them that no cycle forgets, `forgotten` what `pending_deletion`
+        lists. `cycled_at` is the time of the last cycle over the user (None: there was none). If the brake held that
+        one, a `held` of `{"forgotten", "memories", "reason"}` says what it would have forgotten and what to do, until
+        one runs; it is None for a part of a user's memories. `next_cycle` is the time at which this program runs one
+        by itself, if any memory may fade or is to be erased (None: it runs none), `lifecycle_since` that before which
+        nothing fades, `purge_after_days` the setting. `cycles` has those that changed memories of the scope: `{"cycle",
+        "at", "forgotten", "merged", "promoted", "undone"}`, as `graphmem.types.PastCycleDict` documents them.
         """
         self._engine.check_open()
         scope = validation.required_scope(user_id, agent_id, run_id)[0]

@@ -33,6 +33,7 @@ from graphmem.types import (
     ExportResult,
     ForgottenDict,
     ForgottenResult,
+    HeldDict,
     HistoryDict,
     HitDict,
     LayerCounts,
@@ -267,7 +268,7 @@ def cycle(result: CycleResult, words: Mapping[str, str]) -> CycleDict:
         purged=len(result.purged),
     )
     if plan.brake is not None:
-        converted["brake"] = plan.brake
+        converted["brake"] = plan.brake.reason
     if result.id is None:
         converted["changes"] = [
             {"id": one.memory.id, "memory": words.get(one.memory.id, ""), "change": change, "reason": one.reason}
@@ -317,14 +318,18 @@ def lifecycle(state: LifecycleState, settings: LifecycleSettings, next_cycle: da
     layers = LayerCounts(short_term=0, long_term=0)
     for counted in state.layers:
         layers[counted.layer.value] += counted.memories
+    last = state.last_cycle
+    held = None if last is None else last.held
     return LifecycleDict(
         enabled=settings.enabled,
         layers=layers,
         pinned=sum(counted.memories for counted in state.layers if counted.pinned),
         forgotten=state.forgotten,
-        cycled_at=optional_iso(state.cycled_at),
+        cycled_at=None if last is None else iso(last.ended_at),
+        held=None if held is None else HeldDict(forgotten=held.forgotten, memories=held.memories, reason=held.reason),
         next_cycle=optional_iso(next_cycle),
         lifecycle_since=optional_iso(settings.policy(state.since).since),
+        purge_after_days=settings.purge_after_days,
         cycles=[
             PastCycleDict(
                 cycle=one.id,

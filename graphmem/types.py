@@ -111,6 +111,14 @@ class PastCycleDict(TypedDict):
     undone: bool
 
 
+class HeldDict(TypedDict):
+    """That the brake held the last cycle: how many memories it would have forgotten and of how many, and what to do."""
+
+    forgotten: int
+    memories: int
+    reason: str
+
+
 class LifecycleDict(TypedDict):
     """The state of the lifecycle in a scope; see `Memory.lifecycle_status`."""
 
@@ -119,8 +127,10 @@ class LifecycleDict(TypedDict):
     pinned: int
     forgotten: int
     cycled_at: str | None
+    held: HeldDict | None
     next_cycle: str | None
     lifecycle_since: str | None
+    purge_after_days: int | None
     cycles: list[PastCycleDict]
 
 

@@ -135,6 +135,12 @@ def _print_abstractions(renderer: Renderer, result: AbstractionResult) -> None:
 def _print_status(renderer: Renderer, answer: LifecycleDict) -> None:
     if not answer["enabled"]:
         renderer.line("The lifecycle is off: nothing is forgotten by itself. Set lifecycle.enabled to true.")
+    elif (held := answer["held"]) is not None:
+        told = (
+            f"The last cycle forgot nothing: {held['forgotten']} of {held['memories']} memories at once are too many."
+        )
+        renderer.line((told, "yellow"))
+        renderer.line("Look at graphmem lifecycle run --dry-run; with --force it runs.", indent=2)
     for name, number in (*answer["layers"].items(), ("pinned", answer["pinned"]), ("forgotten", answer["forgotten"])):
         renderer.pair(name.replace("_", " "), number)
     for name, at in (("last cycle", answer["cycled_at"]), ("fading since", answer["lifecycle_since"])):

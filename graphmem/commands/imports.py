@@ -181,9 +181,9 @@ def import_lifecycle(command: ImportLifecycle, uow: UnitOfWork) -> Outcome:
 
 
 def import_cycle(command: ImportCycle, uow: UnitOfWork) -> Outcome:
-    """Records when the last cycle of a partition ended in another ledger, unless it had one here."""
+    """Records the last cycle of a partition in another ledger, unless it had one here."""
     partition = memories.partition_row(uow.connection, command.scope.partition)
-    if partition is None or not vitals.import_cycle(uow.connection, partition, command.ended_at):
+    if partition is None or not vitals.import_cycle(uow.connection, partition, command.cycle):
         return Outcome(OutcomeType.NONE, "", reason="said already")
     return Outcome(OutcomeType.IMPORT_LIFECYCLE, "")
 

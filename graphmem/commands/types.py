@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from graphmem.stores.ledger.api_keys import ApiKey
     from graphmem.stores.ledger.jobs import Job
     from graphmem.stores.ledger.settings import StoredSetting
-    from graphmem.stores.ledger.vitals import StoredVitals, VitalState
+    from graphmem.stores.ledger.vitals import LastCycle, StoredVitals, VitalState
 
 
 class Unset:
@@ -512,10 +512,10 @@ class ImportLifecycle:
 
 @dataclass(frozen=True, slots=True)
 class ImportCycle:
-    """Records when the last cycle of a partition ended in another ledger, unless it had one here."""
+    """Records the last cycle of a partition in another ledger, unless it had one here."""
 
     scope: Scope
-    ended_at: datetime
+    cycle: LastCycle
 
 
 @dataclass(frozen=True, slots=True)

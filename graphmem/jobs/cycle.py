@@ -25,7 +25,7 @@ from graphmem.lifecycle.rules import Rule, Rules
 from graphmem.model import EmbeddingSpec, Layer
 from graphmem.stores.ledger import Ledger, embeddings, memories, vitals
 from graphmem.stores.ledger.jobs import Job
-from graphmem.stores.ledger.vitals import Rating, UnratedMemory, VitalState
+from graphmem.stores.ledger.vitals import LastCycle, Rating, UnratedMemory, VitalState
 
 if TYPE_CHECKING:
     from graphmem.lifecycle.compression import Matrices
@@ -112,7 +112,7 @@ class Cycle:
         purged = {} if plan.brake is not None else self._purge(partition, now, cycle)
         with self._ledger.write() as connection:
             vitals.store_strengths(connection, plan.decayed)
-            vitals.end_cycle(connection, row, datetime.now(UTC))
+            vitals.end_cycle(connection, row, LastCycle(datetime.now(UTC), plan.brake))
         forgotten = [outcome.required_record for outcome in outcomes if outcome.event is OutcomeType.FORGET]
         hidden = [record for outcome in composed.values() for record in outcome.hidden]
         if left_out:

@@ -99,8 +99,24 @@ class Composition:
 
 
 @dataclass(frozen=True, slots=True)
+class Brake:
+    """What holds a cycle: how many memories it would have forgotten, and of how many."""
+
+    forgotten: int
+    memories: int
+
+    @property
+    def reason(self) -> str:
+        """Why the cycle is held, and what to do."""
+        return (
+            f"{self.forgotten} of {self.memories} memories would be forgotten at once; look at a dry run, then force "
+            "the cycle"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class CyclePlan:
-    """What a cycle does. `decayed` are the new strengths by row; `brake` says why it is not done, None if it is.
+    """What a cycle does. `decayed` are the new strengths by row; `brake` is what holds it, None if nothing does.
 
     `merged` has the id of what stands for a forgotten memory, by the id of that one; `crowded` are those of `forgotten`
     that the long-term layer has no room for, the least important first. `skipped` says by step why it is left out.
@@ -114,7 +130,7 @@ class CyclePlan:
     merged: Mapping[str, str] = field(default_factory=dict)
     compositions: tuple[Composition, ...] = ()
     skipped: Mapping[str, str] = field(default_factory=dict)
-    brake: str | None = None
+    brake: Brake | None = None
 
     @property
     def changed(self) -> list[Vitals]:
@@ -198,7 +214,7 @@ def _over_capacity(memories: Iterable[Vitals], capacity: int, value: Callable[[V
     return [Decision(memory, OVER_CAPACITY) for memory in by_value[: max(0, len(by_value) - capacity)]]
 
 
-def _brake(forgotten: int, memories: int, policy: LifecyclePolicy) -> str | None:
+def _brake(forgotten: int, memories: int, policy: LifecyclePolicy) -> Brake | None:
     if forgotten <= policy.brake_memories or forgotten <= policy.brake_share * memories:
         return None
-    return f"{forgotten} of {memories} memories would be forgotten at once; look at a dry run, then give force"
+    return Brake(forgotten, memories)

@@ -10,20 +10,20 @@ from datetime import datetime
 from graphmem.answer_size import count_texts, counted
 from graphmem.model import MemoryRecord, Scope
 from graphmem.stores.ledger import Ledger, events, memories, vitals
-from graphmem.stores.ledger.vitals import LayerCount, PastCycle
+from graphmem.stores.ledger.vitals import LastCycle, LayerCount, PastCycle
 
 
 @dataclass(frozen=True, slots=True)
 class LifecycleState:
     """The lifecycle of a scope at one moment.
 
-    `layers` counts what a list shows, `forgotten` what it does not. `cycled_at` is the time of the last cycle of the
-    partition, `since` that at which the lifecycle of the ledger was first enabled.
+    `layers` counts what a list shows, `forgotten` what it does not. `last_cycle` is that of the partition, `since`
+    the time at which the lifecycle of the ledger was first enabled.
     """
 
     layers: Sequence[LayerCount]
     forgotten: int
-    cycled_at: datetime | None
+    last_cycle: LastCycle | None
     since: datetime | None
     cycles: Sequence[PastCycle]
 
@@ -40,10 +40,13 @@ class ForgottenPage:
 def read_lifecycle(ledger: Ledger, scope: Scope, now: datetime, *, documents: bool, limit: int) -> LifecycleState:
     """Returns the state of the lifecycle in a scope, with the last `limit` cycles; `documents`: those take part too."""
     with ledger.read() as connection:
+        last = vitals.last_cycle(connection, scope.partition)
+        if last is not None and len(scope.parts) > 1:  # its numbers are of memories outside the scope, too
+            last = last._replace(held=None)
         return LifecycleState(
             layers=vitals.count_layers(connection, scope, now, documents=documents),
             forgotten=memories.count_forgotten(connection, scope, now),
-            cycled_at=vitals.cycled_at(connection, scope.partition),
+            last_cycle=last,
             since=vitals.lifecycle_since(connection),
             cycles=vitals.past_cycles(connection, scope, limit),
         )

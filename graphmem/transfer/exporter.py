@@ -51,8 +51,8 @@ def _records_after_memories(connection: Connection, scope: Scope | None) -> Iter
     for tombstones in export_queries.tombstone_pages(connection, scope):
         yield from map(serialization.tombstone, tombstones)
     yield from map(serialization.entity_name, export_queries.list_entity_names(connection, scope))
-    for partition, ended_at in export_queries.last_cycles(connection, scope):
-        yield serialization.cycle(partition, ended_at)
+    for partition, last in export_queries.last_cycles(connection, scope):
+        yield serialization.cycle(partition, last)
     yield from map(serialization.item, items.all_items(connection, scope))
     if scope is None:
         for user_id, setting in settings.all_settings(connection):

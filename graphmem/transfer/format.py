@@ -35,6 +35,7 @@ from graphmem.commands.types import (
 from graphmem.digests import Digests
 from graphmem.errors import ValidationError
 from graphmem.ingest import messages
+from graphmem.lifecycle.decay import Brake
 from graphmem.model import (
     EMPTY_MAPPING,
     NEUTRAL_IMPORTANCE,
@@ -63,7 +64,7 @@ from graphmem.stores.ledger.api_keys import ApiKey
 from graphmem.stores.ledger.embeddings import decode_multilingual
 from graphmem.stores.ledger.memories import encode_record
 from graphmem.stores.ledger.settings import StoredSetting
-from graphmem.stores.ledger.vitals import StoredVitals
+from graphmem.stores.ledger.vitals import LastCycle, StoredVitals
 from graphmem.text import content_hash, folded_key
 from graphmem.times import offset_minutes
 from graphmem.transfer.records import MAX_LEVEL, MAX_OFFSET, MAX_VERSION, EventName, KeyRole, LayerName, LinkKind
@@ -229,7 +230,7 @@ class RecordReader:
     def _vitals(self, fields: FieldReader) -> StoredVitals:
         stored = StoredVitals(
             _share(fields.optional("strength", validation.share), 1.0),
-            fields.optional("accesses", lambda value, path: validation.count(value, path, 0, MAX_VERSION)) or 0,
+            fields.optional("accesses", _number) or 0,
             fields.optional("accessed_at", self._moment),
             fields.optional("rated", _version),
             fields.optional("importance_given", validation.flag) or False,
@@ -403,8 +404,9 @@ class RecordReader:
         return ImportLifecycle(fields.required("since", self._moment))
 
     def cycle(self, fields: FieldReader) -> ImportCycle:
-        """Reads when the last cycle of a partition ended."""
-        return ImportCycle(fields.scope(), fields.required("ended_at", self._moment))
+        """Reads the last cycle of a partition."""
+        held = fields.optional("held", lambda value, path: _held(FieldReader(value, path)))
+        return ImportCycle(fields.scope(), LastCycle(fields.required("ended_at", self._moment), held))
 
     def item(self, fields: FieldReader) -> ImportItem:
         """Reads an exact value of an adapter."""
@@ -505,6 +507,16 @@ def _memory_kind(fields: FieldReader) -> Kind:
 
 def _version(value: object, path: str) -> int:
     return validation.count(value, path, 1, MAX_VERSION)
+
+
+def _number(value: object, path: str) -> int:
+    return validation.count(value, path, 0, MAX_VERSION)
+
+
+def _held(fields: FieldReader) -> Brake:
+    held = Brake(fields.required("forgotten", _number), fields.required("memories", _number))
+    fields.refuse_unknown()
+    return held
 
 
 def _utc_offset(value: object, path: str) -> int:

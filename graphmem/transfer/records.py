@@ -438,12 +438,21 @@ class LifecycleRecord(TypedDict):
     since: Annotated[Time, Field(description="Nothing has faded before this time.")]
 
 
+@with_config(ConfigDict(extra="forbid"))
+class Held(TypedDict):
+    """What holds a cycle that would forget too much at once."""
+
+    forgotten: Annotated[int, Field(ge=0, le=MAX_VERSION, description="How many memories it would have forgotten.")]
+    memories: Annotated[int, Field(ge=0, le=MAX_VERSION, description="Of how many.")]
+
+
 @_scoped
 class CycleRecord(ScopeIds):
     """The last cycle of the lifecycle over a partition."""
 
     type: Literal["cycle"]
     ended_at: Annotated[Time, Field(description="When it ended.")]
+    held: NotRequired[Annotated[Held | None, Field(description="Set if it did nothing. Null: it ran.")]]
 
 
 @_scoped

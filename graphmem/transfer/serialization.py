@@ -17,7 +17,7 @@ from graphmem.stores.ledger.decoding import moment
 from graphmem.stores.ledger.export_queries import ExportedMemory, ExportedName, ExportedTombstone
 from graphmem.stores.ledger.memories import encode_record
 from graphmem.stores.ledger.settings import StoredSetting
-from graphmem.stores.ledger.vitals import StoredVitals
+from graphmem.stores.ledger.vitals import LastCycle, StoredVitals
 from graphmem.transfer import records
 from graphmem.transfer.format import FORMAT
 
@@ -199,9 +199,15 @@ def lifecycle(since: datetime) -> records.LifecycleRecord:
     return {"type": "lifecycle", "since": iso(since)}
 
 
-def cycle(partition: str, ended_at: int) -> records.CycleRecord:
-    """Converts the time at which the last cycle of a partition ended."""
-    return {"type": "cycle", **_partition_scope_fields(partition), "ended_at": iso(moment(ended_at))}
+def cycle(partition: str, last: LastCycle) -> records.CycleRecord:
+    """Converts the last cycle of a partition."""
+    held = last.held
+    return {
+        "type": "cycle",
+        **_partition_scope_fields(partition),
+        "ended_at": iso(last.ended_at),
+        "held": None if held is None else {"forgotten": held.forgotten, "memories": held.memories},
+    }
 
 
 def tombstone(exported: ExportedTombstone) -> records.ErasedRecord:

@@ -18,6 +18,7 @@ from support.waiting import TIMEOUT
 from graphmem import Memory
 from graphmem.errors import ConfigError, NotFoundError, ValidationError
 from graphmem.jobs import cycle as cycles
+from graphmem.lifecycle.decay import Brake
 from graphmem.stores.ledger import memories, vitals
 from graphmem.testing import ModelEndpoint
 
@@ -100,7 +101,7 @@ def test_all_that_the_lifecycle_knows_survives_an_export(make_memory: Make, tmp_
     copy.import_(tmp_path / "x.jsonl")
     same(memory, copy)
     assert sum(row["accesses"] for row in contents(copy)["vitals"]) == 4
-    assert [key for key, _ in contents(copy)["cycles"]] == ["user:ana"]
+    assert [key for key, *_ in contents(copy)["cycles"]] == ["user:ana"]
     assert copy.tend(**ANA, dry_run=True, now=NOW + 9 * DAY) == memory.tend(**ANA, dry_run=True, now=NOW + 9 * DAY)
     assert copy.undo_cycle(cycle, **ANA) == memory.undo_cycle(cycle, **ANA)
 
@@ -155,7 +156,8 @@ def test_an_import_leaves_a_ledger_that_has_memories_when_its_lifecycle_began(ma
     assert contents(other)["lifecycle"] == [None]
     assert contents(other)["cycles"] == contents(memory)["cycles"]
     with other._engine.ledger.write() as connection:
-        vitals.end_cycle(connection, memories.ensure_partition(connection, "user:ana"), NOW)
+        last = vitals.LastCycle(NOW, Brake(4, 8))
+        vitals.end_cycle(connection, memories.ensure_partition(connection, "user:ana"), last)
     own = contents(other)["cycles"]
     assert own != contents(memory)["cycles"]
     other.import_(tmp_path / "all.jsonl")
@@ -371,7 +373,7 @@ def test_a_memory_that_is_erased_during_a_cycle_does_not_stop_it(
     assert ripening.get_all(**ANA)["total"] == 0
 
 
-def test_a_cycle_that_would_forget_too_much_does_nothing_until_it_is_forced(make_memory: Make) -> None:
+def test_a_cycle_that_would_forget_too_much_does_nothing_until_it_is_forced(make_memory: Make, tmp_path: Any) -> None:
     memory = make_memory(**on(brake_memories=2))
     said(memory, 20, *(f"Number {n} was nothing much." for n in range(4)))
     said(memory, 1, *(f"Number {n} is new." for n in range(4)))
@@ -380,8 +382,14 @@ def test_a_cycle_that_would_forget_too_much_does_nothing_until_it_is_forced(make
     assert (result["forgotten"], memory.get_all(**ANA)["total"]) == (0, 8)
     plan = tend(memory, dry_run=True)
     assert (plan["brake"], plan["forgotten"], len(plan["changes"])) == (result["brake"], 4, 4)
+    held, copy = memory.lifecycle_status(**ANA)["held"], make_memory(**on())
+    assert held == {"forgotten": 4, "memories": 8, "reason": result["brake"]}
+    memory.export(tmp_path / "x.jsonl")
+    copy.import_(tmp_path / "x.jsonl")
+    assert copy.lifecycle_status(**ANA)["held"] == held
     assert tend(memory, force=True)["forgotten"] == 4
     assert memory.get_all(**ANA)["total"] == 4
+    assert memory.lifecycle_status(**ANA)["held"] is None
 
 
 def test_the_least_important_go_where_there_are_too_many(make_memory: Make) -> None:
@@ -566,7 +574,7 @@ def test_the_status_counts_memories_by_layer_and_lists_cycles_newest_first(ripen
     assert (night.hour, night.minute) == (3, 0) and timedelta() < night - datetime.now(UTC) <= DAY
     assert status == {
         "enabled": True, "layers": {"short_term": 4, "long_term": 0}, "pinned": 1, "forgotten": 0, "cycled_at": None,
-        "lifecycle_since": "2026-01-01T00:00:00.000000+00:00", "cycles": [],
+        "lifecycle_since": "2026-01-01T00:00:00.000000+00:00", "held": None, "purge_after_days": None, "cycles": [],
     }  # fmt: skip
     first = tend(ripening)["cycle"]
     said(ripening, 9, LIKES, "The train left late that day.")

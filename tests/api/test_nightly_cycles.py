@@ -131,7 +131,15 @@ def test_a_night_that_would_forget_much_forgets_nothing_and_says_so(
     assert forgotten(memory, "ana") == []
     assert "a nightly cycle over 4 memories did nothing" in caplog.text
     assert "ana" not in caplog.text
+    status = memory.lifecycle_status(user_id="ana")
+    assert status["cycled_at"] is not None and status["held"] is not None
+    assert (status["held"]["forgotten"], status["held"]["memories"]) == (4, 4)
+    assert "look at a dry run, then force" in status["held"]["reason"]
+    assert memory.lifecycle_status(user_id="ana", agent_id="helper")["held"] is None
+    memory.tend(user_id="ana", dry_run=True, force=True)
+    assert memory.lifecycle_status(user_id="ana")["held"] == status["held"]
     assert memory.tend(user_id="ana", force=True)["forgotten"] == 4
+    assert memory.lifecycle_status(user_id="ana")["held"] is None
 
 
 def test_a_night_comes_for_what_is_to_be_purged_though_nothing_may_fade_any_more(

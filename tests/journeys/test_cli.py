@@ -13,6 +13,7 @@ import sys
 from datetime import UTC, datetime
 
 import pytest
+from support.ages import make_older
 from support.fakes import hash_texts
 from support.waiting import TIMEOUT, wait_until
 from typer.main import get_command
@@ -127,6 +128,20 @@ def test_abstractions_are_printed_and_what_was_left_out(plain_home):
     assert re.search(r"^ *cycle +[\w-]{36}$", made, re.MULTILINE)
     skipped = run("lifecycle", "abstract", dated["id"], "--user", "ann", "--level", "2").stdout
     assert skipped.split() == "skipped: abstract needs a language model, and none is configured".split()
+
+
+def test_the_status_tells_that_the_brake_held_the_last_cycle_until_one_runs(plain_home, monkeypatch):
+    for name, value in (("ENABLED", "true"), ("SINCE", "2026-01-01"), ("DAILY_AT", "never"), ("BRAKE_MEMORIES", "1")):
+        monkeypatch.setenv(f"GRAPHMEM_LIFECYCLE__{name}", value)
+    with Memory.from_config({"home": str(plain_home), "extractor": {"provider": "none"}}) as memory:
+        memory.add(["The weather is grey.", "The weather is bad."], user_id="ann", infer=False)
+        make_older(memory, 9)
+    assert "look at a dry run, then force the cycle" in run("lifecycle", "run", "--user", "ann").stdout
+    told = run("lifecycle", "status", "--user", "ann").stdout
+    assert told.startswith("The last cycle forgot nothing: 2 of 2 memories at once are too many.")
+    assert "Look at graphmem lifecycle run --dry-run; with --force it runs." in told
+    run("lifecycle", "run", "--user", "ann", "--force")
+    assert "The last cycle forgot nothing" not in run("lifecycle", "status", "--user", "ann").stdout
 
 
 # --- days ----------------------------------------------------------------------------------------------------------

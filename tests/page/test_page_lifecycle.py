@@ -175,6 +175,23 @@ def test_a_cycle_that_forgets_too_many_at_once_has_to_be_confirmed(site: Site) -
     wait_for_figures(page, 0, 0, 0, 25)
 
 
+@pytest.mark.parametrize("settings", [{"brake_memories": 2, "purge_after_days": 30}])
+def test_a_cycle_that_the_brake_held_is_told_until_one_runs(site: Site) -> None:
+    site.said(9, *(f"Number {n} was nothing much." for n in range(4)))
+    site.memory.tend(**ANA)
+    page = enter(site)
+    told = page.locator(".sect .say.warn")
+    assert "did nothing: it would have forgotten 4 memories of 4 at once." in told.text_content()
+    assert told.locator("time").get_attribute("datetime") == site.memory.lifecycle_status(**ANA)["cycled_at"]
+    assert page.get_by_text("A cycle erases for good what has been forgotten for more than 30 days.").count() == 1
+    see(page)
+    page.get_by_role("button", name="Run the cycle…").click()
+    page.get_by_role("dialog").get_by_role("checkbox").check()
+    page.get_by_role("dialog").get_by_role("button", name="Run the cycle").click()
+    wait_for_figures(page, 0, 0, 0, 4)
+    assert told.count() == 0
+
+
 @pytest.mark.parametrize("settings", [{"purge_after_days": 30}])
 def test_what_a_cycle_would_erase_for_good_is_shown_first_and_named_before_it_runs(site: Site) -> None:
     site.said(50, TALK)

@@ -65,7 +65,11 @@ def contents_of(ledger: Ledger) -> dict[str, list[Any]]:
             "names": rows(s.names, partition=partitions),
             "terms": rows(s.terms, partition=partitions),
             "partitions": sorted((row.key, row.size) for row in c.execute(select(s.partitions)) if row.size),
-            "cycles": sorted((row.key, row.cycled_at) for row in c.execute(select(s.partitions)) if row.cycled_at),
+            "cycles": sorted(
+                (row.key, row.cycled_at, row.held_forgotten or 0, row.held_memories or 0)
+                for row in c.execute(select(s.partitions))
+                if row.cycled_at
+            ),
             "vitals": rows(s.vitals, memory=uids),
             "lifecycle": c.scalars(select(s.ledger.c.lifecycle_since)).all(),
             "settings": rows(s.settings),

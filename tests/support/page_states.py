@@ -455,6 +455,17 @@ def lifecycle_off(site: Site) -> None:
 
 
 @state
+def lifecycle_held(site: Site) -> None:
+    memories(site)
+    answer = site.memory.lifecycle_status(user_id=USER)
+    held = {"forgotten": 60, "memories": 80, "reason": ""}
+    told = {**answer, "cycled_at": "2026-01-01T03:00:00+00:00", "held": held, "purge_after_days": 30}
+    site.page.route("**/lifecycle?*", lambda route: route.fulfill(json=told))
+    site.page.evaluate("() => { location.hash = 'lifecycle'; }")
+    site.page.locator(".say.warn").wait_for()
+
+
+@state
 def lifecycle_of_all(site: Site) -> None:
     go_as(site, "admin", "lifecycle", ".empty")
 

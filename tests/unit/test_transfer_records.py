@@ -50,6 +50,10 @@ OBJECTS: dict[str, tuple[Record, Callable[[Record], Record]]] = {
         {"subject": "tea", "predicate": "be in", "object": "pot", "fact": "Tea is in the pot"},
         lambda value: in_memory(statements=[value]),
     ),
+    "Held": (
+        {"forgotten": 4, "memories": 8},
+        lambda value: {"type": "cycle", **SCOPE, "ended_at": 0, "held": value},
+    ),
     "Vitals": ({}, lambda value: in_memory(vitals=value)),
     "MemoryLink": ({"kind": "drawn_from", "memory": UID}, lambda value: in_memory(links=[value])),
 }

@@ -125,10 +125,19 @@ class PastCycle(BaseModel):
     undone: bool
 
 
+class Held(BaseModel):
+    """That the brake held the last cycle: how many memories it would have forgotten and of how many, and what to do."""
+
+    forgotten: int
+    memories: int
+    reason: str
+
+
 class StatusAnswer(BaseModel):
     """The lifecycle of a user: memories by layer ("short_term", "long_term"), how many of them are pinned, and how many
-    are forgotten; the end of the last cycle, when the next one runs by itself (null: none does), the time before which
-    nothing fades, and the last cycles, newest first.
+    are forgotten; the end of the last cycle, and if the brake held it; when the next one runs by itself (null: none
+    does), the time before which nothing fades, the days after which what is forgotten is erased (null: it stays), and
+    the last cycles, newest first.
     """
 
     enabled: bool
@@ -136,8 +145,10 @@ class StatusAnswer(BaseModel):
     pinned: int
     forgotten: int
     cycled_at: str | None
+    held: Held | None
     next_cycle: str | None
     lifecycle_since: str | None
+    purge_after_days: int | None
     cycles: list[PastCycle]
 
 

@@ -57,7 +57,7 @@ function Line({ record, note, children }) {
     <div class="note">${note}</div>${children}</li>`;
 }
 
-function Forgotten({ app, query, page, mayGrow, onMore, onChanged }) {
+function Forgotten({ app, query, page, purgeAfter, mayGrow, onMore, onChanged }) {
   const [erasing, setErasing] = useState(null);
   const [root, next, act] = [useRef(), useRef(null), useAction(app)];
   const rows = page.results;
@@ -81,6 +81,7 @@ function Forgotten({ app, query, page, mayGrow, onMore, onChanged }) {
     setErasing({ record, origin: await send("GET", memoryPath(record.id, "/explain"), { query }) });
   });
   return html`<section class="sect" ref=${root}><h2 tabindex="-1"><span>${t("lc_pending")}</span> <small>${t("lc_pending_n", { n: page.total })}</small></h2>
+    ${purgeAfter && html`<p class="hint">${t("lc_pending_erased", { n: purgeAfter })}</p>`}
     ${rows.length === 0 ? html`<p class="hint">${t("lc_pending_none")}</p>` : html`<ul class="rows">${rows.map((one) => html`<${Line} key=${one.id} record=${one}
       note=${html`<span>${nodes("lc_forgotten_at", { when: html`<${Time} at=${one.forgotten_at} />` })}</span> ${one.reason && html`<${Reason} text=${one.reason} class="" />`}`}>
       <div class="acts">${one.event_id && html`<button type="button" class="btn small" aria-label=${t("lc_restore_one", { words: told(one.memory) })}
@@ -204,6 +205,8 @@ function Cycles({ app, query, status, mayGrow, onMore, onChanged }) {
   return html`<section class="sect" ref=${root}><h2 tabindex="-1"><span>${t("lc_cycles")}</span> ${mayRun && html`<${Busy} class="small" busy=${busy === "plan"}
       label=${t("lc_see")} busyLabel=${t("lc_seeing")} onClick=${see} />`}</h2>
     ${!mayRun && html`<p class="hint">${t("lc_whole")}</p>`}
+    ${status.enabled && status.held && html`<div class="say warn"><${Icon} name="warn" /><span>${nodes("lc_held", {
+      when: html`<${Time} at=${status.cycled_at} />`, n: status.held.forgotten, all: number(status.held.memories) })}</span></div>`}
     ${problem && html`<${Failed} error=${problem} onRetry=${see}>${t("lc_not_seen", { reason: reasonOf(problem) })}<//>`}
     ${plan && html`<${Plan} plan=${plan} onRun=${status.enabled ? () => setAsking(true) : null} />`}
     ${status.cycles.length === 0 ? html`<p class="hint">${t("lc_cycles_none")}</p>` : html`<ol class="events cycles">${status.cycles.map((one) => html`<${PastCycle}
@@ -238,6 +241,6 @@ function Whole({ app }) {
     ${!status.enabled && html`<div class="say"><${Icon} name="leaf" /><span>${nodes("lc_off", {
       setting: html`<code>lifecycle.enabled = true</code>`, variable: html`<code>GRAPHMEM_LIFECYCLE__ENABLED=true</code>` })}</span></div>`}
     <${Layers} status=${status} />
-    <${Forgotten} page=${forgotten} mayGrow=${limits.forgotten < MOST} onMore=${() => show("forgotten")} ...${shared} />
+    <${Forgotten} page=${forgotten} purgeAfter=${status.enabled && status.purge_after_days} mayGrow=${limits.forgotten < MOST} onMore=${() => show("forgotten")} ...${shared} />
     <${Cycles} status=${status} mayGrow=${status.cycles.length === limits.cycles && limits.cycles < MOST} onMore=${() => show("cycles")} ...${shared} />`;
 }

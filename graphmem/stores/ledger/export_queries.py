@@ -22,7 +22,6 @@ from graphmem.stores.ledger.schema import (
     memories,
     messages,
     names,
-    partitions,
     relations,
     supports,
 )
@@ -245,14 +244,9 @@ def _whole_partitions(connection: Connection, scope: Scope | None) -> list[str]:
     return [scope.partition] if len(scope.parts) == 1 else []
 
 
-def last_cycles(connection: Connection, scope: Scope | None) -> list[tuple[str, int]]:
-    """Returns the partitions of a scope that had a cycle of the lifecycle, each with the time at which it ended."""
-    p = partitions.c
-    had_one = in_array(p.key, "keys"), p.cycled_at.is_not(None)
-    rows = connection.execute(
-        select(p.key, p.cycled_at).where(*had_one).order_by(p.id), {"keys": _whole_partitions(connection, scope)}
-    )
-    return [(key, ended_at) for key, ended_at in rows]
+def last_cycles(connection: Connection, scope: Scope | None) -> list[tuple[str, vital_rows.LastCycle]]:
+    """Returns the partitions of a scope that had a cycle of the lifecycle, each with the last one."""
+    return vital_rows.last_cycles(connection, _whole_partitions(connection, scope))
 
 
 def list_entity_names(connection: Connection, scope: Scope | None) -> Iterator[ExportedName]:

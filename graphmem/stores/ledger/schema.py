@@ -63,6 +63,9 @@ partitions = Table(
     Column("key", Text, nullable=False, unique=True),
     Column("size", Integer, nullable=False),  # N of the term statistics: enriched memories
     Column("cycled_at", BigInteger),  # the end of its last cycle
+    # What that one would have forgotten, and of how many memories, if the brake held it; else NULL.
+    Column("held_forgotten", Integer),
+    Column("held_memories", Integer),
 )
 
 memories = Table(

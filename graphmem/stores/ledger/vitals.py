@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, RowMapping, and_, bindparam, case, exists, func, not_, or_, select
 
-from graphmem.lifecycle.decay import MERGED_INTO, Vitals
+from graphmem.lifecycle.decay import MERGED_INTO, Brake, Vitals
 from graphmem.model import (
     COMPOSING_EVENTS,
     SCOPE_NAMES,
@@ -433,21 +433,43 @@ def past_cycles(connection: Connection, scope: Scope, limit: int) -> list[PastCy
     ]
 
 
-def cycled_at(connection: Connection, partition: str) -> datetime | None:
-    """Returns when the last cycle of a partition ended, None if there was none."""
-    found = connection.scalar(select(partitions.c.cycled_at).where(partitions.c.key == partition))
-    return None if found is None else from_micros(found)
+class LastCycle(NamedTuple):
+    """When the last cycle of a partition ended, and what held it; None if it ran."""
+
+    ended_at: datetime
+    held: Brake | None
 
 
-def end_cycle(connection: Connection, partition: int, now: datetime) -> None:
-    """Records when the last cycle of a partition ended."""
-    connection.execute(partitions.update().where(partitions.c.id == partition).values(cycled_at=micros(now)))
+def last_cycle(connection: Connection, partition: str) -> LastCycle | None:
+    """Returns the last cycle of a partition, None if there was none."""
+    return dict(last_cycles(connection, [partition])).get(partition)
 
 
-def import_cycle(connection: Connection, partition: int, ended_at: datetime) -> bool:
-    """Records when the last cycle of a partition ended elsewhere; returns False, and changes nothing, if it had one."""
+def last_cycles(connection: Connection, keys: Sequence[str]) -> list[tuple[str, LastCycle]]:
+    """Returns the last cycle of each of some partitions that had one, by their keys."""
+    p = partitions.c
+    statement = select(p.key, p.cycled_at, p.held_forgotten, p.held_memories)
+    statement = statement.where(in_array(p.key, "keys"), p.cycled_at.is_not(None)).order_by(p.id)
+    return [
+        (key, LastCycle(from_micros(ended_at), None if forgotten is None else Brake(forgotten, of_memories)))
+        for key, ended_at, forgotten, of_memories in connection.execute(statement, {"keys": list(keys)})
+    ]
+
+
+def end_cycle(connection: Connection, partition: int, cycle: LastCycle) -> None:
+    """Records the last cycle of a partition."""
+    connection.execute(partitions.update().where(partitions.c.id == partition).values(_encode_cycle(cycle)))
+
+
+def import_cycle(connection: Connection, partition: int, cycle: LastCycle) -> bool:
+    """Records the last cycle of a partition elsewhere; returns False, and changes nothing, if it had one here."""
     had_none = partitions.update().where(partitions.c.id == partition, partitions.c.cycled_at.is_(None))
-    return connection.execute(had_none.values(cycled_at=micros(ended_at))).rowcount > 0
+    return connection.execute(had_none.values(_encode_cycle(cycle))).rowcount > 0
+
+
+def _encode_cycle(cycle: LastCycle) -> dict[str, int | None]:
+    held_forgotten, held_memories = (None, None) if cycle.held is None else (cycle.held.forgotten, cycle.held.memories)
+    return {"cycled_at": micros(cycle.ended_at), "held_forgotten": held_forgotten, "held_memories": held_memories}
 
 
 def import_since(connection: Connection, since: datetime) -> bool:

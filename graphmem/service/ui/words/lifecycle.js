@@ -26,6 +26,10 @@ export default {
 
   lc_pending: ["Pending deletion", "待删除"],
   lc_pending_n: ["{n} forgotten memory|{n} forgotten memories", "{n} 条已遗忘"],
+  lc_pending_erased: [
+    "A cycle erases for good what has been forgotten for more than {n} day.|A cycle erases for good what has been forgotten for more than {n} days.",
+    "遗忘超过 {n} 天的记忆会在运行时被彻底抹掉。",
+  ],
   lc_pending_none: ["Nothing is forgotten.", "没有已遗忘的记忆。"],
   lc_pending_rest: [
     "The others follow once some of these are restored or erased; “graphmem lifecycle pending” lists all.",
@@ -41,6 +45,10 @@ export default {
 
   lc_cycles: ["Cycles", "周期"],
   lc_cycles_none: ["No cycle has changed anything yet.", "还没有周期做过改动。"],
+  lc_held: [
+    "The last cycle, on {when}, did nothing: it would have forgotten {n} memory of {all} at once. Look at what a cycle would do; you can run it then.|The last cycle, on {when}, did nothing: it would have forgotten {n} memories of {all} at once. Look at what a cycle would do; you can run it then.",
+    "上次运行（{when}）未做改动：{all} 条中会一次遗忘 {n} 条。请先查看一次运行会做什么，然后可以运行。",
+  ],
   lc_see: ["See what a cycle would do", "查看一次运行会做什么"],
   lc_seeing: ["Looking", "正在查看"],
   lc_not_seen: ["That could not be found out. {reason}", "无法得知。{reason}"],
