@@ -242,8 +242,9 @@ class Memory:
         is_wanted = validation.flag(infer, "infer")
         if is_wanted and self._engine.llm is None:
             raise ConfigError(
-                "infer=True needs a language model, and none is configured: set llm (docs/reference/configuration.md, "
-                "'Configuration' in the documentation), or leave infer out (or False) to remember the words as spoken"
+                "infer: is true, which needs a language model, and none is configured: set llm "
+                "(docs/reference/configuration.md, 'Configuration' in the documentation), or set infer to false, or "
+                "leave it out, to remember the words as spoken"
             )
         return is_wanted
 
@@ -540,8 +541,8 @@ class Memory:
         is_dry, is_forced = validation.flag(dry_run, "dry_run"), validation.flag(force, "force")
         if not is_dry and not self._engine.settings.lifecycle.enabled:
             raise ConfigError(
-                "lifecycle.enabled is false, so nothing is forgotten by itself; set it to true, or give dry_run=True "
-                "to see what would be"
+                "lifecycle.enabled is false, so nothing is forgotten by itself; set it to true, or make a dry run to "
+                "see what would be"
             )
         partition = self._whole_partition(user_id, agent_id, run_id)
         moment = None if now is None else validation.moment(now, "now", self.limits.timezone)
@@ -685,8 +686,8 @@ class Memory:
             before = validation.moment(forgotten_before, "forgotten_before", self.limits.timezone)
         if not validation.flag(confirm, "confirm"):
             raise ValidationError(
-                "confirm: is not True; what is erased cannot be brought back: look at pending_deletion, then give "
-                "confirm=True"
+                "confirm: is false, and what is erased cannot be brought back; look at pending_deletion, then set it "
+                "to true"
             )
         return self._delete_in_batches(
             lambda connection: list(memories.each_forgotten(connection, scope, before, DELETE_BATCH)),

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 
+from graphmem.errors import ValidationError
 from graphmem.service import limits, problems
 from graphmem.service.listing import within_answer
 from graphmem.service.rest import answers
@@ -227,7 +228,11 @@ async def purge_forgotten(
     query: Annotated[PurgeQuery, Query()], caller: CallerParam, service: ServiceParam
 ) -> answers.ReceiptAnswer:
     """Erases the forgotten memories of a user; what else has their words stays."""
-    receipt = await service.memory.purge(
-        **caller.scope(query.named()), forgotten_before=query.forgotten_before, confirm=query.confirm
-    )
+    scope = caller.scope(query.named())
+    if not query.confirm:
+        raise ValidationError(
+            "confirm: is not true, and what is erased cannot be brought back; look at GET /lifecycle/forgotten, then "
+            "add confirm=true to the query"
+        )
+    receipt = await service.memory.purge(**scope, forgotten_before=query.forgotten_before, confirm=True)
     return answers.ReceiptAnswer.model_validate(receipt)
