@@ -17,6 +17,7 @@ import pytest
 from sqlalchemy import select
 from support.databases import SQLITE_ONLY
 from support.fakes import merging
+from support.stored_content import stored_content
 from support.waiting import TIMEOUT
 
 from graphmem import ChatLink, Memory
@@ -53,27 +54,9 @@ def add_memories(memory: Memory) -> list[str]:
 
 
 def find_traces(memory: Memory) -> list[str]:
-    """Every occurrence of a secret in any store."""
-    engine = memory._engine
-    with engine.ledger.read() as connection:
-        rows = [
-            (table.name, repr(row).lower())
-            for table in schema.metadata.sorted_tables
-            for row in connection.execute(select(table))
-        ]
-    index, graph = engine._backends.vector_index, engine._backends.graph
-    if hasattr(index, "_payloads"):
-        from qdrant_client import models
-
-        own_points = models.Filter(must=[index._own_points()])
-        rows += [("qdrant", repr(content).lower()) for content in index._payloads(own_points)]
-    if hasattr(graph, "_server"):
-        query = "MATCH (n {ledger: $ledger}) OPTIONAL MATCH (n)-[r]->() RETURN n {.*} AS n, collect(r {.*}) AS r"
-        rows += [
-            ("neo4j", repr(record.data()).lower())
-            for record in graph._server.stream(query, {"ledger": engine.ledger.uuid})
-        ]
-    return [f"{word} in {where}" for where, content in rows for word in SECRETS if word in content]
+    """Every secret in any store, with its place."""
+    stored = stored_content(memory)
+    return [f"{word} in {where}" for where, content in stored.items() for word in SECRETS if word in content]
 
 
 def read_answers(memory: Memory, ids: list[str]) -> str:
