@@ -521,10 +521,10 @@ class Memory:
         layer, and forgets those that have faded. `dry_run` only says what it would do, also where the lifecycle is off.
 
         The cycle runs over the whole partition of the scope, and must be named by it: a `user_id`, or what stands for
-        it. `now` is the moment for which it decides and as of which it forgets and erases, by default the present: what
-        it forgets as of a time to come is there until then. A cycle that would forget more than the settings'
-        `brake_share` does nothing but say so, unless `force`; a dry run lists all the same what it would do with
-        `force`.
+        it. `now` is the moment for which it decides and as of which it forgets, by default the present: what it forgets
+        as of a time to come is there until then, and nothing is erased before its time. A cycle that would forget more
+        than the settings' `brake_share` does nothing but say so, unless `force`; a dry run lists all the same what it
+        would do with `force`.
 
         With a language model like memories become one, many events a summary, and what the long-term layer has no room
         for an abstraction; the call waits for it.

@@ -230,7 +230,8 @@ class Cycle:
         """
         if self._policy.purge_after is None:
             return {}
-        before = now - self._policy.purge_after
+        # Not as of a time to come: what is erased by mistake cannot be brought back.
+        before = min(now, datetime.now(UTC)) - self._policy.purge_after
         with self._ledger.read() as connection:
             found = memories.forgotten_ids(connection, partition, before)
         if cycle is None:

@@ -496,6 +496,14 @@ def test_a_cycle_erases_what_has_been_forgotten_for_longer_than_the_setting_says
         memory.undo_cycle(second["cycle"], user_id="ben")
 
 
+def test_a_cycle_as_of_a_time_to_come_erases_nothing_before_its_time(make_memory: Make) -> None:
+    memory = make_memory(**on(purge_after_days=30))
+    (talk,) = said(memory, 8, TALK)
+    memory.forget(talk, **ANA)
+    assert tend(memory, now="2999-01-01")["purged"] == 0
+    assert memory.get(talk, **ANA) is not None
+
+
 def test_a_cycle_erases_as_a_purge_does(make_memory: Make) -> None:
     """With the source messages of a fact, and without what another one was merged into, or what the brake holds."""
     memory = make_memory(**on(purge_after_days=30, brake_memories=1))
