@@ -544,11 +544,11 @@ def test_a_cycle_forgets_at_the_time_that_it_is_given(make_memory: Make) -> None
 
 @pytest.mark.parametrize("nights", [pytest.param(365, marks=pytest.mark.thorough), 60])
 def test_a_simulated_year_keeps_what_matters_and_erases_the_rest_month_by_month(make_memory: Make, nights: int) -> None:
-    memory = make_memory(**on(purge_after_days=30, daily_at="never"))
+    memory = make_memory(**on(purge_after_days=30, daily_at="never", since="2025-01-01"))
     stored = []
     for night in range(0, nights, 1 if nights > 60 else 4):
-        at = NOW + night * DAY
-        said(memory, -night, f"The weather was grey on day {night}.", f"I like song {night}.")
+        at = NOW - (365 - night) * DAY  # of the past: nothing is erased before its time
+        said(memory, 365 - night, f"The weather was grey on day {night}.", f"I like song {night}.")
         tend(memory, now=at + DAY / 2, force=True)
         stored.append(memory.get_all(**ANA, show_forgotten=True, as_of=at + DAY)["total"])
         for one in memory.pending_deletion(**ANA)["results"]:
