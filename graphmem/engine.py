@@ -444,10 +444,12 @@ class Engine:
     def run_cycle(self, partition: str, now: datetime | None, *, dry_run: bool, force: bool) -> CycleResult:
         """Runs a cycle of the lifecycle over a partition; see `Memory.tend`. Finishes its enrichment first.
 
-        With `now` all that it does happens at that time; else it decides for the present and each commit has its own.
+        With a `now` of the past all that it does happens at that time, else each commit has its own: what it decides
+        for a time to come happens now.
         """
-        cycle = self._ready_cycle(now)
-        return cycle.run(partition, now or datetime.now(UTC), dry_run=dry_run, force=force)
+        present = datetime.now(UTC)
+        cycle = self._ready_cycle(now if now is not None and now < present else None)
+        return cycle.run(partition, now or present, dry_run=dry_run, force=force)
 
     def abstract(
         self, partition: str, ids: Sequence[str] | None, level: int, now: datetime

@@ -54,7 +54,7 @@ from graphmem.queries.memories import count_by_day, find_memory, list_memories
 from graphmem.queries.profile import read_profile, read_standing
 from graphmem.retrieval.types import SearchQuery
 from graphmem.settings import Settings
-from graphmem.stores.ledger import events, graph_reads, memories
+from graphmem.stores.ledger import events, graph_reads, jobs, memories
 from graphmem.stores.ledger.jobs import JobKind
 from graphmem.stores.projection import Progress
 from graphmem.text import estimate_tokens, normalise_key
@@ -521,10 +521,10 @@ class Memory:
         layer, and forgets those that have faded. `dry_run` only says what it would do, also where the lifecycle is off.
 
         The cycle runs over the whole partition of the scope, and must be named by it: a `user_id`, or what stands for
-        it. `now` is the moment for which it decides and as of which it forgets, by default the present: what it forgets
-        as of a time to come is there until then, and nothing is erased before its time. A cycle that would forget more
-        than the settings' `brake_share` does nothing but say so, unless `force`; a dry run lists all the same what it
-        would do with `force`.
+        it. `now` is the moment for which it decides and, if it is past, as of which it forgets; by default the present.
+        One of a time to come forgets now what will have faded by then, and erases nothing before its time. A cycle that
+        would forget more than the settings' `brake_share` does nothing but say so, unless `force`; a dry run lists all
+        the same what it would do with `force`.
 
         With a language model like memories become one, many events a summary, and what the long-term layer has no room
         for an abstraction; the call waits for it.
@@ -581,8 +581,8 @@ class Memory:
         else:
             scope = _optional_scope(user_id, agent_id, run_id)
             found = {uid: find_memory(self._engine.ledger, uid, scope) for uid in uids}
-            if unknown := next((uid for uid, record in found.items() if record is None), None):
-                raise NotFoundError(NOT_FOUND.format(id=unknown))
+            for uid in (uid for uid, record in found.items() if record is None):
+                raise NotFoundError(NOT_FOUND.format(id=uid))
             partitions = {record.partition for record in found.values() if record is not None}
             if len(partitions) > 1:
                 raise ValidationError("ids: are of memories of several users; give those of one")
@@ -596,7 +596,7 @@ class Memory:
     def undo_cycle(
         self, cycle: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None
     ) -> dict[str, Any]:
-        """Takes back what a cycle did, by the id that `tend` returned.
+        """Takes back what a cycle did, by the id that `tend` returned, and cancels what it left for a language model.
 
         Returns `{"undone", "skipped", "erased"}`: the ids of the memories that are as before, the number of changes
         that stay because of later ones, and the number of memories that are erased, by it or since, and cannot be
@@ -609,7 +609,9 @@ class Memory:
         undone: list[Outcome] = []
         with self._engine.ledger.read() as connection:
             found = events.events_of_cycle(connection, uid, scope)
-        if not found:
+        with self._engine.ledger.write() as connection:
+            cancelled = jobs.cancel_compositions(connection, uid, scope)
+        if not found and not cancelled:
             raise NotFoundError(
                 f"no cycle {uid!r:.80} that changed anything in this scope: either it found nothing to do, or it is "
                 "unknown here; lifecycle_status lists those that did"
@@ -619,7 +621,7 @@ class Memory:
             batch = [UndoEvent(event, is_lenient=True) for event in standing[start : start + DELETE_BATCH]]
             undone += self._engine.commit(batch, scope)
         done = [outcome for outcome in undone if outcome.event is not OutcomeType.NONE]
-        if not done:
+        if not done and not cancelled:
             raise ValidationError(f"cycle: {_why_nothing_is_taken_back(undone)}")
         self._engine.deliver(sorted({outcome.required_record.partition for outcome in done}))
         return {

@@ -52,7 +52,7 @@ STOP_WORDS = (
 _CACHE_SIZE = 2**14
 
 # Han, kana, Hangul, and the other scripts written without spaces (Thai, Lao, Burmese, Khmer).
-_UNSPACED_RANGES = (
+UNSPACED_RANGES = (
     "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3130-\u318f\u31f0-\u31ff"
     "\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\U00020000-\U0003ffff"
 )
@@ -62,14 +62,14 @@ GREETINGS = frozenset(("hi", "hey", "hello", "dear", "thanks"))
 _ABBREVIATION_END = re.compile(r"(?:\b(?:Jr|Sr|Inc|Ltd|Co|Corp|St)|\b[A-Z])\.$")
 _SENTENCE = re.compile(r"[^.!?。！？]*[.!?。！？]+|[^.!?。！？]+$")
 _QUESTION_MARKS = "?？"
-_SCRIPT_RUN = re.compile(f"[{_UNSPACED_RANGES}]+|[^{_UNSPACED_RANGES}]+")
-UNSPACED_RUN = re.compile(f"[{_UNSPACED_RANGES}]+")
+_SCRIPT_RUN = re.compile(f"[{UNSPACED_RANGES}]+|[^{UNSPACED_RANGES}]+")
+UNSPACED_RUN = re.compile(f"[{UNSPACED_RANGES}]+")
 # White space and the characters that no key may contain: control characters, zero-width spaces, lone surrogates.
 _BLANK = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u200b\u2060\ufeff\ud800-\udfff]+")
 _POSSESSIVE_ENDING = re.compile(r"['’][sS]$")
 _POSSESSIVE_INSIDE = re.compile(r"['’][sS](?=\s)")
 _TOKEN_RUN = re.compile(
-    rf"(?P<latin>[A-Za-zÀ-ɏ]+)|(?P<digits>\d+)|(?P<letters>[^\W\d_A-Za-zÀ-ɏ{_UNSPACED_RANGES}]+)|(?P<other>\S)"
+    rf"(?P<latin>[A-Za-zÀ-ɏ]+)|(?P<digits>\d+)|(?P<letters>[^\W\d_A-Za-zÀ-ɏ{UNSPACED_RANGES}]+)|(?P<other>\S)"
 )
 # Tokens of a run of so many characters, by the groups of `_TOKEN_RUN`.
 _TOKEN_COUNTS: Mapping[str, Callable[[int], int]] = {

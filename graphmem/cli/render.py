@@ -175,7 +175,7 @@ class Renderer:
             reason = f"  {one_line(event['reason'])}" if event.get("reason") else ""
             rule = f"  rule: {event['rule']}" if event.get("rule") else ""
             rule += f", replaced by {event['replaced_by']}" if event.get("replaced_by") else ""
-            at = self.local_time(event["created_at"])[:19].replace("T", " ")
+            at = self.local_time(event["updated_at"])[:19].replace("T", " ")
             self.line((at, "green"), "  ", (event["event"], "bold"), reason, rule, (event_id, "dim"))
             if event["old_memory"] is not None:
                 self.line(("- " + one_line(event["old_memory"]), "red"), indent=4)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 COMPRESSES, ABSTRACTS, DRAWN_FROM, MADE_OF = "compresses", "abstracts", "drawn_from", "made_of"
 CHANGED_SINCE, SAID_AGAIN = "changed since it was decided", "said again"
 OF_MEMORIES = "made of {number} memories"
+SOURCES_ERASED = "some of what it was made of is erased, so it stays"
 WORDS_ERASED = "what stood for it was erased with another memory"
 # The fewest memories of which one is made again when another of them was erased.
 FEWEST_SOURCES = 2
@@ -105,10 +106,15 @@ def compose_memory(command: ComposeMemory, uow: UnitOfWork) -> Outcome:
 
 
 def decompose_memory(command: DecomposeMemory, uow: UnitOfWork) -> Outcome:
-    """Forgets a memory that was made of others, and shows those again that were forgotten for it."""
+    """Forgets a memory that was made of others, and shows those again that were forgotten for it.
+
+    One that says what is erased by now stays: nothing else does.
+    """
     record = uow.find(command.id)
     if record.forgotten_at is not None:
         return _unchanged(record, "forgotten already")
+    if len(memories.records_linked_from(uow.connection, record.row, MADE_OF)) < command.sources:
+        return _unchanged(record, SOURCES_ERASED)
     for source in hidden_sources(record, uow):
         remember_memory(RememberMemory(source.id, command.reason), uow)
     return forget_memory(ForgetMemory(record.id, command.reason), uow)

@@ -261,6 +261,8 @@ def undo_event(command: UndoEvent, uow: UnitOfWork) -> Outcome:
             outcome = lifecycle.decompose_memory(reverse, uow)
         case UpdateMemory():
             outcome = update_memory(reverse, uow)
+    if outcome.reason == lifecycle.SOURCES_ERASED and not command.is_lenient:
+        raise ValidationError(f"event_id: {outcome.reason}; forget or delete it, if it is to go")
     if outcome.event is OutcomeType.NONE and not command.is_lenient:
         raise ValidationError("event_id: it has been taken back already; the history shows by which event")
     return outcome

@@ -247,10 +247,11 @@ class ComposeMemory:
 
 @dataclass(frozen=True, slots=True)
 class DecomposeMemory:
-    """Forgets a memory that was made of others, and shows those again that it stands for."""
+    """Forgets a memory that was made of so many others (`sources`), and shows those again that it stands for."""
 
     id: str
     reason: str
+    sources: int
 
 
 @dataclass(frozen=True, slots=True)

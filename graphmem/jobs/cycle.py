@@ -35,6 +35,7 @@ RATED_BATCH, COMMAND_BATCH = 500, 500
 # The type of a memory that nobody named and no rule tells (seed 002 §2.2).
 OTHER_TYPE = "episodic"
 NOT_ABSTRACTED = "ids: has one of a memory that is forgotten, retired, a source message or of a document; leave it out"
+ABSTRACTED = "all of them have an abstraction at this level already, or at a higher one"
 NO_TIME = "without a language model only times are cut out, and here is none"
 CHANGED_MEANWHILE = "{number} decisions on memories that were changed or found meanwhile"
 
@@ -151,6 +152,8 @@ class Cycle:
             if any(uid not in by_id for uid in ids):
                 raise ValidationError(NOT_ABSTRACTED)
             groups = [[by_id[uid] for uid in ids]]
+            if all(one.row in done for one in groups[0]):
+                return batch, [], {Operation.ABSTRACT.value: ABSTRACTED}
         if self._compose is not None:
             compositions = [abstraction(group, hides=False, level=level) for group in groups]
             made, skipped = self._run_compositions(compositions, batch)

@@ -2,18 +2,45 @@
 
 from __future__ import annotations
 
+import re
+import tomllib
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
 from graphmem.lifecycle.decay import LifecyclePolicy, Vitals
-from graphmem.text import FUNCTION_CHARACTERS, UNSPACED_RUN, claims, tokens
+from graphmem.text import UNSPACED_RANGES, claims, words_of
 
 if TYPE_CHECKING:
     from graphmem.models.protocols import Matrix
 
 # Memories of a partition that are compared with each other, the newest: a short-term layer has 500 by default.
 MOST_COMPARED = 2_000
+# The most words of a text of which a part may have moved: there are as many ways as the third power of it.
+MOST_MOVED = 30
+_PART = re.compile(rf"[{UNSPACED_RANGES}]|[^{UNSPACED_RANGES}]+")
+
+
+class Wording(NamedTuple):
+    """Words that say nothing by themselves, and words and signs that change what a sentence says (`wording.toml`)."""
+
+    empty: frozenset[str]
+    changing: frozenset[str]
+    changing_signs: tuple[str, ...]
+
+    def changes(self, text: str, words: Collection[str]) -> set[str]:
+        """Returns the words and signs of a text, `words` being its words, that change what it says."""
+        return {sign for sign in self.changing_signs if sign in text} | (self.changing & set(words))
+
+
+@cache
+def wording() -> Wording:
+    """Returns the words that come with the package."""
+    table = tomllib.loads(files("graphmem.lifecycle").joinpath("wording.toml").read_text("utf-8"))
+    return Wording(frozenset(table["empty"].split()), frozenset(table["words"].split()), tuple(table["signs"].split()))
 
 
 class Cluster(NamedTuple):
@@ -57,15 +84,13 @@ def cluster_of(
 ) -> Cluster | None:
     """Returns the cluster of a group of like memories, with their unit rows and their texts by id; None without one.
 
-    The memory that is kept is the one that says what most others say: their words, numbers and negations are in it. Of
-    several it is the most central one, with the highest mean cosine to the group (its medoid). The others of the group
-    stay as they are: sentences that are alike may still differ in what matters, such as a name.
+    The memory that is kept is the one that `says` what most others say. Of several it is the most central one, with the
+    highest mean cosine to the group (its medoid). The others of the group stay as they are: sentences that are alike
+    may still differ in what matters, such as a name.
     """
-    words = [_content_words(texts[one.id]) for one in group]
-    claimed = [claims(texts[one.id]) for one in group]
     centrality = (vectors @ vectors.T).mean(axis=1)
     said_by = [
-        [n for n in range(len(group)) if n != kept and words[n] <= words[kept] and claimed[n] == claimed[kept]]
+        [n for n in range(len(group)) if n != kept and says(texts[group[kept].id], texts[group[n].id])]
         for kept in range(len(group))
     ]
     best = max(range(len(group)), key=lambda kept: (len(said_by[kept]), centrality[kept], group[kept].row))
@@ -89,9 +114,36 @@ def agreeing(group: Sequence[Vitals], vectors: Matrix, texts: Mapping[str, str])
     return agree
 
 
-def _content_words(text: str) -> frozenset[str]:
-    """Returns the words of a text without those of grammar, of scripts without spaces the characters."""
-    words: set[str] = set()
-    for token in tokens(text):
-        words |= set(token) - FUNCTION_CHARACTERS if UNSPACED_RUN.match(token) else {token}
-    return frozenset(words)
+def says(kept: str, other: str) -> bool:
+    """Tells whether a text says what another one says, in nearly the same words.
+
+    The words of the other come in the same order in it, but that one part may have moved ("On Fridays I bake" / "I bake
+    on Fridays", and not "Bob hit Rita" / "Rita hit Bob"). Both have the same numbers and denials, and none of the
+    further words changes what is said ("I hardly drink coffee").
+    """
+    words, own = sequence(other), sequence(kept)
+    if claims(kept) != claims(other) or not wording().changes(kept, own) <= wording().changes(other, words):
+        return False
+    return set(words) <= set(own) and any(_is_within(words, order) for order in _with_one_part_moved(own))
+
+
+def sequence(text: str) -> list[str]:
+    """Returns the words of a text in order, of scripts without spaces the characters, without empty words."""
+    words: list[str] = []
+    for word in words_of(text):
+        words += [part for part in _PART.findall(word) if part not in wording().empty]
+    return words
+
+
+def _with_one_part_moved(words: list[str]) -> Iterator[list[str]]:
+    """Yields a list of words as it is and, unless it is long, with any two parts beside each other swapped."""
+    yield words
+    ends = range(len(words) + 1) if len(words) <= MOST_MOVED else range(0)
+    for first, second, third in combinations(ends, 3):
+        yield words[:first] + words[second:third] + words[first:second] + words[third:]
+
+
+def _is_within(words: Sequence[str], others: Sequence[str]) -> bool:
+    """Tells whether words come in the same order, with gaps, among others."""
+    left = iter(others)
+    return all(word in left for word in words)

@@ -187,9 +187,10 @@ def _abstract_crowded(
     compositions: list[Composition] = []
     excess = len(plan.crowded)
     for group in sorted(groups, key=lambda group: sum(one.importance for one in group) / len(group)):
-        if excess > 0:
-            compositions.append(abstraction(group, hides=True))
-            excess -= len(group) - 1
+        if excess > 0:  # and of each group no more than make room, the least important
+            taken = sorted(group, key=lambda one: (one.importance, one.row))[: max(policy.smallest_cluster, excess + 1)]
+            compositions.append(abstraction(taken, hides=True))
+            excess -= len(taken) - 1
     composed = {one.row for composition in compositions for one in composition.sources}
     over = [one for one in plan.crowded if one.memory.row not in composed][: max(0, excess)]
     crowded, still = ({one.memory.row for one in ones} for ones in (plan.crowded, over))

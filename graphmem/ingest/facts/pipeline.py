@@ -192,6 +192,10 @@ class FactPipeline:
         """Computes vectors, entities and relations of texts that are not stored yet."""
         return list(self._enricher.compute(records))
 
+    def vectors_of(self, texts: Sequence[str]) -> list[SpaceVector]:
+        """Returns the vectors by which texts are compared; nothing is stored."""
+        return self._enricher.embed_first_windows(texts)
+
     @property
     def spec(self) -> EmbeddingSpec:
         """The embeddings stored for each text."""

@@ -86,7 +86,7 @@ class Job:
         composition; else None.
         """
         if self.kind is JobKind.COMPOSITION:
-            of_sources = dumps([self.request[OPERATION], *sorted(self.memories)]).encode()
+            of_sources = dumps([self.request[OPERATION], self.request[LEVEL], *sorted(self.memories)]).encode()
             return blake2b(of_sources, digest_size=16).hexdigest()
         if self.kind is not JobKind.SUMMARY:
             return None
@@ -279,6 +279,22 @@ def _is_cycle_due(night: datetime, purge_after: timedelta | None) -> ColumnEleme
         is_to_be_purged = and_(memories.c.partition == partitions.c.id, *forgotten_by(night - purge_after))
         has_work = or_(has_work, select(memories.c.id).where(is_to_be_purged).exists())
     return and_(func.coalesce(partitions.c.cycled_at, 0) < micros(night), has_work)
+
+
+def cancel_compositions(connection: Connection, cycle: str, scope: Scope | None) -> int:
+    """Deletes the compositions of a cycle that are still to be done, of memories of a scope (None: of all).
+
+    Returns their number. One that is running stores nothing any more.
+    """
+    found = connection.execute(_JOBS.where(jobs.c.kind == JobKind.COMPOSITION.value)).all()
+    rows = [
+        job.row
+        for job in map(_decode_job, found)
+        if job.request.get(BATCH) == cycle and (scope is None or scope.sees(job.scope))
+    ]
+    if rows:
+        connection.execute(jobs.delete().where(in_array(jobs.c.id, "rows")), {"rows": rows})
+    return len(rows)
 
 
 # --- enrichment -----------------------------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ _PRAGMAS = (
     "PRAGMA temp_store=MEMORY",
 )
 # SQLite's messages about a table or column that a migration created and whose name in the file is damaged.
-_DAMAGED_SCHEMA = ("no such column", "no such table")
+_DAMAGED_SCHEMA = ("no such column", "no such table", "has no column named")
 # Primary error codes of damage. A write checks inside its transaction all that a constraint could refuse: only damaged
 # rows break one.
 _DAMAGE_CODES = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CONSTRAINT}
