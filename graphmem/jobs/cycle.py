@@ -250,6 +250,11 @@ class Cycle:
 
     def _rate(self, partition: int) -> None:
         """Computes and stores the importance of new and changed memories, and the type of those that have none."""
+        with self._ledger.read() as connection:
+            is_rated_otherwise = vitals.rules_of(connection, partition) != self._rules.digest
+        if is_rated_otherwise:
+            with self._ledger.write() as connection:
+                vitals.change_rules(connection, partition, self._rules.digest)
         matrices: Matrices | None = None
         while True:
             with self._ledger.read() as connection:

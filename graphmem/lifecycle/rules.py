@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from hashlib import blake2b
 from importlib.resources import files
 from typing import Any, NamedTuple
 
@@ -33,6 +34,12 @@ class Rules:
     """Rules, the most important first."""
 
     rules: tuple[Rule, ...]
+
+    @property
+    def digest(self) -> str:
+        """What tells these rules from others."""
+        written = repr([(*rule[:3], rule.expression.pattern) for rule in self.rules])
+        return blake2b(written.encode(), digest_size=16).hexdigest()
 
     def match(self, text: str) -> Rule | None:
         """Returns the most important rule that a text matches, None if it matches none."""

@@ -496,6 +496,20 @@ def test_a_cycle_erases_what_has_been_forgotten_for_longer_than_the_setting_says
         memory.undo_cycle(second["cycle"], user_id="ben")
 
 
+def test_other_rules_rate_what_was_rated_by_former_ones(make_memory: Make, tmp_path: Any) -> None:
+    """But for what the caller gave: the docs have one look at a dry run first, and then write rules."""
+    rules = tmp_path / "rules.toml"
+    rules.write_text('[illness]\nimportance = 0.95\ntype = "fact"\nwords = ["migraine"]\n')
+    memory = make_memory(tmp_path / "home", **on())
+    (ill,) = said(memory, 8, "I have a migraine.")
+    given = memory.add("The migraine is over.", **ANA, importance=0.1)["results"][0]["id"]
+    assert tend(memory, dry_run=True)["changes"][0]["change"] == "forget"
+    memory.close()
+    memory = make_memory(tmp_path / "home", **on(rules=str(rules)))
+    assert [(one["id"], one["change"]) for one in tend(memory, dry_run=True)["changes"]] == [(ill, "promote")]
+    assert (memory.get(ill)["importance"], memory.get(given)["importance"]) == (0.95, 0.1)
+
+
 def test_a_cycle_as_of_a_time_to_come_erases_nothing_before_its_time(make_memory: Make) -> None:
     memory = make_memory(**on(purge_after_days=30))
     (talk,) = said(memory, 8, TALK)

@@ -164,6 +164,9 @@ def test_what_is_made_of_memories_expires_with_the_first_of_them() -> None:
         ("I bought a latte on 15 January 2024.", "I bought a latte."),
         ("We met in May 2023, and it was nice.", "We met, and it was nice."),
         ("Likes lattes", "Likes lattes"),
+        ("Tomorrow.", "Tomorrow."),
+        ("My birthday is on 3 March.", "My birthday is on 3 March."),
+        ("The train leaves Monday, not Tuesday.", "The train leaves Monday, not Tuesday."),
         ("Likes  lattes ,  and tea", "Likes  lattes ,  and tea"),
     ],
 )

@@ -66,6 +66,8 @@ _WORD = re.compile(r"[^\W\d_]+")
 # What is left where a time was cut out: the preposition before it, and the space around it.
 _PLACE_OF_TIME = re.compile(r"(?:\b(?:on|in|at|during|since|until|by|from)\b)?(?:\s{2,}|^\s+|\s+$)", re.IGNORECASE)
 _SPACE_BEFORE_SIGN = re.compile(r"\s+(?=[.,;:!?])|(?<=^)[\s,;:]+")
+# The fewest words that a text has without its times.
+FEWEST_WORDS = 3
 # How often the model is asked: what it was asked about may have faded by the next cycle.
 ATTEMPTS = 2
 TOO_FEW, NOTHING, UNUSABLE = "sources erased", "no common statement", "no text"
@@ -247,11 +249,17 @@ def composed(operation: Operation, level: int, text: str, sources: Sequence[Memo
 
 
 def without_times(text: str, now: datetime) -> str:
-    """Returns a text without its expressions of time, in English and Chinese (§5.2, level 1, without a model)."""
+    """Returns a text without its expressions of time, in English and Chinese (§5.2, level 1, without a model).
+
+    A text of which too little would be left, or whose end would be a word of grammar ("My birthday is"), stays.
+    """
     cut = strip_all_times(text, now)
     if cut.split() == plain_text(text).split():
         return text
     cut = _SPACE_BEFORE_SIGN.sub("", _PLACE_OF_TIME.sub(" ", cut)).strip()
+    words = sequence(cut)
+    if len(words) < FEWEST_WORDS or words[-1] in STOP_WORDS:
+        return text
     return cut[:1].upper() + cut[1:]
 
 

@@ -62,6 +62,7 @@ partitions = Table(
     _row_id(),
     Column("key", Text, nullable=False, unique=True),
     Column("size", Integer, nullable=False),  # N of the term statistics: enriched memories
+    Column("rules", Text),  # the digest of the rules by which its memories are rated
     Column("cycled_at", BigInteger),  # the end of its last cycle
     # What that one would have forgotten, and of how many memories, if the brake held it; else NULL.
     Column("held_forgotten", Integer),

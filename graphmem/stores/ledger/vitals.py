@@ -248,6 +248,20 @@ def _decode(row: RowMapping) -> Vitals:
     )
 
 
+def rules_of(connection: Connection, partition: int) -> str | None:
+    """Returns the digest of the rules by which the memories of a partition are rated; None: none has been."""
+    return connection.scalar(select(partitions.c.rules).where(partitions.c.id == partition))
+
+
+def change_rules(connection: Connection, partition: int, rules: str) -> None:
+    """Records the digest of rules, and has the memories of a partition that were rated by others rated anew."""
+    if rules_of(connection, partition) is not None:
+        of_partition = select(memories.c.id).where(memories.c.partition == partition)
+        rated = vitals.update().where(vitals.c.memory.in_(of_partition), vitals.c.importance_given.is_not(True))
+        connection.execute(rated.values(rated=None))
+    connection.execute(partitions.update().where(partitions.c.id == partition).values(rules=rules))
+
+
 def unrated(connection: Connection, partition: int, limit: int, *, documents: bool) -> list[UnratedMemory]:
     """Returns up to `limit` enriched memories of a partition whose importance is to be computed, oldest first."""
     m, v = memories.c, vitals.c
