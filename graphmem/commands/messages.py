@@ -90,8 +90,17 @@ class _EarlierMessages:
         return current is not None and current.forgotten_at is not None
 
     def _remember(self, record: MemoryRecord, new: _NewEpisodes) -> Outcome:
+        """Shows a forgotten memory again; in the place of a source message the facts that were drawn from it."""
         new.write()  # the events stay in the order of the messages
-        return lifecycle.remember_memory(RememberMemory(record.id, lifecycle.SAID_AGAIN), self._uow)
+        drawn = (
+            memories.records_linking_to(self._uow.connection, record.row, "drawn_from") if record.source_only else []
+        )
+        facts = [fact for fact in drawn if fact.kind is Kind.FACT and fact.forgotten_at is not None]
+        outcomes = [
+            lifecycle.remember_memory(RememberMemory(one.id, lifecycle.SAID_AGAIN), self._uow)
+            for one in facts or [record]
+        ]
+        return outcomes[0]
 
     def _find_just_said(self, commands: Sequence[AddMessage]) -> dict[int, MemoryRecord]:
         """Returns the memories that all commands with a repeat window would only repeat, by the commands' places.

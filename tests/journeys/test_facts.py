@@ -1187,6 +1187,19 @@ def test_messages_beyond_one_summarys_batch_are_in_the_next(
 # --- usage, prices, async, export, command line ----------------------------------------------------------------------
 
 
+def test_a_forgotten_fact_comes_back_when_its_message_is_said_again(memory: Memory, model: Scripted) -> None:
+    """And the message with it, as its source: it is no memory of its own."""
+    (added,) = add_texts(memory, "My name is Ann.")
+    uid = added["results"][0]["id"]
+    memory.forget(uid, **ANN)
+    asked = len(model.requests)
+    add_texts(memory, "My name is Ann.")
+    assert list_facts(memory) == ["Name is Ann"] and len(model.requests) == asked
+    assert memory.get_all(**ANN)["total"] == 1
+    assert [one["event"] for one in memory.history(uid)] == ["ADD", "FORGET", "REMEMBER"]
+    assert memory.verify()["ok"]
+
+
 def test_with_extract_matching_only_what_a_rule_knows_is_asked_about(open_memory: OpenMemory, model: Scripted) -> None:
     """Seed 002 §3.1: without a candidate no model is asked. What the assistant says is none."""
     memory = open_memory(":memory:", extract="matching", summary_messages=0)
