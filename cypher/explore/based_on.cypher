@@ -2,7 +2,7 @@
 // :param user => 'demo'
 // :param memory => 'Hannah Osei'
 // "memory" is its id, or words of it. Follow NEXT for the order in which things were said, DRAWN_FROM to the sources of
-// a summary.
+// a summary. The types are compared as texts: a database warns of those that it has not seen yet.
 CYPHER 5
 MATCH (m:Memory)
 WHERE (m.partition = $user OR m.partition ENDS WITH '/user:' + $user)
@@ -10,7 +10,8 @@ WHERE (m.partition = $user OR m.partition ENDS WITH '/user:' + $user)
 WITH m ORDER BY m.id = $memory DESC, m.at DESC LIMIT 1
 OPTIONAL MATCH before = (:Memory)-[:NEXT*1..3]->(m)
 OPTIONAL MATCH after = (m)-[:NEXT*1..2]->(:Memory)
-OPTIONAL MATCH sources = (m)-[:DRAWN_FROM|REPLACES|COMPRESSES|ABSTRACTS*1..3]->(:Memory)
-OPTIONAL MATCH replaced = (:Memory)-[:REPLACES|COMPRESSES|ABSTRACTS]->(m)
+OPTIONAL MATCH sources = (m)-[links*1..3]->(:Memory)
+  WHERE all(link IN links WHERE type(link) IN ['DRAWN_FROM', 'REPLACES', 'COMPRESSES', 'ABSTRACTS'])
+OPTIONAL MATCH replaced = (:Memory)-[by]->(m) WHERE type(by) IN ['REPLACES', 'COMPRESSES', 'ABSTRACTS']
 RETURN m, before, after, sources, replaced
 LIMIT 30

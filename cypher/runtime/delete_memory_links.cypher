@@ -1,5 +1,5 @@
-// Deletes the links of memories whose state has changed: MENTIONS, DRAWN_FROM, REPLACES, COMPRESSES, ABSTRACTS, and NEXT from
-// their predecessors. Returns the entities and placeholders at the other ends.
+// Deletes the links of memories whose state has changed: MENTIONS, DRAWN_FROM, REPLACES, COMPRESSES, ABSTRACTS, and
+// NEXT from their predecessors. Returns the entities and placeholders at the other ends.
 CYPHER 5
 UNWIND $ids AS id
 MATCH (m:Memory {ledger: $ledger, id: id})

@@ -421,7 +421,7 @@ def lifecycle_planned(site: Site) -> None:
     age(site)
     go(site, "lifecycle", ".sect h2 .btn")
     site.page.locator(".sect h2 .btn").click()
-    site.page.locator(".plan .fading").wait_for()
+    site.page.locator(".plan .fading").first.wait_for()
 
 
 @state
