@@ -175,7 +175,7 @@ def test_a_list_of_models_is_limited_and_unpacked(
 def test_an_endpoint_is_not_waited_for_without_end(
     memory: Memory, monkeypatch: pytest.MonkeyPatch, behaviour: Behaviour
 ) -> None:
-    monkeypatch.setattr(limits, "UPSTREAM_SECONDS", 0.1)
+    monkeypatch.setattr(limits, "UPSTREAM_SECONDS", 0.4)
     with ModelEndpoint([behaviour], default="Yes, you are.") as upstream:
         with client_of(memory, "user", proxy={"upstream_url": upstream.url}) as client:
             answer = client.post(CHAT, json={**BODY, "stream": True})
