@@ -500,12 +500,12 @@ def test_other_rules_rate_what_was_rated_by_former_ones(make_memory: Make, tmp_p
     """But for what the caller gave: the docs have one look at a dry run first, and then write rules."""
     rules = tmp_path / "rules.toml"
     rules.write_text('[illness]\nimportance = 0.95\ntype = "fact"\nwords = ["migraine"]\n')
-    memory = make_memory(tmp_path / "home", **on())
+    memory = make_memory(tmp_path / "home", **on(daily_at="never"))
     (ill,) = said(memory, 8, "I have a migraine.")
     given = memory.add("The migraine is over.", **ANA, importance=0.1)["results"][0]["id"]
     assert tend(memory, dry_run=True)["changes"][0]["change"] == "forget"
     memory.close()
-    memory = make_memory(tmp_path / "home", **on(rules=str(rules)))
+    memory = make_memory(tmp_path / "home", **on(daily_at="never", rules=str(rules)))
     assert [(one["id"], one["change"]) for one in tend(memory, dry_run=True)["changes"]] == [(ill, "promote")]
     assert (memory.get(ill)["importance"], memory.get(given)["importance"]) == (0.95, 0.1)
 
