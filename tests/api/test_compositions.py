@@ -63,7 +63,7 @@ def ripening(make_memory: Make, endpoint: ModelEndpoint) -> Memory:
 
 def on(endpoint: ModelEndpoint, **more: Any) -> dict[str, Any]:
     llm = {"provider": "openai", "config": {"openai_base_url": endpoint.url, "api_key": "any", "model": "test-model"}}
-    return {"llm": llm, "lifecycle": {"enabled": True, "since": "2026-01-01", **more}}
+    return {"llm": llm, "lifecycle": {"enabled": True, "since": "2026-01-01", "daily_at": "never", **more}}
 
 
 def said(memory: Memory, *words: str, **more: Any) -> list[str]:
