@@ -25,7 +25,6 @@ from graphmem.commands.types import (
 from graphmem.lifecycle.decay import MERGED_INTO, Operation
 from graphmem.model import Kind, Layer, MemoryRecord
 from graphmem.stores.ledger import events, jobs, memories, vitals
-from graphmem.stores.ledger.jobs import Job, JobKind
 
 if TYPE_CHECKING:
     from graphmem.commands.unit_of_work import UnitOfWork
@@ -34,7 +33,8 @@ if TYPE_CHECKING:
 # events) that it was drawn from; and to all that it was made of, which has their words also when they are back.
 COMPRESSES, ABSTRACTS, DRAWN_FROM, MADE_OF = "compresses", "abstracts", "drawn_from", "made_of"
 CHANGED_SINCE, SAID_AGAIN = "changed since it was decided", "said again"
-OF_MEMORIES = "made of {number} memories"
+# How the reason begins of the event by which a memory was made of others; their number follows.
+OF_MEMORIES = "made of "
 SOURCES_ERASED = "some of what it was made of is erased, so it stays"
 WORDS_ERASED = "what stood for it was erased with another memory"
 # The fewest memories of which one is made again when another of them was erased.
@@ -88,12 +88,11 @@ def compose_memory(command: ComposeMemory, uow: UnitOfWork) -> Outcome:
     for source in sources:
         memories.add_link(uow.connection, record.row, kind, source.row)
         memories.add_link(uow.connection, record.row, MADE_OF, source.row)
-    reason = OF_MEMORIES.format(number=len(sources))
+    reason = f"{OF_MEMORIES}{len(sources)} memories"
     event_id = uow.add_event(command.event.value, record, new=record.text, reason=reason, batch=command.batch)
-    reason = f"{MERGED_INTO}{record.id}"
-    for source in sources if command.hides else ():
-        forget_memory(ForgetMemory(source.id, reason, command.batch), uow)
     hidden = tuple(sources) if command.hides else ()
+    for source in hidden:
+        forget_memory(ForgetMemory(source.id, f"{MERGED_INTO}{record.id}", command.batch), uow)
     return Outcome(
         command.event,
         record.id,
@@ -103,6 +102,13 @@ def compose_memory(command: ComposeMemory, uow: UnitOfWork) -> Outcome:
         sources=tuple(source.id for source in sources),
         hidden=hidden,
     )
+
+
+def number_of_sources(reason: str | None) -> int:
+    """Returns of how many memories one was made, from the reason of that event; 0 if an import brought another one."""
+    beginning, _, rest = (reason or "").partition(OF_MEMORIES)
+    number = rest.partition(" ")[0]
+    return int(number) if not beginning and number.isdecimal() else 0
 
 
 def decompose_memory(command: DecomposeMemory, uow: UnitOfWork) -> Outcome:
@@ -153,9 +159,9 @@ def compose_again(record: MemoryRecord, erased: Collection[str], uow: UnitOfWork
         return
     operation = Operation.ABSTRACT if record.level else Operation.MERGE
     operation = Operation.SUMMARIZE if record.kind is Kind.SUMMARY else operation
-    request = {jobs.OPERATION: operation.value, jobs.LEVEL: record.level, jobs.HIDES: bool(hidden), jobs.BATCH: None}
-    ids = tuple(source.id for source in sources)
-    jobs.enqueue(uow.connection, Job(JobKind.COMPOSITION, record.scope, record.session, ids, request))
+    ids = [source.id for source in sources]
+    job = jobs.composition_job(operation, record.scope, ids, record.level, None, hides=bool(hidden))
+    jobs.enqueue(uow.connection, job)
 
 
 def remember_memory(command: RememberMemory, uow: UnitOfWork) -> Outcome:

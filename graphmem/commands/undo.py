@@ -10,11 +10,11 @@ these again. So the event keeps them in its previous state, beside the columns, 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from graphmem.commands.lifecycle import number_of_sources
 from graphmem.commands.types import (
     UNSET,
     DecomposeMemory,
@@ -91,8 +91,7 @@ def reverse_command(command: UndoEvent, uow: UnitOfWork) -> ReverseCommand:
 def _reverse_composition(event: Event, record: MemoryRecord) -> DecomposeMemory:
     if record.text != event.new_text:
         raise ValidationError("event_id: text changed again after this event; take the later events back first")
-    number = re.search(r"\d+", event.reason or "")
-    return DecomposeMemory(record.id, f"{UNDO_REASON}{event.id}", 0 if number is None else int(number.group()))
+    return DecomposeMemory(record.id, f"{UNDO_REASON}{event.id}", number_of_sources(event.reason))
 
 
 def _changed_fields(event: Event, before: Mapping[str, Any], record: MemoryRecord, uow: UnitOfWork) -> set[str]:

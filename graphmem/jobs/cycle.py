@@ -15,7 +15,7 @@ from uuid import uuid4
 from graphmem.commands.lifecycle import CHANGED_SINCE
 from graphmem.commands.types import Command, DeleteMemory, ForgetMemory, MergeMemory, MoveMemory, Outcome, OutcomeType
 from graphmem.errors import ValidationError
-from graphmem.ingest.facts.compositions import compose_command, composed, composition_job, without_times
+from graphmem.ingest.facts.compositions import common_scope, compose_command, composed, without_times
 from graphmem.ingest.facts.job_result import JobResult
 from graphmem.jobs.worker import JobFailure
 from graphmem.lifecycle.compression import NO_MODEL, abstractable, abstraction, compress, medoid
@@ -24,7 +24,7 @@ from graphmem.lifecycle.importance import certainty, importance, recency, scarci
 from graphmem.lifecycle.rules import Rule, Rules
 from graphmem.model import EmbeddingSpec, Layer
 from graphmem.stores.ledger import Ledger, embeddings, memories, vitals
-from graphmem.stores.ledger.jobs import Job
+from graphmem.stores.ledger.jobs import Job, composition_job
 from graphmem.stores.ledger.vitals import LastCycle, Rating, UnratedMemory, VitalState
 
 if TYPE_CHECKING:
@@ -141,9 +141,11 @@ class Cycle:
         batch = str(uuid4())
         with self._ledger.read() as connection:
             row = memories.partition_row(connection, partition)
-            records = [] if row is None else vitals.read_all(connection, row, now, documents=self._documents)
-            matrices = {} if row is None else embeddings.matrices(connection, self._spec, row)
-            done = set() if row is None else vitals.abstracted(connection, row, level)
+            if row is None:
+                return batch, [], {}
+            records = vitals.read_all(connection, row, now, documents=self._documents)
+            matrices = embeddings.matrices(connection, self._spec, row)
+            done = vitals.abstracted(connection, row, level)
         if ids is None:
             eligible = [one for one in records if one.is_valid and one.level < level and one.row not in done]
             groups = abstractable(eligible, matrices, self._policy)
@@ -196,7 +198,7 @@ class Cycle:
         """Has memories composed; returns the outcomes of what was, and by operation why the others were not."""
         if not compositions or self._compose is None:
             return {}, {}
-        results = self._compose([composition_job(one, cycle) for one in compositions])
+        results = self._compose([_composition_job(one, cycle) for one in compositions])
         done: dict[Composition, Outcome] = {}
         skipped: dict[str, str] = {}
         for one, result in zip(compositions, results, strict=True):
@@ -297,6 +299,13 @@ def _highest_similarities(rows: Sequence[int], matrices: Matrices) -> dict[int, 
             line[places[row]] = -1.0
             found[row] = float(line.max())
     return found
+
+
+def _composition_job(one: Composition, cycle: str) -> Job:
+    scope = common_scope([source.scope for source in one.sources])
+    return composition_job(
+        one.operation, scope, [source.id for source in one.sources], one.level, cycle, hides=one.hides
+    )
 
 
 def _decided(decision: Decision) -> VitalState:

@@ -88,12 +88,10 @@ def cluster_of(
     highest mean cosine to the group (its medoid). The others of the group stay as they are: sentences that are alike
     may still differ in what matters, such as a name.
     """
-    centrality = (vectors @ vectors.T).mean(axis=1)
-    said_by = [
-        [n for n in range(len(group)) if n != kept and says(texts[group[kept].id], texts[group[n].id])]
-        for kept in range(len(group))
-    ]
-    best = max(range(len(group)), key=lambda kept: (len(said_by[kept]), centrality[kept], group[kept].row))
+    central = centrality(vectors)
+    said = [_Said.of(texts[one.id]) for one in group]
+    said_by = [[n for n in range(len(group)) if n != kept and said[kept].says(said[n])] for kept in range(len(group))]
+    best = max(range(len(group)), key=lambda kept: (len(said_by[kept]), central[kept], group[kept].row))
     if len(said_by[best]) + 1 < policy.smallest_cluster:
         return None
     return Cluster(group[best], tuple(group[n] for n in said_by[best]))
@@ -105,13 +103,39 @@ def agreeing(group: Sequence[Vitals], vectors: Matrix, texts: Mapping[str, str])
     Two that differ in a denial, or in a number, say different things (§9.1); one without a number may go with any.
     """
     claimed = [claims(texts[one.id]) for one in group]
-    central_numbers, denies = claimed[int((vectors @ vectors.T).mean(axis=1).argmax())]
+    central_numbers, denies = claimed[int(centrality(vectors).argmax())]
     numbers, agree = set(central_numbers), []
     for one, (own, own_denies) in zip(group, claimed, strict=True):
         if own_denies == denies and (numbers <= set(own) or numbers >= set(own)):
             numbers |= set(own)
             agree.append(one)
     return agree
+
+
+def centrality(vectors: Matrix) -> Matrix:
+    """Returns the mean cosine of each unit row to all of them; the highest is that of the medoid."""
+    means: Matrix = (vectors @ vectors.T).mean(axis=1)
+    return means
+
+
+class _Said(NamedTuple):
+    """What is compared of a text: its words in order, its numbers and denials, and what changes what it says."""
+
+    words: list[str]
+    claims: tuple[list[str], bool]
+    changes: set[str]
+
+    @classmethod
+    def of(cls, text: str) -> _Said:
+        words = sequence(text)
+        return cls(words, claims(text), wording().changes(text, words))
+
+    def says(self, other: _Said) -> bool:
+        """As `says`."""
+        if self.claims != other.claims or not self.changes <= other.changes:
+            return False
+        orders = _with_one_part_moved(self.words)
+        return set(other.words) <= set(self.words) and any(_is_within(other.words, order) for order in orders)
 
 
 def says(kept: str, other: str) -> bool:
@@ -121,10 +145,7 @@ def says(kept: str, other: str) -> bool:
     on Fridays", and not "Bob hit Rita" / "Rita hit Bob"). Both have the same numbers and denials, and none of the
     further words changes what is said ("I hardly drink coffee").
     """
-    words, own = sequence(other), sequence(kept)
-    if claims(kept) != claims(other) or not wording().changes(kept, own) <= wording().changes(other, words):
-        return False
-    return set(words) <= set(own) and any(_is_within(words, order) for order in _with_one_part_moved(own))
+    return _Said.of(kept).says(_Said.of(other))
 
 
 def sequence(text: str) -> list[str]:

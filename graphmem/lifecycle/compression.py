@@ -7,12 +7,12 @@ the plan has compositions: memories to be made of others (seed 002 §5.1 and §5
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import ceil
 from typing import TYPE_CHECKING
 
-from graphmem.lifecycle.clusters import MOST_COMPARED, Cluster, agreeing, cluster_of, like_memories
+from graphmem.lifecycle.clusters import MOST_COMPARED, Cluster, agreeing, centrality, cluster_of, like_memories
 from graphmem.lifecycle.decay import (
     MERGED_INTO,
     OVER_CAPACITY,
@@ -117,19 +117,16 @@ def _compress_like(
     compositions: list[Composition] = []
     used: set[int] = set()
     for rows, matrix in matrices.values():
-        places = {row: place for place, row in enumerate(rows)}
-        compared = [one for one in short if one.row in places and one.row not in used]
-        vectors = matrix[[places[one.row] for one in compared]]
+        compared, vectors = _in_space((one for one in short if one.row not in used), rows, matrix)
         groups = like_memories(compared, vectors, policy.merged_similarity, policy.smallest_cluster)
         texts = texts_of([compared[place].row for group in groups for place in group])
         for group in groups[: max(0, room - len(clusters) - len(compositions))]:
             members = [compared[place] for place in group]
-            cluster = cluster_of(members, vectors[group], texts, policy)
-            same = agreeing(members, vectors[group], texts)
-            if has_model and len(same) >= policy.smallest_cluster and len({texts[one.id] for one in same}) > 1:
+            same = agreeing(members, vectors[group], texts) if has_model else []
+            if len(same) >= policy.smallest_cluster and len({texts[one.id] for one in same}) > 1:
                 compositions.append(Composition(Operation.MERGE, tuple(same), hides=True))
                 used |= {one.row for one in same}
-            elif cluster is not None:
+            elif (cluster := cluster_of(members, vectors[group], texts, policy)) is not None:
                 clusters.append(cluster)
                 used |= {one.row for one in (cluster.kept, *cluster.others)}
     stay = [Decision(cluster.kept, SAYS_WHAT_OTHERS_SAY.format(number=len(cluster.others))) for cluster in clusters]
@@ -203,14 +200,19 @@ def _abstract_crowded(
     )
 
 
+def _in_space(memories: Iterable[Vitals], rows: Sequence[int], matrix: Matrix) -> tuple[list[Vitals], Matrix]:
+    """Returns those of the memories that a matrix has, with their unit rows; `rows` are those of its memories."""
+    places = {row: place for place, row in enumerate(rows)}
+    found = [one for one in memories if one.row in places]
+    return found, matrix[[places[one.row] for one in found]]
+
+
 def abstractable(memories: Sequence[Vitals], matrices: Matrices, policy: LifecyclePolicy) -> list[list[Vitals]]:
     """Returns groups of memories of one kind, each of which one abstraction can stand for."""
     groups: list[list[Vitals]] = []
     for rows, matrix in matrices.values():
-        places = {row: place for place, row in enumerate(rows)}
         used = {one.row for group in groups for one in group}
-        compared = [one for one in memories if one.row in places and one.row not in used]
-        vectors = matrix[[places[one.row] for one in compared]]
+        compared, vectors = _in_space((one for one in memories if one.row not in used), rows, matrix)
         found = like_memories(compared, vectors, ABSTRACTED_SIMILARITY, policy.smallest_cluster, of_one_type=False)
         groups += [[compared[place] for place in group] for group in found]
     return groups
@@ -219,10 +221,9 @@ def abstractable(memories: Sequence[Vitals], matrices: Matrices, policy: Lifecyc
 def medoid(group: Sequence[Vitals], matrices: Matrices) -> Vitals:
     """Returns the most central memory of a group, by their mean cosine in the first space that has all of them."""
     for rows, matrix in matrices.values():
-        places = {row: place for place, row in enumerate(rows)}
-        if all(one.row in places for one in group):
-            vectors = matrix[[places[one.row] for one in group]]
-            return group[int((vectors @ vectors.T).mean(axis=1).argmax())]
+        compared, vectors = _in_space(group, rows, matrix)
+        if len(compared) == len(group):
+            return group[int(centrality(vectors).argmax())]
     return group[0]
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 from recorded.cases import CASES, Case
@@ -27,6 +28,16 @@ def recordings() -> Iterator[RecordedAnswers]:
     assert not recordings.missing, f"{len(recordings.missing)} requests have no recording: {RECORD_HINT}"
 
 
+@contextmanager
+def replayed(recordings: RecordedAnswers) -> Iterator[str]:
+    """An endpoint that plays recordings; without one its answer is empty, and the fixture reports it."""
+    with ModelEndpoint(default=recordings) as endpoint:
+        try:
+            yield endpoint.url
+        except LLMError:
+            assert recordings.missing
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_checks_of_a_case_pass(case: Case, recordings: RecordedAnswers) -> None:
     with ModelEndpoint(default=recordings) as endpoint:
@@ -37,24 +48,16 @@ def test_checks_of_a_case_pass(case: Case, recordings: RecordedAnswers) -> None:
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
 def test_an_example_gives_the_expected_memories(example: Example, recordings: RecordedAnswers) -> None:
-    with ModelEndpoint(default=recordings) as endpoint:
-        try:
-            texts, added_texts = decide_example(example, endpoint.url)
-        except LLMError:  # without a recording the answer is empty, which the fixture reports
-            assert recordings.missing
-            return
-    assert (tuple(texts), tuple(added_texts)) == (example.expected_texts, example.added_texts)
+    with replayed(recordings) as url:
+        texts, added_texts = decide_example(example, url)
+        assert (tuple(texts), tuple(added_texts)) == (example.expected_texts, example.added_texts)
 
 
 @pytest.mark.parametrize("one", COMPOSINGS, ids=lambda one: one.name)
 def test_a_memory_that_is_made_of_others_says_what_it_has_to(one: Composing, recordings: RecordedAnswers) -> None:
-    with ModelEndpoint(default=recordings) as endpoint:
-        try:
-            text, _ = compose_example(one, endpoint.url)
-        except LLMError:  # without a recording the answer is empty, which the fixture reports
-            assert recordings.missing
-            return
-    assert one.is_met(text), text
+    with replayed(recordings) as url:
+        text, _ = compose_example(one, url)
+        assert one.is_met(text), text
 
 
 def test_there_are_enough_recordings() -> None:

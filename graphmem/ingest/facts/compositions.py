@@ -23,14 +23,14 @@ from graphmem.ingest.facts.job_result import JobResult
 from graphmem.ingest.facts.structured_output import as_json, object_schema, single_line
 from graphmem.ingest.facts.summary_requests import MAX_SUMMARY_CHARS
 from graphmem.lifecycle.clusters import sequence, wording
-from graphmem.lifecycle.decay import Composition, Operation
+from graphmem.lifecycle.decay import Operation
 from graphmem.model import Kind, Layer, MemoryRecord, Scope, optional_from_micros
 from graphmem.models.protocols import Prompt, Usage
 from graphmem.prompts import load
 from graphmem.retrieval.temporal import strip_all_times
 from graphmem.retrieval.temporal.english_phrases import plain_text
 from graphmem.stores.ledger import Ledger, memories
-from graphmem.stores.ledger.jobs import AT, BATCH, HIDES, LEVEL, OPERATION, Job, JobKind
+from graphmem.stores.ledger.jobs import AT, BATCH, HIDES, LEVEL, OPERATION, Job
 from graphmem.stores.ledger.sessions import OF_EVENTS
 from graphmem.text import (
     FUNCTION_CHARACTERS,
@@ -71,20 +71,6 @@ FEWEST_WORDS = 3
 # How often the model is asked: what it was asked about may have faded by the next cycle.
 ATTEMPTS = 2
 TOO_FEW, NOTHING, UNUSABLE = "sources erased", "no common statement", "no text"
-
-
-def composition_job(composition: Composition, batch: str | None) -> Job:
-    """Returns the job that carries a composition out; `batch` is the id of the cycle."""
-    request = {
-        OPERATION: composition.operation.value,
-        LEVEL: composition.level,
-        HIDES: composition.hides,
-        BATCH: batch,
-    }
-    sources = composition.sources
-    return Job(
-        JobKind.COMPOSITION, common_scope([one.scope for one in sources]), "", tuple(s.id for s in sources), request
-    )
 
 
 def common_scope(scopes: Sequence[Scope]) -> Scope:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import JSON, ColumnElement, Connection, Row, and_, case, func, literal, or_, select
 
+from graphmem.lifecycle.decay import Operation
 from graphmem.model import EMPTY_MAPPING, SCOPE_NAMES, Layer, MemoryRecord, Scope, micros
 from graphmem.stores.ledger.array_parameters import in_array
 from graphmem.stores.ledger.decoding import decoding
@@ -91,6 +92,14 @@ class Job:
         if self.kind is not JobKind.SUMMARY:
             return None
         return dumps([*(getattr(self.scope, name) for name in SCOPE_NAMES), self.session])
+
+
+def composition_job(
+    operation: Operation, scope: Scope, sources: Sequence[str], level: int, batch: str | None, *, hides: bool
+) -> Job:
+    """Returns the job to make one memory of others (ids); see `graphmem.lifecycle.decay.Composition`."""
+    request = {OPERATION: operation.value, LEVEL: level, HIDES: hides, BATCH: batch}
+    return Job(JobKind.COMPOSITION, scope, "", tuple(sources), request)
 
 
 def enqueue(connection: Connection, job: Job) -> Job:
