@@ -422,7 +422,7 @@ class _Search:
         if not term_overlap.query_words(text) and relevance.is_first_person(text):
             return None  # "What do you know about me?" asks for everything
         encoded = self._retrieved.encoded
-        size = self._partitions[0].size if self._partitions else 0
+        size = self._partitions[0].kept if self._partitions else 0
         return relevance.default_floor(size, best, has_vectors=encoded.multilingual is not None)
 
     def _explainer(self, table: FeatureTable) -> ExplanationBuilder:
@@ -550,7 +550,7 @@ class _Search:
         words = term_overlap.query_words(self._query.text)
         frequencies = self._frequencies(map(term_id, words)) if self._partitions else (0, {})
         terms = term_overlap.weigh_terms(words, *frequencies, inflected=not self._retrieved.encoded.is_supported_script)
-        asked = self._asked_question(terms, frequencies[0])
+        asked = self._asked_question(terms, self._partitions[0].kept if self._partitions else 0)
         speakers = self._analysis.speakers_named({evidence.rows[uid].speaker for uid in self._ids})
         matches = self._match_totals([*ids, *chain(*(self._neighbours(uid) for uid in ids))])
 

@@ -201,4 +201,5 @@ def _partition(connection: Connection, key: str, query_kinds: Mapping[str, Menti
     if alias_of:
         named |= entity_names.existing_entities(connection, row, alias_of)
     alias_kinds = {alias: query_kinds[named_key] for alias, named_key in alias_of.items()}
-    return SearchPartition(key, size, named, {**alias_kinds, **query_kinds})
+    kept = size - memories.count_forgotten_rows(connection, row)
+    return SearchPartition(key, size, kept, named, {**alias_kinds, **query_kinds})

@@ -80,11 +80,13 @@ class SearchDeps:
 class SearchPartition:
     """A partition whose graph is searched: its number of memories, and the entities that the query names in it.
 
+    `size` counts all memories, as the frequencies of words and entities do, `kept` those that are not forgotten.
     `named_entities` is by key. `kinds` has the mention kind of every key in the query, named in this partition or not.
     """
 
     key: str
     size: int
+    kept: int
     named_entities: Mapping[str, Entity]
     kinds: Mapping[str, MentionKind]
 

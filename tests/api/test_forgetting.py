@@ -48,6 +48,25 @@ def test_a_forgotten_memory_is_found_and_listed_only_on_request(parsing_memory: 
     assert memory.verify()["ok"]
 
 
+def test_forgotten_memories_do_not_count_in_the_size_that_relevance_takes_into_account(
+    parsing_memory: Memory,
+) -> None:
+    """In a large partition each memory is less probably the one asked for, and the default floor is lower."""
+    memory = parsing_memory
+
+    def share_of_size() -> float:
+        hits = memory.search("tea", **ANA, explain=True)["results"]
+        return float(hits[0]["explain"]["relevance"].get("size", 0.0))
+
+    added(memory, "tea with Clara")
+    alone = share_of_size()
+    others = [added(memory, f"day {day} had rain") for day in range(9)]
+    assert share_of_size() < alone
+    for uid in others:
+        memory.forget(uid, **ANA)
+    assert share_of_size() == alone
+
+
 def test_a_search_as_of_a_time_before_finds_what_was_forgotten_after_it(parsing_memory: Memory) -> None:
     memory = parsing_memory
     said = datetime.now(UTC) - timedelta(days=9)

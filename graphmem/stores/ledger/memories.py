@@ -96,6 +96,11 @@ _FORGOTTEN = RECORD.where(
     memories.c.forgotten_at.is_not(None),
     memories.c.kind == Kind.EPISODE.value,
 ).order_by(memories.c.at.desc(), memories.c.id.desc())
+_FORGOTTEN_ROWS = select(func.count()).where(
+    memories.c.partition == bindparam("partition"),
+    memories.c.embedding.is_not(None),
+    memories.c.forgotten_at.is_not(None),
+)
 _ROWS_BY_ID = select(memories.c.uid, memories.c.id).where(in_array(memories.c.uid, "uids"))
 _PARTITION = select(partitions.c.id, partitions.c.size).where(partitions.c.key == bindparam("key"))
 _UPDATE = memories.update().where(memories.c.id == bindparam("row_id"))  # sets the columns that its parameters name
@@ -609,6 +614,11 @@ def each_forgotten(connection: Connection, scope: Scope, before: datetime, limit
     yield from _fetched(
         connection, rows.order_by(memories.c.forgotten_at.desc(), memories.c.id.desc()).limit(limit), {}
     )
+
+
+def count_forgotten_rows(connection: Connection, partition: int | None) -> int:
+    """Returns the number of memories of a partition (a row id) that were ever forgotten, from an index alone."""
+    return connection.scalar(_FORGOTTEN_ROWS, {"partition": partition}) or 0
 
 
 def count_forgotten(connection: Connection, scope: Scope, before: datetime) -> int:
