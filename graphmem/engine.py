@@ -181,6 +181,7 @@ class Engine:
             self._session_gap,
             settings.conflicts == "confidence",
             self.rules if settings.extract == "matching" else None,
+            settings.lifecycle.enabled,
         )
         return FactPipeline(
             self.ledger, model, self._enricher, backends.vector_index, backends.vector_worker, config, self.observers

@@ -523,7 +523,7 @@ class Memory:
         The cycle runs over the whole partition of the scope, and must be named by it: a `user_id`, or what stands for
         it. `now` is the moment for which it decides and, if it is past, as of which it forgets; by default the present.
         One of a time to come forgets now what will have faded by then, and erases nothing before its time. A cycle that
-        would forget more than the settings' `brake_share` does nothing but say so, unless `force`; a dry run lists all
+        would hide more than the settings' `brake_share` does nothing but say so, unless `force`; a dry run lists all
         the same what it would do with `force`.
 
         With a language model like memories become one, many events a summary, and what the long-term layer has no room

@@ -54,6 +54,8 @@ if TYPE_CHECKING:
 
 # In a profile: the texts of its summary and their characters, and the characters of a topic.
 SUMMARY_TEXTS, SUMMARY_CHARS, TOPIC_CHARS = 3, 400, 60
+# The tag that a forgotten memory is shown with, and that is not stored (seed 002 §4.2).
+PENDING_DELETION = "pending_deletion"
 
 
 def memory(record: MemoryRecord) -> MemoryDict:
@@ -91,6 +93,8 @@ def memory(record: MemoryRecord) -> MemoryDict:
         result["pinned"] = True
     if record.forgotten_at is not None:
         result["forgotten_at"] = iso(record.forgotten_at)
+        tags = record.metadata.get("tags")
+        result["metadata"]["tags"] = [*(tags if isinstance(tags, list) else []), PENDING_DELETION]
     return result
 
 

@@ -57,7 +57,9 @@ def forget_memory(command: ForgetMemory, uow: UnitOfWork) -> Outcome:
 
 
 def merge_memory(command: MergeMemory, uow: UnitOfWork) -> Outcome:
-    """Hides a memory, links it to the one that stands for it, and gives that one the higher importance of both."""
+    """Hides a memory, links it to the one that stands for it, and gives that one the higher importance of both, unless
+    the caller gave it one.
+    """
     target = uow.find(command.into)
     if target.forgotten_at is not None or target.valid_to is not None or target.layer is not Layer.LONG_TERM:
         return _unchanged(uow.find(command.id), CHANGED_SINCE)
@@ -66,7 +68,9 @@ def merge_memory(command: MergeMemory, uow: UnitOfWork) -> Outcome:
         return outcome
     merged = outcome.required_record
     memories.add_link(uow.connection, target.row, COMPRESSES, merged.row)
-    higher = max(target.importance, merged.importance)
+    known = vitals.stored(uow.connection, [target.row]).get(target.row)
+    is_given = known is not None and known.importance_given
+    higher = target.importance if is_given else max(target.importance, merged.importance)
     memories.update(uow.connection, replace(target, importance=higher, seq=uow.next_seq()))
     return outcome
 
@@ -159,8 +163,8 @@ def compose_again(record: MemoryRecord, erased: Collection[str], uow: UnitOfWork
         return
     operation = Operation.ABSTRACT if record.level else Operation.MERGE
     operation = Operation.SUMMARIZE if record.kind is Kind.SUMMARY else operation
-    ids = [source.id for source in sources]
-    job = jobs.composition_job(operation, record.scope, ids, record.level, None, hides=bool(hidden))
+    versions = {source.id: source.version for source in sources}
+    job = jobs.composition_job(operation, record.scope, versions, record.level, None, hides=bool(hidden))
     jobs.enqueue(uow.connection, job)
 
 
@@ -173,6 +177,7 @@ def remember_memory(command: RememberMemory, uow: UnitOfWork) -> Outcome:
     vitals.record_accesses(uow.connection, {record.row: vitals.Access(1, uow.now)})
     for standing_for_it in memories.records_linking_to(uow.connection, record.row, COMPRESSES):
         memories.set_seq(uow.connection, standing_for_it.row, uow.next_seq())
+        vitals.rate_again(uow.connection, standing_for_it.row)  # it had the higher importance of both
     memories.remove_links_to(uow.connection, record.row, COMPRESSES)
     source_visibility.update_forgotten_sources(uow, outcome.required_record)
     return outcome

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -19,10 +19,10 @@ from graphmem.ingest.facts.compositions import common_scope, compose_command, co
 from graphmem.ingest.facts.job_result import JobResult
 from graphmem.jobs.worker import JobFailure
 from graphmem.lifecycle.compression import NO_MODEL, abstractable, abstraction, compress, medoid
-from graphmem.lifecycle.decay import Composition, CyclePlan, Decision, LifecyclePolicy, Operation, plan_cycle
-from graphmem.lifecycle.importance import certainty, importance, recency, scarcity
+from graphmem.lifecycle.decay import Composition, CyclePlan, Decision, LifecyclePolicy, Operation, brake, plan_cycle
+from graphmem.lifecycle.importance import certainty, counted_type, importance, recency, scarcity
 from graphmem.lifecycle.rules import Rule, Rules
-from graphmem.model import EmbeddingSpec, Layer
+from graphmem.model import ASSISTANT, EmbeddingSpec, Layer
 from graphmem.stores.ledger import Ledger, embeddings, memories, vitals
 from graphmem.stores.ledger.jobs import Job, composition_job
 from graphmem.stores.ledger.vitals import LastCycle, Rating, UnratedMemory, VitalState
@@ -141,8 +141,10 @@ class Cycle:
         batch = str(uuid4())
         with self._ledger.read() as connection:
             row = memories.partition_row(connection, partition)
-            if row is None:
-                return batch, [], {}
+        if row is None:
+            return batch, [], {}
+        self._rate(row)  # an abstraction is as important as the most important of its sources
+        with self._ledger.read() as connection:
             records = vitals.read_all(connection, row, now, documents=self._documents)
             matrices = embeddings.matrices(connection, self._spec, row)
             done = vitals.abstracted(connection, row, level)
@@ -175,14 +177,12 @@ class Cycle:
         return batch, [one for one in outcomes if one.event is not OutcomeType.NONE], skipped
 
     def _plan(self, partition: int, now: datetime, *, force: bool) -> CyclePlan:
-        """Decides what a cycle does; one that the brake holds merges and composes nothing."""
+        """Decides what a cycle does, or would do if the brake did not hold it."""
         with self._ledger.read() as connection:
             records = vitals.read_all(connection, partition, now, documents=self._documents)
-        plan = plan_cycle(records, now, self._policy, force=force)
-        if plan.brake is not None:
-            return plan
+        plan = plan_cycle(records, now, self._policy)
         with self._ledger.read() as connection:
-            return compress(
+            plan = compress(
                 plan,
                 records,
                 embeddings.matrices(connection, self._spec, partition),
@@ -191,6 +191,7 @@ class Cycle:
                 self._policy,
                 has_model=self._compose is not None,
             )
+        return plan if force else replace(plan, brake=brake(plan, len(records), self._policy))
 
     def _run_compositions(
         self, compositions: Sequence[Composition], cycle: str
@@ -261,7 +262,8 @@ class Cycle:
         while True:
             with self._ledger.read() as connection:
                 batch = vitals.unrated(connection, partition, RATED_BATCH, documents=self._documents)
-                rules = {memory.row: self._rules.match(memory.text) for memory in batch}
+                # The rules are about what a user says (seed 002 §3.1).
+                rules = {one.row: None if one.role == ASSISTANT else self._rules.match(one.text) for one in batch}
                 unmatched = [row for row, rule in rules.items() if rule is None]
                 if unmatched and matrices is None:
                     matrices = embeddings.matrices(connection, self._spec, partition)
@@ -275,15 +277,18 @@ class Cycle:
 
 def _rating(memory: UnratedMemory, rule: Rule | None, highest_similarity: float | None) -> Rating:
     """Returns the importance of a memory, by its rule or, without one, as on the day on which it was written."""
-    memory_type = memory.memory_type or (OTHER_TYPE if rule is None else rule.memory_type)
+    computed_type = None
+    if memory.memory_type is None:
+        computed_type = OTHER_TYPE if rule is None else rule.memory_type
     if memory.given is not None:
-        return Rating(memory.row, memory.version, memory.given, memory_type)
+        return Rating(memory.row, memory.version, memory.given, computed_type)
     if rule is not None:
-        return Rating(memory.row, memory.version, rule.importance, memory_type)
+        return Rating(memory.row, memory.version, rule.importance, computed_type)
     sure = certainty(memory.text, memory.question_share) if memory.confidence is None else memory.confidence
     newness = recency(memory.created_at, memory.created_at)
+    memory_type = counted_type(memory.kind, memory.level, memory.memory_type or computed_type)
     number = importance(scarcity(highest_similarity), memory_type, newness, sure)
-    return Rating(memory.row, memory.version, number, memory_type)
+    return Rating(memory.row, memory.version, number, computed_type)
 
 
 def _highest_similarities(rows: Sequence[int], matrices: Matrices) -> dict[int, float]:
@@ -303,9 +308,8 @@ def _highest_similarities(rows: Sequence[int], matrices: Matrices) -> dict[int, 
 
 def _composition_job(one: Composition, cycle: str) -> Job:
     scope = common_scope([source.scope for source in one.sources])
-    return composition_job(
-        one.operation, scope, [source.id for source in one.sources], one.level, cycle, hides=one.hides
-    )
+    sources = {source.id: source.version for source in one.sources}
+    return composition_job(one.operation, scope, sources, one.level, cycle, hides=one.hides)
 
 
 def _decided(decision: Decision) -> VitalState:

@@ -11,7 +11,7 @@ from importlib.resources import files
 from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
-from graphmem.lifecycle.decay import LifecyclePolicy, Vitals
+from graphmem.lifecycle.decay import Vitals
 from graphmem.text import UNSPACED_RANGES, claims, words_of
 
 if TYPE_CHECKING:
@@ -79,22 +79,26 @@ def like_memories(
     return sorted(groups, key=lambda group: (-len(group), group[0]))
 
 
-def cluster_of(
-    group: Sequence[Vitals], vectors: Matrix, texts: Mapping[str, str], policy: LifecyclePolicy
-) -> Cluster | None:
-    """Returns the cluster of a group of like memories, with their unit rows and their texts by id; None without one.
+def clusters_of(group: Sequence[Vitals], vectors: Matrix, texts: Mapping[str, str], smallest: int) -> list[Cluster]:
+    """Returns the clusters of at least `smallest` in a group of like memories, with their unit rows and texts by id.
 
     The memory that is kept is the one that `says` what most others say. Of several it is the most central one, with the
-    highest mean cosine to the group (its medoid). The others of the group stay as they are: sentences that are alike
-    may still differ in what matters, such as a name.
+    highest mean cosine to the group (its medoid). Then the rest of the group is looked at in the same way. What is in
+    no cluster stays as it is: sentences that are alike may still differ in what matters, such as a name.
     """
     central = centrality(vectors)
     said = [_Said.of(texts[one.id]) for one in group]
-    said_by = [[n for n in range(len(group)) if n != kept and said[kept].says(said[n])] for kept in range(len(group))]
-    best = max(range(len(group)), key=lambda kept: (len(said_by[kept]), central[kept], group[kept].row))
-    if len(said_by[best]) + 1 < policy.smallest_cluster:
-        return None
-    return Cluster(group[best], tuple(group[n] for n in said_by[best]))
+    left = set(range(len(group)))
+    said_by = {kept: {n for n in left if n != kept and said[kept].says(said[n])} for kept in left}
+    clusters: list[Cluster] = []
+    while left:
+        best = max(left, key=lambda kept: (len(said_by[kept] & left), central[kept], group[kept].row))
+        others = said_by[best] & left
+        if len(others) + 1 < smallest:
+            break
+        clusters.append(Cluster(group[best], tuple(group[n] for n in sorted(others))))
+        left -= {best, *others}
+    return clusters
 
 
 def agreeing(group: Sequence[Vitals], vectors: Matrix, texts: Mapping[str, str]) -> list[Vitals]:

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from math import ceil
 from typing import TYPE_CHECKING
 
-from graphmem.lifecycle.clusters import MOST_COMPARED, Cluster, agreeing, centrality, cluster_of, like_memories
+from graphmem.lifecycle.clusters import MOST_COMPARED, Cluster, agreeing, centrality, clusters_of, like_memories
 from graphmem.lifecycle.decay import (
     MERGED_INTO,
     OVER_CAPACITY,
@@ -25,6 +26,7 @@ from graphmem.lifecycle.decay import (
     Vitals,
 )
 from graphmem.model import Layer
+from graphmem.text import claims
 
 if TYPE_CHECKING:
     from graphmem.models.protocols import Matrix
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
 # Why a step was left out.
 NO_MODEL = "needs a language model, and none is configured"
+NO_ROOM = "the long-term layer (long_term_capacity) has no room for {number} more"
 # The type of memories that are summarised, and the most that one summary is made of.
 SUMMARISED_TYPE, MOST_SUMMARISED = "episodic", 60
 # Memories of the long-term layer with a higher cosine are of one kind, so that one abstraction can stand for them. With
@@ -59,18 +62,27 @@ def compress(
     `texts_of` returns texts by id, for rows of memories; `summarised` are the rows of those that a summary was made of.
     Without `has_model`, nothing is composed.
     """
-    plan = _merge_faded(plan, memories, matrices, policy)
+    plan = _merge_faded(plan, memories, matrices, texts_of, policy)
     plan = _compress_like(plan, memories, matrices, texts_of, policy, has_model=has_model)
     due = _summaries(memories, summarised, policy)
     if has_model:
         plan = _abstract_crowded(plan, memories, matrices, policy)
         return replace(plan, compositions=(*plan.compositions, *due))
-    crowded = {"abstract": NO_MODEL} if plan.crowded else {}
-    return replace(plan, skipped=({"summarize": NO_MODEL} if due else {}) | crowded)
+    skipped = {step: NO_MODEL for step, is_left in (("summarize", due), ("abstract", plan.crowded)) if is_left}
+    return replace(plan, skipped={**plan.skipped, **skipped})
 
 
-def _merge_faded(plan: CyclePlan, memories: Sequence[Vitals], matrices: Matrices, policy: LifecyclePolicy) -> CyclePlan:
-    """Has each faded memory merged into the nearest of the long-term layer of its scope, if one is like it (§4.2)."""
+def _merge_faded(
+    plan: CyclePlan,
+    memories: Sequence[Vitals],
+    matrices: Matrices,
+    texts_of: Callable[[list[int]], Mapping[str, str]],
+    policy: LifecyclePolicy,
+) -> CyclePlan:
+    """Has each faded memory merged into the nearest of the long-term layer of its scope, if one is like it (§4.2).
+
+    Two that differ in a number or a denial are not alike, whatever their cosine.
+    """
     faded = [one.memory for one in plan.forgotten if one.reason != OVER_CAPACITY]
     gone, moved = ({one.memory.row for one in ones} for ones in (plan.forgotten, plan.promoted))
     kept = [
@@ -78,17 +90,24 @@ def _merge_faded(plan: CyclePlan, memories: Sequence[Vitals], matrices: Matrices
         for one in memories
         if one.is_valid and one.row not in gone and (one.layer is Layer.LONG_TERM or one.row in moved)
     ]
-    targets: dict[str, str] = {}
+    nearest: dict[Vitals, list[Vitals]] = {}
     for rows, matrix in matrices.values():
         places = {row: place for place, row in enumerate(rows)}
         for memory in faded:
             like = [one for one in kept if one.scope == memory.scope and one.row in places]
-            if memory.id in targets or memory.row not in places or not like:
+            if memory in nearest or memory.row not in places or not like:
                 continue
             cosines = matrix[[places[one.row] for one in like]] @ matrix[places[memory.row]]
-            best = int(cosines.argmax())
-            if cosines[best] > policy.merged_similarity:
-                targets[memory.id] = like[best].id
+            order = [int(place) for place in (-cosines).argsort(kind="stable")]
+            if near := [like[place] for place in order if cosines[place] > policy.merged_similarity]:
+                nearest[memory] = near
+    texts = texts_of([one.row for one in {*nearest, *chain(*nearest.values())}])
+    claimed = {uid: claims(text) for uid, text in texts.items()}
+    targets = {
+        memory.id: target.id
+        for memory, near in nearest.items()
+        if (target := next((one for one in near if claimed[one.id] == claimed[memory.id]), None)) is not None
+    }
     forgotten = tuple(
         replace(one, reason=f"{MERGED_INTO}{targets[one.memory.id]}") if one.memory.id in targets else one
         for one in plan.forgotten
@@ -107,28 +126,35 @@ def _compress_like(
 ) -> CyclePlan:
     """Compresses like memories of the short-term layer that stay, as far as the long-term layer has room.
 
-    With a model one memory is to be made of them; only what says the same to the word is kept as it is.
+    With a model one memory is to be made of them; only what says the same to the word is kept as it is. What is left is
+    looked through again, until there is nothing more to compress: a second cycle would find nothing.
     """
     decided = {one.memory.row for one in (*plan.forgotten, *plan.promoted)}
     staying = [one for one in memories if one.is_valid and not one.pinned and one.row not in decided]
     short = [one for one in staying if one.layer is Layer.SHORT_TERM][-MOST_COMPARED:]
     room = policy.long_term_capacity - sum(one.layer is Layer.LONG_TERM for one in staying) - len(plan.promoted)
-    clusters: list[Cluster] = []
-    compositions: list[Composition] = []
+    made: list[Cluster | Composition] = []
     used: set[int] = set()
     for rows, matrix in matrices.values():
-        compared, vectors = _in_space((one for one in short if one.row not in used), rows, matrix)
-        groups = like_memories(compared, vectors, policy.merged_similarity, policy.smallest_cluster)
-        texts = texts_of([compared[place].row for group in groups for place in group])
-        for group in groups[: max(0, room - len(clusters) - len(compositions))]:
-            members = [compared[place] for place in group]
-            same = agreeing(members, vectors[group], texts) if has_model else []
-            if len(same) >= policy.smallest_cluster and len({texts[one.id] for one in same}) > 1:
-                compositions.append(Composition(Operation.MERGE, tuple(same), hides=True))
-                used |= {one.row for one in same}
-            elif (cluster := cluster_of(members, vectors[group], texts, policy)) is not None:
-                clusters.append(cluster)
-                used |= {one.row for one in (cluster.kept, *cluster.others)}
+        number_before = -1
+        while number_before < len(made):
+            number_before = len(made)
+            compared, vectors = _in_space((one for one in short if one.row not in used), rows, matrix)
+            groups = like_memories(compared, vectors, policy.merged_similarity, policy.smallest_cluster)
+            texts = texts_of([compared[place].row for group in groups for place in group])
+            for group in groups:
+                members = [compared[place] for place in group]
+                same = agreeing(members, vectors[group], texts) if has_model else []
+                if len(same) >= policy.smallest_cluster and len({texts[one.id] for one in same}) > 1:
+                    made.append(Composition(Operation.MERGE, tuple(same), hides=True))
+                else:
+                    made += clusters_of(members, vectors[group], texts, policy.smallest_cluster)
+            for one in made[number_before:]:
+                used |= {
+                    source.row for source in (one.sources if isinstance(one, Composition) else (one.kept, *one.others))
+                }
+    fitting = made[: max(0, room)]
+    clusters = [one for one in fitting if isinstance(one, Cluster)]
     stay = [Decision(cluster.kept, SAYS_WHAT_OTHERS_SAY.format(number=len(cluster.others))) for cluster in clusters]
     replaced = [Decision(one, f"{MERGED_INTO}{cluster.kept.id}") for cluster in clusters for one in cluster.others]
     return replace(
@@ -137,7 +163,8 @@ def _compress_like(
         promoted=(*plan.promoted, *stay),
         forgotten=(*plan.forgotten, *replaced),
         merged={**plan.merged, **{one.id: cluster.kept.id for cluster in clusters for one in cluster.others}},
-        compositions=tuple(compositions),
+        compositions=tuple(one for one in fitting if isinstance(one, Composition)),
+        skipped={"merge": NO_ROOM.format(number=len(made) - len(fitting))} if len(fitting) < len(made) else {},
     )
 
 

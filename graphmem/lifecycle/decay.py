@@ -48,6 +48,7 @@ class Vitals:
     strength: float = 1.0
     shown_again_at: datetime | None = None
     level: int = 0
+    version: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,10 +140,10 @@ class CyclePlan:
         return decided + [source for composition in self.compositions for source in composition.sources]
 
 
-def plan_cycle(memories: Sequence[Vitals], now: datetime, policy: LifecyclePolicy, *, force: bool = False) -> CyclePlan:
+def plan_cycle(memories: Sequence[Vitals], now: datetime, policy: LifecyclePolicy) -> CyclePlan:
     """Returns what a cycle at `now` does to a partition's memories, none of which is forgotten yet.
 
-    Pinned memories and retired ones are left as they are. `force`: the brake does not hold it.
+    Pinned memories and retired ones are left as they are.
     """
     living = [memory for memory in memories if memory.is_valid and not memory.pinned]
     short = [memory for memory in living if memory.layer is Layer.SHORT_TERM]
@@ -173,7 +174,6 @@ def plan_cycle(memories: Sequence[Vitals], now: datetime, policy: LifecyclePolic
         promoted=tuple(one for one in promoted if one.memory.row not in gone),
         forgotten=tuple(forgotten),
         crowded=tuple(crowded),
-        brake=None if force else _brake(len(forgotten), len(memories), policy),
     )
 
 
@@ -201,7 +201,7 @@ def matters(importance: float, memory_type: str | None) -> bool:
 
 def _promotion(memory: Vitals, now: datetime, policy: LifecyclePolicy) -> str | None:
     """Returns why a memory moves to the long-term layer, None if it does not."""
-    if now - memory.created_at > policy.promote_after and matters(memory.importance, memory.memory_type):
+    if now - memory.created_at >= policy.promote_after and matters(memory.importance, memory.memory_type):
         return f"importance {memory.importance:g}"
     if _strength(memory, policy) >= policy.curve.max_strength:
         return f"found {memory.accesses} times"
@@ -214,7 +214,12 @@ def _over_capacity(memories: Iterable[Vitals], capacity: int, value: Callable[[V
     return [Decision(memory, OVER_CAPACITY) for memory in by_value[: max(0, len(by_value) - capacity)]]
 
 
-def _brake(forgotten: int, memories: int, policy: LifecyclePolicy) -> Brake | None:
-    if forgotten <= policy.brake_memories or forgotten <= policy.brake_share * memories:
+def brake(plan: CyclePlan, memories: int, policy: LifecyclePolicy) -> Brake | None:
+    """Returns what holds a cycle over so many memories, None if nothing does: it would hide too many of them (§4.2).
+
+    Those that another memory is to stand for count as well.
+    """
+    hidden = len(plan.forgotten) + sum(len(one.sources) for one in plan.compositions if one.hides)
+    if hidden <= policy.brake_memories or hidden <= policy.brake_share * memories:
         return None
-    return Brake(forgotten, memories)
+    return Brake(hidden, memories)

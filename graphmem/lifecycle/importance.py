@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from types import MappingProxyType
 
 from graphmem.folding import fold
+from graphmem.model import Kind
 
 # §3.2.
 WEIGHTS: Mapping[str, float] = MappingProxyType({"scarcity": 0.25, "impact": 0.35, "recency": 0.20, "certainty": 0.20})
@@ -20,6 +21,15 @@ HEDGES = ("maybe", "perhaps", "i think", "might", "probably", "not sure")
 SIGNS_OF_DOUBT = ("也许", "可能", "大概", "好像", "应该", "似乎")
 HEDGED_CERTAINTY = 0.6
 _HEDGE = re.compile("|".join([rf"(?<!\w){hedge}(?!\w)" for hedge in HEDGES] + list(SIGNS_OF_DOUBT)))
+
+
+def counted_type(kind: Kind, level: int, memory_type: str | None) -> str | None:
+    """Returns the type by which a memory is rated and fades (seed 002 §2.2).
+
+    A fact that a language model drew and calls semantic is "objective information", which the seed calls a fact; its
+    semantic memories are abstractions.
+    """
+    return "fact" if kind is Kind.FACT and level == 0 and memory_type == "semantic" else memory_type
 
 
 def importance(scarcity: float, memory_type: str | None, recency: float, certainty: float) -> float:

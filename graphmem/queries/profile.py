@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from graphmem.lifecycle.decay import matters
 from graphmem.lifecycle.rules import Rules
-from graphmem.model import LISTED_KINDS, Kind, ListFilter, MemoryRecord, View
+from graphmem.model import ASSISTANT, LISTED_KINDS, Kind, ListFilter, MemoryRecord, View
 from graphmem.stores.ledger import Ledger, graph_reads, memories, vitals
 
 # Seed 002 §7.2: the ten that were found last, three topics.
@@ -60,12 +60,16 @@ def read_standing(ledger: Ledger, view: View, rules: Rules) -> list[MemoryRecord
 
 
 def _standing(connection: Connection, listed: View, rules: Rules) -> list[MemoryRecord]:
-    if kept := vitals.long_term(connection, listed, MOST_STANDING):
-        return kept
+    """Returns the standing facts; what an assistant says is none, for a profile is about the user."""
+    kept = vitals.long_term(connection, listed, MOST_STANDING)
+    if told := [record for record in kept if record.role != ASSISTANT]:
+        return told
     matched = [
         (rule.importance, record)
         for record in _newest(connection, listed, LOOKED_THROUGH)
-        if (rule := rules.match(record.text)) is not None and matters(rule.importance, rule.memory_type)
+        if record.role != ASSISTANT
+        and (rule := rules.match(record.text)) is not None
+        and matters(rule.importance, rule.memory_type)
     ]
     return [record for _, record in sorted(matched, key=lambda one: -one[0])[:MOST_STANDING]]
 

@@ -234,6 +234,7 @@ class RecordReader:
             fields.optional("accessed_at", self._moment),
             fields.optional("rated", _version),
             fields.optional("importance_given", validation.flag) or False,
+            fields.optional("type_computed", validation.flag) or False,
         )
         fields.refuse_unknown()
         return stored

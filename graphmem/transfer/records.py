@@ -171,6 +171,9 @@ class Vitals(TypedDict):
             bool | None, Field(description="Whether the caller gave the `importance`, which stays. By default no.")
         ]
     ]
+    type_computed: NotRequired[
+        Annotated[bool | None, Field(description="Whether a cycle computed the `memory_type`. By default no.")]
+    ]
 
 
 class Corrected(TypedDict):

@@ -191,6 +191,7 @@ def _vitals(stored: StoredVitals) -> records.Vitals:
         "accessed_at": optional_iso(stored.accessed_at),
         "rated": stored.rated,
         **({"importance_given": True} if stored.importance_given else {}),
+        **({"type_computed": True} if stored.type_computed else {}),
     }
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -323,6 +324,37 @@ def test_a_model_that_is_away_is_asked_later(make_memory: Make, writer: Writer) 
         assert texts(memory.get_all(**ANA)) == [MERGED]
         assert memory.undo_cycle(result["cycle"], **ANA)["skipped"] == 0
         assert set(texts(memory.get_all(**ANA))) == set(TEA)
+
+
+def test_what_was_changed_while_the_model_was_away_is_not_merged(make_memory: Make, writer: Writer) -> None:
+    with ModelEndpoint([behaviours.failed(403)], default=writer) as endpoint:
+        memory = make_memory(**on(endpoint))
+        sources = said(memory, *TEA)
+        tend(memory)
+        memory.update(sources[0], "Ana drinks green tea each morning, but without milk since May", **ANA)
+        memory.retry_failed()
+        assert sorted(ids(memory.get_all(**ANA))) == sorted(sources)
+        assert writer.asked == []
+
+
+def test_what_a_cycle_left_hides_nothing_once_the_lifecycle_is_off(
+    make_memory: Make, writer: Writer, tmp_path: Path
+) -> None:
+    with ModelEndpoint([behaviours.failed(403)], default=writer) as endpoint:
+        config = on(endpoint)
+        with make_memory(tmp_path / "home", **config) as memory:
+            sources = said(memory, *TEA)
+            tend(memory)
+        with make_memory(tmp_path / "home", llm=config["llm"]) as memory:
+            assert memory.retry_failed()["done"] == 1
+            assert sorted(ids(memory.get_all(**ANA))) == sorted(sources)
+            assert writer.asked == []
+
+
+def test_an_abstraction_is_as_important_as_its_sources_before_any_cycle(ripening: Memory) -> None:
+    said(ripening, "I like a latte on Monday", "I love a latte on Friday")
+    (made,) = ripening.abstract(ids(ripening.get_all(**ANA)), **ANA, level=1)["results"]
+    assert made["importance"] == 0.9
 
 
 def test_what_a_cycle_left_for_the_model_is_cancelled_with_it(make_memory: Make, writer: Writer) -> None:

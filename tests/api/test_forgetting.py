@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from support.contract import Make, added, ids, texts
-from support.fake_llm import fact
+from support.fake_llm import NONE, Scripted, fact
 from support.fakes import fake_models
 from support.waiting import TIMEOUT
 
@@ -220,3 +220,17 @@ def test_the_messages_of_a_forgotten_fact_are_hidden_and_come_back_with_it(endpo
         memory.undo(event, **ANA)
         assert sorted(texts(memory.get_all(**ANA, kinds=kinds))) == ["I drink tea with Clara.", "Knows Clara"]
         assert memory.verify()["ok"]
+
+
+def test_a_forgotten_fact_that_is_said_again_in_near_words_comes_back(endpoint: ModelEndpoint) -> None:
+    """The model is shown it, and tells that it says the same (§14)."""
+    script = Scripted(
+        {"I like fado.": [fact("Likes fado music")], "Fado it is.": [fact("Likes music of fado")]},
+        {("Likes music of fado", "Likes fado music"): NONE},
+    )
+    with ModelEndpoint(default=script) as scripted, with_model(scripted) as memory:
+        (likes,) = ids(memory.add("I like fado.", **ANA, infer=True))
+        memory.forget(likes, **ANA)
+        memory.add("Fado it is.", **ANA, infer=True)
+        assert ids(memory.get_all(**ANA)) == [likes]
+        assert [event for event, _ in events(memory, likes)] == ["ADD", "FORGET", "REMEMBER"]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from support.contract import Make, added, ids, texts
-from support.fake_llm import fact
+from support.fake_llm import Scripted, fact
 from support.ledger_snapshot import contents, exported, same
 from support.statement_count import counted
 from support.waiting import TIMEOUT
@@ -774,3 +774,54 @@ def test_facts_of_a_language_model_have_the_importance_of_their_call(make_memory
         memory.add(TALK, **ANA, importance=0.95)
         tend(memory, dry_run=True)
         assert [one["importance"] for one in memory.get_all(**ANA)["results"]] == [0.95]
+
+
+@pytest.mark.parametrize("memory_type", ["semantic", "preference"])
+def test_what_a_model_drew_of_the_user_is_kept_for_good(make_memory: Make, memory_type: str) -> None:
+    """A fact that the model calls semantic is what the seed calls a fact (§2.2), and its own source message does not
+    make it common (§3.2).
+    """
+    model = Scripted({"I am allergic to peanuts.": [fact("Is allergic to peanuts", type=memory_type)]})
+    with ModelEndpoint(default=model) as endpoint:
+        config = {"openai_base_url": endpoint.url, "api_key": "any", "model": "kept", "timeout": TIMEOUT}
+        memory = make_memory(**on(daily_at="never"), llm={"provider": "openai", "config": config})
+        at = datetime.now(UTC)
+        (drawn,) = ids(memory.add("I am allergic to peanuts.", **ANA, infer=True))
+        for day in range(30):
+            memory.tend(**ANA, now=at + day * DAY)
+        found = memory.get(drawn, **ANA)
+        assert found is not None
+        assert (found["layer"], found["memory_type"], "forgotten_at" in found) == ("long_term", memory_type, False)
+
+
+def test_what_an_assistant_says_of_itself_is_rated_by_no_rule(ripening: Memory) -> None:
+    (likes,) = said(ripening, 8, "I'm a language model, and I love hiking routes.", role="assistant")
+    tend(ripening)
+    found = ripening.get(likes, **ANA)
+    assert (found["memory_type"], found.get("layer"), "forgotten_at" in found) == ("episodic", None, True)
+
+
+def test_a_changed_text_gets_another_type_unless_somebody_named_it(ripening: Memory) -> None:
+    (talk,), (named,) = said(ripening, 1, TALK), said(ripening, 1, f"{TALK} Again.", memory_type="semantic")
+    tend(ripening)
+    for uid in (talk, named):
+        ripening.update(uid, LIKES, **ANA)
+    tend(ripening)
+    assert [ripening.get(uid, **ANA)["memory_type"] for uid in (talk, named)] == ["preference", "semantic"]
+    assert ripening.get(talk, **ANA)["importance"] == 0.9
+
+
+def test_an_importance_that_was_given_is_not_raised_by_a_merge(ripening: Memory) -> None:
+    (kept,) = said(ripening, 8, "Ana drinks green tea with milk", importance=0.3, memory_type="fact")
+    given = {"vitals": {"importance_given": True}, "layer": "long_term"}
+    (kept,) = said(ripening, 9, "Ana drinks green tea with milk", importance=0.3, memory_type="fact", **given)
+    assert tend(ripening)["merged"] == 1
+    assert ripening.get(kept, **ANA)["importance"] == 0.3
+
+
+def test_the_brake_counts_what_another_memory_is_to_stand_for(make_memory: Make) -> None:
+    memory = make_memory(**on(brake_memories=2))
+    said(memory, 1, "Ana drinks green tea", "green tea Ana drinks", "drinks green tea, Ana", "Ana drinks, green tea")
+    held = tend(memory)
+    assert (held["brake"].partition(";")[0], held["merged"]) == ("3 of 4 memories would be forgotten at once", 0)
+    assert tend(memory, force=True)["merged"] == 3

@@ -99,3 +99,12 @@ def test_the_standing_facts_of_a_context_have_at_most_300_characters(make_memory
     memory.add([f"I like hill number {number} of the long mountain range." for number in range(40)], **ANA)
     block = memory.context("What is the boiling point of ethanol?", **ANA, profile=True)
     assert 200 < sum(len(line) + 1 for line in block.splitlines() if line.startswith("- ")) <= 300
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_what_an_assistant_says_of_itself_is_no_standing_fact(make_memory: Make, enabled: bool) -> None:
+    memory = make_memory(lifecycle={"enabled": enabled, "daily_at": "never", "since": "2026-01-01"})
+    memory.add([{"role": "assistant", "content": "I'm a language model, and I love helping."}], **ANA)
+    assert memory.profile(**ANA)["profile_summary"] == ""
+    memory.add("I like green tea very much.", **ANA)
+    assert memory.profile(**ANA)["profile_summary"] == "I like green tea very much."

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from graphmem.lifecycle.clusters import Cluster, cluster_of, like_memories, says
+from graphmem.lifecycle.clusters import Cluster, clusters_of, like_memories, says
 from graphmem.lifecycle.decay import LifecyclePolicy, Vitals
 from graphmem.model import Kind, Layer, Scope
 
@@ -68,7 +68,10 @@ def test_a_group_has_one_scope_kind_type_and_speaker(other: dict[str, object]) -
 def cluster(*texts: str, degrees: tuple[float, ...] | None = None) -> Cluster | None:
     group = [memory(n) for n in range(len(texts))]
     vectors = rows(*(degrees or [0.0] * len(texts)))
-    return cluster_of(group, vectors, {one.id: text for one, text in zip(group, texts, strict=True)}, POLICY)
+    found = clusters_of(
+        group, vectors, {one.id: text for one, text in zip(group, texts, strict=True)}, POLICY.smallest_cluster
+    )
+    return next(iter(found), None)
 
 
 def kept_of(*texts: str) -> str | None:

@@ -16,6 +16,7 @@ from graphmem.model import Layer, Scope
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 POLICY = LifecyclePolicy()
+STREETS = ("Elm", "Oak", "Ash", "Yew")
 TEXTS = ("Drinks tea each morning", "Drinks tea in the morning", "Each morning a tea")
 
 
@@ -37,7 +38,7 @@ def planned(
     matrix = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
     words = {one.id: f"words of {one.id}" for one in memories} | (texts or {})
     return compress(
-        plan_cycle(memories, NOW, policy, force=True),
+        plan_cycle(memories, NOW, policy),
         memories,
         {"vector": ([one.row for one in memories], matrix)},
         lambda rows: {str(row): words[str(row)] for row in rows},
@@ -82,11 +83,43 @@ def test_a_pinned_memory_is_not_merged() -> None:
     assert {one.id for one in composition.sources} == {"1", "2", "3"}
 
 
+def test_a_second_cycle_finds_nothing_more_to_merge() -> None:
+    """Of a group several clusters are made, and what is left over is grouped again."""
+    texts = tuple(
+        f"The shop in street {street} sells good bread{sign}" for sign in ("", ".", "!") for street in STREETS
+    )
+    memories, degrees, by_id = like(texts)
+    degrees = [degree / 10 for degree in degrees]
+    plan = planned(memories, degrees, by_id, has_model=False)
+    assert (len(plan.promoted), len(plan.forgotten)) == (4, 8)
+    gone = {one.memory.row for one in plan.forgotten}
+    kept = {one.memory.row for one in plan.promoted}
+    left = [replace(one, layer=Layer.LONG_TERM if one.row in kept else one.layer) for one in memories]
+    again = planned(
+        [one for one in left if one.row not in gone],
+        [degree for degree, one in zip(degrees, left, strict=True) if one.row not in gone],
+        by_id,
+        has_model=False,
+    )
+    assert (again.promoted, again.forgotten, again.compositions) == ((), (), ())
+
+
+@pytest.mark.parametrize("other", ["The code of the flat is 1234", "The code of the flat is not 9876"])
+def test_a_faded_memory_is_not_merged_into_one_that_says_something_else(other: str) -> None:
+    long_ago = NOW - timedelta(days=30)
+    faded, kept = memory(0, importance=0.2), memory(1, layer=Layer.LONG_TERM)
+    memories = [replace(faded, created_at=long_ago), kept]
+    said = "The code of the flat is 9876"
+    assert planned(memories, [0, 5], {"0": said, "1": other}).merged == {}
+    assert planned(memories, [0, 5], {"0": said, "1": f"{said}."}).merged == {"0": "1"}
+
+
 def test_merges_take_no_more_room_than_the_long_term_layer_has() -> None:
     memories, degrees, texts = like(TEXTS)
     full = [memory(9, layer=Layer.LONG_TERM, memory_type="fact")]
     plan = planned([*memories, *full], [*degrees, 90], texts, policy=LifecyclePolicy(long_term_capacity=1))
     assert plan.compositions == ()
+    assert plan.skipped == {"merge": "the long-term layer (long_term_capacity) has no room for 1 more"}
 
 
 def events(count: int) -> tuple[list[Vitals], list[float]]:

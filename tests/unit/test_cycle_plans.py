@@ -8,7 +8,16 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphmem.lifecycle.decay import CyclePlan, LifecyclePolicy, Vitals, plan_cycle, retention
+from graphmem.lifecycle.decay import (
+    Composition,
+    CyclePlan,
+    LifecyclePolicy,
+    Operation,
+    Vitals,
+    brake,
+    plan_cycle,
+    retention,
+)
 from graphmem.model import Layer, Scope
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
@@ -54,28 +63,28 @@ def after(memories: list[Vitals], plan: CyclePlan) -> list[Vitals]:
 
 @given(partitions())
 def test_a_cycle_twice_is_a_cycle_once(memories: list[Vitals]) -> None:
-    plan = plan_cycle(memories, NOW, POLICY, force=True)
-    again = plan_cycle(after(memories, plan), NOW, POLICY, force=True)
+    plan = plan_cycle(memories, NOW, POLICY)
+    again = plan_cycle(after(memories, plan), NOW, POLICY)
     assert (again.forgotten, again.promoted, again.decayed) == ((), (), {})
 
 
 @given(partitions())
 def test_pinned_and_retired_memories_are_never_touched(memories: list[Vitals]) -> None:
-    plan = plan_cycle(memories, NOW, POLICY, force=True)
+    plan = plan_cycle(memories, NOW, POLICY)
     touched = {one.memory.row for one in (*plan.forgotten, *plan.promoted)} | set(plan.decayed)
     assert not touched & {memory.row for memory in memories if memory.pinned or not memory.is_valid}
 
 
 @given(partitions())
 def test_no_memory_is_decided_on_twice(memories: list[Vitals]) -> None:
-    plan = plan_cycle(memories, NOW, POLICY, force=True)
+    plan = plan_cycle(memories, NOW, POLICY)
     rows = [one.memory.row for one in (*plan.forgotten, *plan.promoted)] + list(plan.decayed)
     assert len(rows) == len(set(rows))
 
 
 @given(partitions())
 def test_capacities_hold_after_a_cycle(memories: list[Vitals]) -> None:
-    left = [one for one in after(memories, plan_cycle(memories, NOW, POLICY, force=True)) if one.is_valid]
+    left = [one for one in after(memories, plan_cycle(memories, NOW, POLICY)) if one.is_valid]
     counted = [one.layer for one in left if not one.pinned]
     assert counted.count(Layer.SHORT_TERM) <= POLICY.short_term_capacity
     assert counted.count(Layer.LONG_TERM) <= POLICY.long_term_capacity
@@ -83,7 +92,7 @@ def test_capacities_hold_after_a_cycle(memories: list[Vitals]) -> None:
 
 @given(partitions())
 def test_what_is_left_in_the_short_term_has_not_faded(memories: list[Vitals]) -> None:
-    for memory in after(memories, plan_cycle(memories, NOW, POLICY, force=True)):
+    for memory in after(memories, plan_cycle(memories, NOW, POLICY)):
         if memory.layer is Layer.SHORT_TERM and memory.is_valid and not memory.pinned:
             assert not POLICY.curve.is_forgettable(retention(memory, NOW, POLICY))
 
@@ -91,16 +100,17 @@ def test_what_is_left_in_the_short_term_has_not_faded(memories: list[Vitals]) ->
 @given(partitions())
 def test_the_brake_lets_no_more_than_its_share_go(memories: list[Vitals]) -> None:
     plan = plan_cycle(memories, NOW, POLICY)
-    if plan.brake is None:
-        assert len(plan.forgotten) <= max(POLICY.brake_memories, POLICY.brake_share * len(memories))
-    else:
-        assert len(plan.forgotten) > max(POLICY.brake_memories, POLICY.brake_share * len(memories))
-    assert replace(plan, brake=None) == plan_cycle(memories, NOW, POLICY, force=True)
+    most = max(POLICY.brake_memories, POLICY.brake_share * len(memories))
+    held = brake(plan, len(memories), POLICY)
+    assert (held is None) == (len(plan.forgotten) <= most)
+    composed = replace(plan, compositions=(Composition(Operation.MERGE, tuple(memories), hides=True),))
+    held = brake(composed, len(memories), POLICY)
+    assert (held is None) == (len(plan.forgotten) + len(memories) <= most)
 
 
 @given(partitions(), st.integers(0, 30))
 def test_nothing_fades_before_the_lifecycle_began(memories: list[Vitals], days: int) -> None:
     policy = replace(POLICY, since=NOW - days * DAY, short_term_capacity=100, long_term_capacity=100)
-    early = plan_cycle(memories, NOW, policy, force=True)
+    early = plan_cycle(memories, NOW, policy)
     if days < 3:  # even the least important memory is not forgotten before the fourth day
         assert early.forgotten == ()

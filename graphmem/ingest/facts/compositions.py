@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from graphmem.commands.facts import JobAlreadyDone
+from graphmem.commands.lifecycle import CHANGED_SINCE
 from graphmem.commands.types import Command, CompleteJob, ComposeMemory, Outcome, OutcomeType
 from graphmem.errors import LLMUnusable
 from graphmem.ingest.facts.extraction import common_value
@@ -30,7 +31,7 @@ from graphmem.prompts import load
 from graphmem.retrieval.temporal import strip_all_times
 from graphmem.retrieval.temporal.english_phrases import plain_text
 from graphmem.stores.ledger import Ledger, memories
-from graphmem.stores.ledger.jobs import AT, BATCH, HIDES, LEVEL, OPERATION, Job
+from graphmem.stores.ledger.jobs import AT, BATCH, HIDES, LEVEL, OPERATION, VERSIONS, Job
 from graphmem.stores.ledger.sessions import OF_EVENTS
 from graphmem.text import (
     FUNCTION_CHARACTERS,
@@ -71,6 +72,7 @@ FEWEST_WORDS = 3
 # How often the model is asked: what it was asked about may have faded by the next cycle.
 ATTEMPTS = 2
 TOO_FEW, NOTHING, UNUSABLE = "sources erased", "no common statement", "no text"
+SWITCHED_OFF = "the lifecycle was switched off meanwhile"
 
 
 def common_scope(scopes: Sequence[Scope]) -> Scope:
@@ -82,16 +84,21 @@ def common_scope(scopes: Sequence[Scope]) -> Scope:
 def compose(job: Job, pipeline: FactPipeline, ledger: Ledger) -> JobResult:
     """Makes the memory that a job asks for, and completes the job; an unusable answer makes none.
 
-    Raises LLMUnavailable or StoreError; then the job stays recorded.
+    Makes none either if a source was changed since the job was recorded, or if it would hide its sources and the
+    lifecycle is off by now. Raises LLMUnavailable or StoreError; then the job stays recorded.
     """
     operation = Operation(job.request[OPERATION])
     with ledger.read() as connection:
         found = memories.records(connection, job.memories)
     sources = sorted((found[uid] for uid in job.memories if uid in found), key=lambda one: (one.at, one.row))
+    versions = dict(zip(job.memories, job.request[VERSIONS], strict=True))
+    is_changed = any(one.version != versions[one.id] for one in sources)
     sources = _shown(sources)
     level, usage = int(job.request[LEVEL]), Usage()
-    text, reason = None, TOO_FEW
-    if len(sources) >= (1 if operation is Operation.ABSTRACT else 2):
+    text, reason = None, CHANGED_SINCE if is_changed else TOO_FEW
+    if job.request[HIDES] and not pipeline.may_hide:
+        reason = SWITCHED_OFF
+    elif not is_changed and len(sources) >= (1 if operation is Operation.ABSTRACT else 2):
         with span(operation.value):
             for _ in range(ATTEMPTS):
                 text, reason, used = _ask(operation, level, sources, job, pipeline)

@@ -19,7 +19,7 @@ from uuid import uuid4
 from sqlalchemy import Connection
 
 from graphmem.commands.facts import DecisionConflict, JobAlreadyDone
-from graphmem.commands.lifecycle import MADE_OF
+from graphmem.commands.lifecycle import COMPRESSES, MADE_OF
 from graphmem.commands.types import ChangeSet, Command, CompleteJob, Outcome, OutcomeType, StoreEnrichment
 from graphmem.commands.unit_of_work import commit
 from graphmem.errors import LLMUnavailable, NotFoundError, StoreUnavailable
@@ -82,7 +82,8 @@ class PipelineConfig:
     `extraction` and `decision` are instructions (None: those of graphmem). A session is summarised after each
     `summarise_every` messages (0: never). A pause longer than `session_gap` begins a new sitting. `by_confidence`: the
     surer one of two facts that contradict each other may count although it was said earlier. With `matching`, the model
-    is asked about messages only if one of them matches a rule, and not one of small talk.
+    is asked about messages only if one of them matches a rule, and not one of small talk. `may_hide`: a memory may be
+    made of others that it hides, as the lifecycle does.
     """
 
     extraction: str | None = None
@@ -91,6 +92,7 @@ class PipelineConfig:
     session_gap: timedelta = timedelta(minutes=30)
     by_confidence: bool = False
     matching: Rules | None = None
+    may_hide: bool = False
 
     def is_asked_about(self, subject: str, messages: Sequence[MemoryRecord]) -> bool:
         """Tells whether the model is asked for the facts of messages, about `subject`."""
@@ -136,6 +138,7 @@ class FactPipeline:
         self._config = config
         self._observers = observers
         self._locks = tuple(Lock() for _ in range(LOCK_STRIPES))
+        self.may_hide = config.may_hide
 
     def run(self, job: Job) -> JobResult:
         """Draws facts from the messages of a job, and completes it.
@@ -229,7 +232,8 @@ class FactPipeline:
         """Returns the last sequence number, the ids of the facts near to each new one, and these facts by id.
 
         The ids are those of valid facts in the job's scope by the same speaker, nearest first; a fact whose speaker is
-        unknown is compared with everybody's. Facts stored after the sequence number may be missing. Raises
+        unknown is compared with everybody's. A forgotten fact is among them, unless another memory stands for it: said
+        again, it comes back. Facts stored after the sequence number may be missing. Raises
         StoreUnavailable if the index does not catch up: a decision without the near facts would store duplicates.
         """
         with self._ledger.read() as connection:
@@ -248,7 +252,10 @@ class FactPipeline:
             uids = dict.fromkeys(
                 uid for hits_of_one in hits for uid, similarity in hits_of_one if similarity >= MIN_SIMILARITY
             )
-            records = memories.visible_records(connection, View(scope, now, job.partition), uids)
+            records = memories.visible_records(connection, View(scope, now, job.partition, show_forgotten=True), uids)
+            for uid, record in list(records.items()):
+                if record.forgotten_at is not None and memories.records_linking_to(connection, record.row, COMPRESSES):
+                    del records[uid]
             near = [
                 _nearest(
                     (uid, similarity)

@@ -213,7 +213,7 @@ def first_vectors(connection: Connection, spec: EmbeddingSpec, hashes: Sequence[
 def matrices(connection: Connection, spec: EmbeddingSpec, partition: int) -> dict[str, tuple[list[int], Matrix]]:
     """Returns {form: (rows, unit rows)} of the first vectors of a partition's memories that are not forgotten.
 
-    The form of the first space comes first.
+    Source messages are left out: they say what their facts say. The form of the first space comes first.
     """
     statement = (
         select(embeddings_table.c.form, memories.c.id, embeddings_table.c.data)
@@ -221,6 +221,7 @@ def matrices(connection: Connection, spec: EmbeddingSpec, partition: int) -> dic
         .where(
             memories.c.partition == partition,
             memories.c.forgotten_at.is_(None),
+            ~memories.c.source_only,
             embeddings_table.c.model == spec.model,
             embeddings_table.c.form.in_(_vector_forms(spec)),
             embeddings_table.c.window == 0,

@@ -34,9 +34,9 @@ MAX_DOUBLINGS = 7
 # Keys in the request of a job: of facts, the row of the summary job to be done before; of a summary, the row before
 # which its messages were stored; of facts and procedures, the caller's instructions, and the importance that he gives.
 SUMMARY_JOB, BEFORE, INSTRUCTIONS, IMPORTANCE = "summary_job", "before", "prompt", "importance"
-# Of a composition: the fields of `graphmem.lifecycle.decay.Composition`, the id of the cycle (None: of none), and the
-# time that the caller gave this cycle, in microseconds (None: none).
-OPERATION, LEVEL, HIDES, BATCH, AT = "operation", "level", "hides", "batch", "at"
+# Of a composition: the fields of `graphmem.lifecycle.decay.Composition`, the versions of its sources, the id of the
+# cycle (None: of none), and the time that the caller gave this cycle, in microseconds (None: none).
+OPERATION, LEVEL, HIDES, VERSIONS, BATCH, AT = "operation", "level", "hides", "versions", "batch", "at"
 
 
 class JobKind(StrEnum):
@@ -95,10 +95,12 @@ class Job:
 
 
 def composition_job(
-    operation: Operation, scope: Scope, sources: Sequence[str], level: int, batch: str | None, *, hides: bool
+    operation: Operation, scope: Scope, sources: Mapping[str, int], level: int, batch: str | None, *, hides: bool
 ) -> Job:
-    """Returns the job to make one memory of others (ids); see `graphmem.lifecycle.decay.Composition`."""
-    request = {OPERATION: operation.value, LEVEL: level, HIDES: hides, BATCH: batch}
+    """Returns the job to make one memory of others ({id: version}); see `graphmem.lifecycle.decay.Composition`."""
+    request = {
+        OPERATION: operation.value, LEVEL: level, HIDES: hides, VERSIONS: list(sources.values()), BATCH: batch
+    }  # fmt: skip
     return Job(JobKind.COMPOSITION, scope, "", tuple(sources), request)
 
 

@@ -130,6 +130,7 @@ vitals = Table(
     Column("accessed_at", BigInteger),
     Column("rated", Integer),  # the version of its text whose importance is stored
     Column("importance_given", Boolean, nullable=False, server_default=false()),  # by the caller: none is computed
+    Column("type_computed", Boolean, nullable=False, server_default=false()),  # nobody named `memory_type`
 )
 
 # Further runs in which a memory's message was repeated, ordered by `place`.

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from sqlalchemy import ColumnElement, Connection, RowMapping, and_, bindparam, case, exists, func, not_, or_, select
 
 from graphmem.lifecycle.decay import MERGED_INTO, Brake, Vitals
+from graphmem.lifecycle.importance import counted_type
 from graphmem.model import (
     COMPOSING_EVENTS,
     SCOPE_NAMES,
@@ -42,6 +43,7 @@ _STORED = select(
     vitals.c.accessed_at,
     vitals.c.rated,
     vitals.c.importance_given,
+    vitals.c.type_computed,
 ).where(in_array(vitals.c.memory, "rows"))
 _ACCESSES = select(vitals.c.accesses).where(vitals.c.memory == bindparam("row"))
 
@@ -56,6 +58,7 @@ class Access(NamedTuple):
 class StoredVitals(NamedTuple):
     """All that is stored of a memory here: its retention, how often it was found and when last, and `rated`, the
     version of its text whose importance is stored. None: never. `importance_given`: the caller said how important.
+    `type_computed`: nobody named its type, so that a changed text may get another one.
     """
 
     strength: float
@@ -63,6 +66,7 @@ class StoredVitals(NamedTuple):
     accessed_at: datetime | None
     rated: int | None
     importance_given: bool
+    type_computed: bool
 
 
 class VitalState(NamedTuple):
@@ -107,8 +111,10 @@ def state_of(connection: Connection, record: MemoryRecord) -> VitalState:
 def stored(connection: Connection, rows: Sequence[int]) -> dict[int, StoredVitals]:
     """Returns what is stored of memories, by row; those of which nothing is are left out."""
     return {
-        row: StoredVitals(strength, accesses, optional_from_micros(accessed_at), rated, bool(given))
-        for row, strength, accesses, accessed_at, rated, given in connection.execute(_STORED, {"rows": list(rows)})
+        row: StoredVitals(strength, accesses, optional_from_micros(accessed_at), rated, bool(given), bool(computed))
+        for row, strength, accesses, accessed_at, rated, given, computed in connection.execute(
+            _STORED, {"rows": list(rows)}
+        )
     }
 
 
@@ -122,6 +128,11 @@ def give_importance(connection: Connection, rows: Sequence[int]) -> None:
     """Records that the importance of new memories, by row, was given by the caller, so that none is computed."""
     if rows:
         connection.execute(vitals.insert(), [{"memory": row, "importance_given": True} for row in rows])
+
+
+def rate_again(connection: Connection, row: int) -> None:
+    """Has the next cycle compute the importance of a memory, unless the caller gave it."""
+    connection.execute(vitals.update().where(vitals.c.memory == row, ~vitals.c.importance_given).values(rated=None))
 
 
 def delete(connection: Connection, row: int) -> None:
@@ -158,13 +169,17 @@ def last_found(connection: Connection, view: View, limit: int) -> list[MemoryRec
 class UnratedMemory:
     """A memory whose importance is not computed yet, or of an earlier text.
 
-    `confidence` is a language model's (0..1), None for what nobody drew; `question_share` that of its text. `given` is
-    the importance that the caller gave, which stays.
+    `memory_type` is the one that somebody named or a language model told. `confidence` is a language model's (0..1),
+    None for what nobody drew; `question_share` that of its text. `given` is the importance that the caller gave, which
+    stays.
     """
 
     id: str
     row: int
     version: int
+    kind: Kind
+    level: int
+    role: str | None
     text: str
     memory_type: str | None
     confidence: float | None
@@ -188,7 +203,8 @@ def read_all(connection: Connection, partition: int, now: datetime, *, documents
     """Returns the memories of a partition that take part in the lifecycle, without their texts."""
     m, v, e = memories.c, vitals.c, events.c
     shown_again_at = select(func.max(e.at)).where(e.memory == m.uid, e.event == "REMEMBER").scalar_subquery()
-    columns = (*(m[name] for name in SCOPE_NAMES), *(m[name] for name in _SAME_NAMES), m.uid, m.id, m.layer, m.kind)
+    own = (m.uid, m.id, m.layer, m.kind, m.memory_type)
+    columns = (*(m[name] for name in SCOPE_NAMES), *(m[name] for name in _SAME_NAMES), *own)
     statement = (
         select(
             *columns,
@@ -230,11 +246,12 @@ def abstracted(connection: Connection, partition: int, level: int) -> set[int]:
 
 
 # Columns that `Vitals` has under the same names.
-_SAME_NAMES = ("seq", "memory_type", "importance", "pinned", "speaker", "role", "level")
+_SAME_NAMES = ("seq", "version", "importance", "pinned", "speaker", "role", "level")
 
 
 @decoding
 def _decode(row: RowMapping) -> Vitals:
+    kind = Kind(row["kind"])
     return Vitals(
         id=row["uid"],
         row=row["id"],
@@ -243,7 +260,8 @@ def _decode(row: RowMapping) -> Vitals:
         created_at=from_micros(row["created_at"]),
         is_valid=bool(row["is_valid"]),
         shown_again_at=optional_from_micros(row["shown_again_at"]),
-        kind=Kind(row["kind"]),
+        kind=kind,
+        memory_type=counted_type(kind, row["level"], row["memory_type"]),
         **{name: row[name] for name in (*_SAME_NAMES, "accesses", "strength")},
     )
 
@@ -267,7 +285,9 @@ def unrated(connection: Connection, partition: int, limit: int, *, documents: bo
     m, v = memories.c, vitals.c
     statement = (
         select(
-            *(m.uid, m.id, m.version, m.text, m.memory_type, m.kind, m.confidence, m.question_share, m.created_at),
+            *(m.uid, m.id, m.version, m.kind, m.level, m.role, m.text),
+            case((v.type_computed.is_not(True), m.memory_type)).label("memory_type"),
+            *(m.confidence, m.question_share, m.created_at),
             case((v.importance_given, m.importance)).label("given"),
         )
         .join_from(memories, vitals, v.memory == m.id, isouter=True)
@@ -278,36 +298,37 @@ def unrated(connection: Connection, partition: int, limit: int, *, documents: bo
     )
     return [
         UnratedMemory(
-            uid,
-            row,
-            version,
-            text,
-            memory_type,
-            confidence if kind == Kind.FACT.value else None,
-            share,
-            from_micros(created_at),
-            given,
+            id=row.uid,
+            row=row.id,
+            version=row.version,
+            kind=(kind := Kind(row.kind)),
+            level=row.level,
+            role=row.role,
+            text=row.text,
+            memory_type=row.memory_type,
+            confidence=row.confidence if kind is Kind.FACT else None,
+            question_share=row.question_share,
+            created_at=from_micros(row.created_at),
+            given=row.given,
         )
-        for uid, row, version, text, memory_type, kind, confidence, share, created_at, given in connection.execute(
-            statement
-        )
+        for row in connection.execute(statement)
     ]
 
 
 class Rating(NamedTuple):
-    """The computed importance of a version of a memory's text; `memory_type` is for a memory that has none."""
+    """The importance of a version of a memory's text; `memory_type` is the computed one, None if somebody named it."""
 
     row: int
     version: int
     importance: float
-    memory_type: str
+    memory_type: str | None
 
 
 _RATE = (
     memories.update()
     .where(memories.c.id == bindparam("row"), memories.c.version == bindparam("of_version"))
     .values(
-        importance=bindparam("number"), memory_type=func.coalesce(memories.c.memory_type, bindparam("type_by_default"))
+        importance=bindparam("number"), memory_type=func.coalesce(bindparam("computed_type"), memories.c.memory_type)
     )
 )
 
@@ -319,17 +340,24 @@ def store_ratings(connection: Connection, ratings: Sequence[Rating]) -> None:
     connection.execute(
         _RATE,
         [
-            {"row": row, "of_version": version, "number": importance, "type_by_default": memory_type}
+            {"row": row, "of_version": version, "number": importance, "computed_type": memory_type}
             for row, version, importance, memory_type in ratings
         ],
     )
     statement = upsert(connection, vitals)
     statement = statement.on_conflict_do_update(
-        index_elements=[vitals.c.memory], set_={"rated": statement.excluded.rated}
+        index_elements=[vitals.c.memory],
+        set_={"rated": statement.excluded.rated, "type_computed": statement.excluded.type_computed},
     )
     stored = _existing(connection, (one.row for one in ratings))
     rows = [
-        {"memory": one.row, "rated": one.version, "strength": 1.0, "accesses": 0}
+        {
+            "memory": one.row,
+            "rated": one.version,
+            "type_computed": one.memory_type is not None,
+            "strength": 1.0,
+            "accesses": 0,
+        }
         for one in ratings
         if one.row in stored
     ]
