@@ -22,7 +22,7 @@ from graphmem.lifecycle.compression import NO_MODEL, abstractable, abstraction, 
 from graphmem.lifecycle.decay import Composition, CyclePlan, Decision, LifecyclePolicy, Operation, brake, plan_cycle
 from graphmem.lifecycle.importance import certainty, counted_type, importance, recency, scarcity
 from graphmem.lifecycle.rules import Rule, Rules
-from graphmem.model import ASSISTANT, EmbeddingSpec, Layer
+from graphmem.model import ASSISTANT, EmbeddingSpec, Kind, Layer
 from graphmem.stores.ledger import Ledger, embeddings, memories, vitals
 from graphmem.stores.ledger.jobs import Job, composition_job
 from graphmem.stores.ledger.vitals import LastCycle, Rating, UnratedMemory, VitalState
@@ -262,8 +262,9 @@ class Cycle:
         while True:
             with self._ledger.read() as connection:
                 batch = vitals.unrated(connection, partition, RATED_BATCH, documents=self._documents)
-                # The rules are about what a user says (seed 002 §3.1).
-                rules = {one.row: None if one.role == ASSISTANT else self._rules.match(one.text) for one in batch}
+                facts = [one.row for one in batch if one.kind is Kind.FACT]
+                words = vitals.words_of_sources(connection, facts) if facts else {}
+                rules = {one.row: self._rule(one, words.get(one.row, "")) for one in batch}
                 unmatched = [row for row, rule in rules.items() if rule is None]
                 if unmatched and matrices is None:
                     matrices = embeddings.matrices(connection, self._spec, partition)
@@ -273,6 +274,19 @@ class Cycle:
             ratings = [_rating(memory, rules[memory.row], nearest.get(memory.row)) for memory in batch]
             with self._ledger.write() as connection:
                 vitals.store_ratings(connection, ratings)
+
+    def _rule(self, memory: UnratedMemory, said: str) -> Rule | None:
+        """Returns the rule that a memory matches, None for none: they are about what a user says (seed 002 §3.1).
+
+        A fact in a model's words ("Likes fado") matches also by what was `said`, if it is of the rule's type.
+        """
+        if memory.role == ASSISTANT:
+            return None
+        rule = self._rules.match(memory.text)
+        if rule is None and (of_words := self._rules.match(said)) is not None:
+            own_type = counted_type(memory.kind, memory.level, memory.memory_type)
+            rule = of_words if of_words.memory_type == own_type else None
+        return rule
 
 
 def _rating(memory: UnratedMemory, rule: Rule | None, highest_similarity: float | None) -> Rating:

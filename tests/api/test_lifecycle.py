@@ -776,6 +776,17 @@ def test_facts_of_a_language_model_have_the_importance_of_their_call(make_memory
         assert [one["importance"] for one in memory.get_all(**ANA)["results"]] == [0.95]
 
 
+def test_a_fact_in_a_models_words_is_rated_by_what_the_user_said(ripening: Memory) -> None:
+    """Of the rule's type only: not all that stands beside an explicit preference is one."""
+    (source,) = said(ripening, 1, "I like fado, and we met Clara.", source_only=True, role="user")
+    drawn = {"kind": "fact", "links": [{"kind": "drawn_from", "memory": source}]}
+    (likes,) = said(ripening, 1, "Fado music", memory_type="preference", **drawn)
+    (met,) = said(ripening, 1, "Met Clara", memory_type="episodic", **drawn)
+    tend(ripening)
+    assert ripening.get(likes, **ANA)["importance"] == 0.9
+    assert ripening.get(met, **ANA)["importance"] != 0.9
+
+
 @pytest.mark.parametrize("memory_type", ["semantic", "preference"])
 def test_what_a_model_drew_of_the_user_is_kept_for_good(make_memory: Make, memory_type: str) -> None:
     """A fact that the model calls semantic is what the seed calls a fact (§2.2), and its own source message does not

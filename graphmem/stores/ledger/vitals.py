@@ -15,6 +15,7 @@ from sqlalchemy import ColumnElement, Connection, RowMapping, and_, bindparam, c
 from graphmem.lifecycle.decay import MERGED_INTO, Brake, Vitals
 from graphmem.lifecycle.importance import counted_type
 from graphmem.model import (
+    ASSISTANT,
     COMPOSING_EVENTS,
     SCOPE_NAMES,
     Kind,
@@ -313,6 +314,21 @@ def unrated(connection: Connection, partition: int, limit: int, *, documents: bo
         )
         for row in connection.execute(statement)
     ]
+
+
+def words_of_sources(connection: Connection, rows: Sequence[int]) -> dict[int, str]:
+    """Returns the texts of what users said from which facts (row ids) were drawn, one to a line; {} for none."""
+    m = memories.c
+    statement = (
+        select(links.c.memory, m.text)
+        .join_from(links, memories, m.id == links.c.other)
+        .where(in_array(links.c.memory, "rows"), links.c.kind == "drawn_from", m.role.is_distinct_from(ASSISTANT))
+        .order_by(links.c.memory, m.id)
+    )
+    words: dict[int, list[str]] = {}
+    for row, text in connection.execute(statement, {"rows": list(rows)}):
+        words.setdefault(row, []).append(text)
+    return {row: "\n".join(texts) for row, texts in words.items()}
 
 
 class Rating(NamedTuple):
