@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -12,6 +13,7 @@ from support.service import client_of, headers
 from support.waiting import wait_until
 
 from graphmem import Memory
+from graphmem.service.proxy.answers import WaitingAnswers
 from graphmem.testing import ModelEndpoint, behaviours
 from graphmem.testing.behaviours import Behaviour
 
@@ -483,6 +485,23 @@ def test_a_client_that_sends_the_end_of_a_chat_gets_nothing_stored_twice(
             if settle_seconds < 1:
                 wait_until(lambda n=n: f"Answer {n}." in stored(memory))
     assert sorted(stored(memory)) == sorted(message["content"] for message in chat)
+
+
+def test_an_answer_that_waits_later_than_it_counts_is_stored_all_the_same(
+    memory: Memory, upstream: ModelEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is stored before it may take longer than the time after which it counts."""
+    resolve = WaitingAnswers.resolve
+
+    def slow(*args: Any) -> None:
+        time.sleep(0.3)
+        resolve(*args)
+
+    monkeypatch.setattr(WaitingAnswers, "resolve", slow)
+    upstream.then("Answer.")
+    with proxied(memory, upstream, settle_seconds=0.01) as client:
+        ask(client, [user("Word.")])
+        wait_until(lambda: "Answer." in stored(memory))
 
 
 @pytest.mark.parametrize("settle_seconds", [0.01, 600])

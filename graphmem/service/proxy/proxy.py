@@ -279,16 +279,19 @@ class ChatProxy:
         turns = [*last_part(chat.turns, 1, MESSAGES_BEFORE), {"role": ASSISTANT, "content": text}]
         place = self._answers.place(chat.scope, chat.session_key, chat.text, text)
         new, now = len(chat.turns) - chat.question, datetime.now(UTC)
+        loop = asyncio.get_running_loop()
+
+        def settle_later() -> None:
+            loop.call_later(self._settings.settle_seconds, self._submit, lambda: self._settle([place]))
 
         def add() -> bool:
             if self._settings_now(chat.scope).save:
                 self._answers.add(place, turns, new, chat.session_key, now)
+                with suppress(RuntimeError):  # the service has ended; the next start settles it
+                    loop.call_soon_threadsafe(settle_later)  # not before it waits: this may take longer than that time
             return True
 
         saving.begin(lambda: self._chats.submit(add, chat.scope.partition))
-        asyncio.get_running_loop().call_later(
-            self._settings.settle_seconds, self._submit, lambda: self._settle([place])
-        )
 
 
 def _calls_tools(messages: Sequence[Mapping[str, Any]]) -> bool:
