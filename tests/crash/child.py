@@ -35,6 +35,12 @@ SEEDS = (
     "beta Bella visited Bergen harbourlight",
     "gamma Carl met Dora fernwhistle",
 )
+# Like ones, which a model is to make one of.
+LIKE = (
+    "Paula drinks green tea each morning",
+    "Each morning Paula drinks green tea",
+    "green tea Paula drinks, each morning",
+)
 NEW = "delta Emil bought Fagott moonladder"
 REVISED = "beta Bella left Bergen snowlantern"
 
@@ -218,6 +224,11 @@ def execute(order: dict) -> None:
         importlib.import_module("graphmem.jobs.cycle").COMMAND_BATCH = 1
         with memory._engine.ledger.write() as connection:
             connection.execute(memories.update().values(created_at=0))
+    if act == "merge":
+        memory.close()
+        memory = open_memory(home, llm=order["llm"])
+        memory.add([{"role": "user", "content": text} for text in LIKE], user_id="u", infer=False)
+        memory.flush()
     if act == "remodel":
         memory.close()
         memory = open_memory(home, 32)
@@ -238,6 +249,7 @@ def execute(order: dict) -> None:
         "remodel": memory.rebuild,
         "reset": memory.reset,
         "tend": lambda: memory.tend(user_id="u"),
+        "merge": lambda: memory.tend(user_id="u"),
         "close": lambda: (memory.delete(ids[1]), journal.note(done="delete"), memory.close()),
     }
     acts[act]()

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import operator
 import os
 import random
@@ -18,10 +19,11 @@ from pathlib import Path
 import numpy as np
 import power
 import pytest
-from child import NEW, REVISED, SEEDS, open_memory, settings
+from child import LIKE, NEW, REVISED, SEEDS, open_memory, settings
 from victims import Server, assert_verified, in_memory, words_in_files
 
 from graphmem import Memory
+from graphmem.testing import ModelEndpoint
 
 ENGINE, EDGE = "graphmem.engine", "graphmem.stores.qdrant.embedded"
 EVENTS, TOMBSTONES = "graphmem.stores.ledger.events", "graphmem.stores.ledger.tombstones"
@@ -229,7 +231,7 @@ def expected_after(kill: Kill, ids: list[str]) -> dict[str, str]:
 @pytest.mark.quick
 def test_every_kill_point_names_something_that_exists():
     """Else a renaming is noticed only by the thorough tests."""
-    points = [kill.point for kill in KILLS] + [point for _, point, *_ in OPENINGS + CYCLES]
+    points = [kill.point for kill in KILLS] + [point for _, point, *_ in OPENINGS + CYCLES + MERGES]
     for module, _, attributes in [point.split(" ", 1)[1].partition(":") for point in points if " shard." not in point]:
         operator.attrgetter(attributes)(importlib.import_module(module))
 
@@ -286,6 +288,38 @@ def test_killed_in_a_cycle(point: str, nth: int, forgotten: int, server: Server,
         assert list_texts(memory) == {}
         assert memory.search(SEEDS[0], user_id="u")["results"] == []
         assert memory.verify()["ok"]
+
+
+COMPOSITIONS = "graphmem.ingest.facts.compositions"
+MERGED = "Drinks green tea each morning"
+MERGES = [
+    ("the job is recorded, before COMMIT", f"after {JOBS}:enqueue", 1),
+    ("the model is being asked", f"before {COMPOSITIONS}:request", 1),
+    ("the model has answered", f"before {COMPOSITIONS}:compose_command", 1),
+    ("two of three are hidden, before COMMIT", "after graphmem.commands.lifecycle:forget_memory", 2),
+    ("the merged memory is stored", "after graphmem.ingest.facts.pipeline:commit", 1),
+]
+
+
+@pytest.mark.parametrize(("point", "nth"), [one[1:] for one in MERGES], ids=[one[0] for one in MERGES])
+def test_killed_while_memories_are_merged(point: str, nth: int, server: Server, folder: Path):
+    """Either the like memories are visible or the one that was made of them; the next cycle makes it, and once."""
+    home = folder / "home"
+    with ModelEndpoint(default=json.dumps({"text": MERGED})) as endpoint:
+        config = {"openai_base_url": endpoint.url, "api_key": "any", "model": "merges"}
+        llm = {"provider": "openai", "config": config}
+        code, _ = server.order(home, "merge", point=point, nth=nth, llm=llm)
+        assert code == -9, f"the point was not reached: {point} (exit {code})"
+        with open_memory(home, llm=llm) as memory:
+            seen = set(list_texts(memory).values()) - set(SEEDS)
+            assert seen in ({MERGED}, set(LIKE))
+            assert memory.verify()["ok"]
+            memory.tend(user_id="u")
+            memory.retry_failed()
+            assert sorted(list_texts(memory).values()) == sorted([*SEEDS, MERGED])
+            assert len(memory.pending_deletion(user_id="u")["results"]) == len(LIKE)
+            assert memory.flush() == {"pending": []}
+            assert memory.verify()["ok"]
 
 
 @pytest.mark.parametrize("kept", [pytest.param(0.0, id="all lost"), pytest.param(0.5, id="half lost")])

@@ -10,7 +10,15 @@ from typing import Any
 
 from support.fakes import DIMS
 
-from graphmem.commands.types import DeleteMemory, ReaffirmFact, RetireMemory, StoreEnrichment, UpdateMemory
+from graphmem.commands.types import (
+    DeleteMemory,
+    ForgetMemory,
+    ReaffirmFact,
+    RememberMemory,
+    RetireMemory,
+    StoreEnrichment,
+    UpdateMemory,
+)
 from graphmem.model import (
     EmbeddingSpec,
     EntityType,
@@ -318,6 +326,18 @@ class GraphContract:
         assert list_memories(as_of=now - timedelta(hours=3)) == {plain.id, expired.id, retired.id}
         assert list_memories(as_of=plain.at) == {plain.id}
         assert list_memories(kinds=frozenset({Kind.FACT})) == set()
+
+    def test_forgotten_memories_are_left_out_from_then_on(self, clerk: Any) -> None:
+        """`as_of` a moment before and after a cycle."""
+        kept, forgotten = store_memory(clerk, "anna", at=0), store_memory(clerk, "anna", at=1)
+        at = clerk.view().now - timedelta(hours=1)
+        clerk.commit(ForgetMemory(forgotten.id, "retention below 0.1"), now=at)
+        list_memories = lambda **more: set(self.around(clerk, "anna", view=clerk.view(**more)).memories)
+        assert list_memories() == list_memories(as_of=at) == {kept.id}
+        assert list_memories(show_forgotten=True) == {kept.id, forgotten.id}
+        assert list_memories(as_of=at - timedelta(microseconds=1)) == {kept.id, forgotten.id}
+        clerk.commit(RememberMemory(forgotten.id, "asked"))
+        assert list_memories() == {kept.id, forgotten.id}
 
     # --- after changes ----------------------------------------------------------------------------------------
 

@@ -352,6 +352,19 @@ class VectorIndexContract:
         assert arm(index, view(now=NOON + HOUR, as_of=NOON - HOUR)) == [uid(1)]
 
     @pytest.mark.parametrize("arm", [search_dense, search_sparse])
+    def test_forgotten_memories_are_hidden_from_then_on_unless_requested(self, index: VectorIndex, arm: Any) -> None:
+        """`as_of` a moment before, during and after a cycle."""
+        tick = timedelta(microseconds=1)
+        index.upsert([point(1, valid_from=NOON - 2 * HOUR, forgotten_at=NOON), point(2, valid_from=NOON - HOUR)])
+        assert arm(index, view(now=NOON + HOUR)) == [uid(2)]
+        assert set(arm(index, view(now=NOON + HOUR, show_forgotten=True))) == {uid(1), uid(2)}
+        assert set(arm(index, view(now=NOON + HOUR, as_of=NOON - tick))) == {uid(1), uid(2)}
+        assert arm(index, view(now=NOON + HOUR, as_of=NOON)) == [uid(2)]
+        assert arm(index, view(now=NOON + HOUR, as_of=NOON + HOUR)) == [uid(2)]
+        index.upsert([point(1, valid_from=NOON - 2 * HOUR, seq=9)])  # it came back
+        assert set(arm(index, view(now=NOON + HOUR))) == {uid(1), uid(2)}
+
+    @pytest.mark.parametrize("arm", [search_dense, search_sparse])
     def test_dates_far_away_do_no_harm(self, index: VectorIndex, arm: Any) -> None:
         first, last = datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, tzinfo=UTC)
         index.upsert([point(1, valid_from=first, valid_to=last, expires_at=last)])
