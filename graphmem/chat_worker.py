@@ -448,7 +448,7 @@ class ChatWorker:
 def preload_models(memory: Memory) -> None:
     """Loads the memory's local models in the background, for which the first search would spend its time limit."""
     pool = Pool(1, thread_name_prefix="graphmem-preloading")
-    pool.submit(memory._engine.load_models)  # noqa: SLF001  (same package)
+    pool.submit(memory._engine.backends.load_models)  # noqa: SLF001  (same package)
     pool.shutdown(wait=False)
 
 

@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal, Self, TypeVar, cast
 
 from pydantic import BaseModel
 
-from graphmem import responses, types
+from graphmem import administration, responses, types
 from graphmem.boundary import filters as filtering
 from graphmem.boundary import validation
 from graphmem.commands.types import (
@@ -221,7 +221,7 @@ class Memory:
                     scope,
                     prompt,
                     procedure=is_procedure,
-                    summarise=self._engine.makes_summaries and not is_procedure,
+                    summarise=self._engine.settings.summary_messages > 0 and not is_procedure,
                     importance=given,
                 )
                 result = self._add_with_extraction(commands, extraction, wait=wait)
@@ -547,7 +547,7 @@ class Memory:
         partition = self._whole_partition(user_id, agent_id, run_id)
         moment = None if now is None else validation.moment(now, "now", self.limits.timezone)
         self._engine.check_embedder()
-        result = self._engine.run_cycle(partition, moment, dry_run=is_dry, force=is_forced)
+        result = administration.run_cycle(self._engine, partition, moment, dry_run=is_dry, force=is_forced)
         if result.id is not None:
             self._engine.deliver([partition])
         rows = [*(one.row for one in result.plan.changed), *result.purged]
@@ -588,7 +588,9 @@ class Memory:
                 raise ValidationError("ids: are of memories of several users; give those of one")
             (partition,) = partitions
         self._engine.check_embedder()
-        cycle, outcomes, skipped = self._engine.abstract(partition, uids, checked_level, datetime.now(UTC))
+        cycle, outcomes, skipped = self._engine.ready_cycle(None).abstract(
+            partition, uids, checked_level, datetime.now(UTC)
+        )
         if outcomes:
             self._engine.enrich_and_deliver([outcome.required_record for outcome in outcomes], wait=True)
         return responses.abstractions(cycle, outcomes, skipped)
@@ -910,7 +912,11 @@ class Memory:
 
         outcome = search(search_query, self._engine.search_deps)
         self._engine.note_found((hit.record for hit in outcome.hits), view)
-        standing = read_standing(self._engine.ledger, view, self._engine.rules) if wants_profile else ()
+        standing = (
+            read_standing(self._engine.ledger, view, self._engine.settings.lifecycle.read_rules())
+            if wants_profile
+            else ()
+        )
         return context_block(outcome.hits, most, now.tzinfo, size, whole=whole, standing=standing)
 
     def profile(
@@ -928,7 +934,9 @@ class Memory:
         self._engine.check_open()
         most = validation.count(max_tokens, "max_tokens", 1, validation.MAX_CONTEXT_CHARS)
         scope = validation.required_scope(user_id, agent_id, run_id)[0]
-        found = read_profile(self._engine.ledger, self._view(scope, None, None), self._engine.rules)
+        found = read_profile(
+            self._engine.ledger, self._view(scope, None, None), self._engine.settings.lifecycle.read_rules()
+        )
         return responses.profile(found, most, self.limits.timezone)
 
     def get(
@@ -1204,7 +1212,7 @@ class Memory:
         "procedure", "summary", "composition").
         """
         self._engine.check_open()
-        return {"pending": self._engine.flush()}
+        return {"pending": administration.flush(self._engine)}
 
     def retry_failed(self) -> dict[str, Any]:
         """Runs all recorded jobs of the language model now, and waits for them; then finishes background work.
@@ -1216,7 +1224,7 @@ class Memory:
         without a model.
         """
         self._engine.check_open()
-        return self._engine.retry_failed()
+        return administration.retry_failed(self._engine)
 
     def stats(self, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None) -> dict[str, Any]:
         """Returns counts, the sizes of the ledger's file and of its embeddings (bytes), the pending work and the
@@ -1242,7 +1250,7 @@ class Memory:
         about the whole ledger.
         """
         self._engine.check_open()
-        return self._engine.stats(_optional_scope(user_id, agent_id, run_id))
+        return administration.stats(self._engine, _optional_scope(user_id, agent_id, run_id))
 
     def verify(self, repair: bool = False) -> dict[str, Any]:  # noqa: FBT001, FBT002  (the contract's form)
         """Checks the ledger's file, derived columns and texts, and compares each projection with the ledger.
@@ -1263,11 +1271,11 @@ class Memory:
         """
         self._engine.check_open()
         repair = validation.flag(repair, "repair")
-        report = self._engine.verify()
+        report = administration.verify(self._engine)
         if not repair or report["ok"]:
             return report
-        self._engine.repair()
-        return {**self._engine.verify(), "repaired": report}
+        administration.repair(self._engine)
+        return {**administration.verify(self._engine), "repaired": report}
 
     def repair(self) -> dict[str, Any]:
         """Finishes pending work, delivers it and repairs the projections; returns the report of `verify` afterwards.
@@ -1275,8 +1283,8 @@ class Memory:
         After erasures it also rewrites the ledger's file, so that no copy of the words remains in its unused space.
         """
         self._engine.check_open()
-        self._engine.repair()
-        return self._engine.verify()
+        administration.repair(self._engine)
+        return administration.verify(self._engine)
 
     def rebuild(
         self, projection: Literal["vectors", "graph"] | None = None, progress: Progress | None = None
@@ -1291,8 +1299,8 @@ class Memory:
         self._engine.check_open()
         if projection is not None and (not isinstance(projection, str) or projection not in PROJECTION_NAMES):
             validation.refuse("projection", projection, "use 'vectors', 'graph', or leave it out for all")
-        self._engine.rebuild(projection, _checked_progress(progress))
-        return self._engine.verify()
+        administration.rebuild(self._engine, projection, _checked_progress(progress))
+        return administration.verify(self._engine)
 
     def export(
         self,
@@ -1371,7 +1379,7 @@ class Memory:
         folder that another process has open is not named: that process empties it at its next search or write.
         """
         self._engine.check_open()
-        return {"pending": self._engine.reset()}
+        return {"pending": administration.reset(self._engine)}
 
     def close(self, *, wait: bool = True) -> None:
         """Waits for background work and releases files and threads. A second call does nothing.

@@ -17,6 +17,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from graphmem import __version__
+from graphmem.administration import prepare_searches
 from graphmem.async_memory import AsyncMemory
 from graphmem.chat_worker import ChatWorker
 from graphmem.concurrency import Pool
@@ -131,7 +132,7 @@ def _rest_app(service: Service, mcp: Any, authenticator: Authenticator, *, close
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(mcp.router.lifespan_context(mcp))
             # Before the server takes requests: a recall would have no time left.
-            await asyncio.to_thread(service.memory.sync._engine.prepare_searches)  # noqa: SLF001  (same package)
+            await asyncio.to_thread(prepare_searches, service.memory.sync._engine)  # noqa: SLF001  (same package)
             service.proxy.start()
             yield
         service.proxy.close()

@@ -84,7 +84,7 @@ def test_the_night_comes_while_the_memory_is_open(
     assert forgotten(memory, "ana") == []
     # The next night begins as soon as the worker looks at the clock.
     monkeypatch.setattr(Nights, "last", lambda _self, now: now)
-    memory._engine._job_worker.schedule()
+    memory._engine.job_worker.schedule()
     memory.flush()
     assert forgotten(memory, "ana") == [TALK]
 
@@ -109,7 +109,7 @@ def test_a_cycle_that_is_claimed_is_run_by_nobody_else_until_the_claim_ends(fill
         assert jobs.claim(connection, rows[0], "another process", 60)
     memory.close()
     memory = filled()
-    memory._engine._job_worker.drain()
+    memory._engine.job_worker.drain()
     with memory._engine.ledger.write() as connection:
         assert list(jobs.all_jobs(connection, {jobs.JobKind.CYCLE})) == rows[:1]
         jobs.claim(connection, rows[0], "another process", 0, by_force=True)

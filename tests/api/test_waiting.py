@@ -73,7 +73,7 @@ def test_flush_names_an_index_that_cannot_be_made_durable(
     memory = make_memory(tmp_path)
     uid = added(memory, "tea")
     with monkeypatch.context() as patch:
-        patch.setattr(memory._engine._backends.vector_index, "flush", fail)
+        patch.setattr(memory._engine.backends.vector_index, "flush", fail)
         added(memory, "coffee")
         assert memory.flush() == {"pending": ["vectors"]}
     assert memory.flush() == {"pending": []}
@@ -196,7 +196,7 @@ def test_the_log_has_the_cause_of_a_failing_embedder(make_memory: Make, caplog: 
 
 
 def test_verify_does_not_count_pending_work_as_a_fault(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory._engine._job_worker, "enrich", lambda *_, **__: False)
+    monkeypatch.setattr(memory._engine.job_worker, "enrich", lambda *_, **__: False)
     memory.add("tea", user_id="u1", wait=False)
     report = memory.verify()
     assert (report["ok"], report["failed"], report["ledger"]["jobs"]) == (True, 0, 1)

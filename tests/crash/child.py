@@ -310,7 +310,7 @@ def serve(modules: list[str]) -> None:
 def peer(home: Path, graph: str) -> None:
     """Opens the same folder in another process, and makes the calls that it reads."""
     memory = open_memory(home, graph=graph)
-    print(json.dumps({"edge": memory._engine._backends.vector_worker.projection.shared}), flush=True)
+    print(json.dumps({"edge": memory._engine.backends.vector_worker.projection.shared}), flush=True)
     for line in sys.stdin:
         order = json.loads(line)
         try:

@@ -89,7 +89,7 @@ filler.unlink()
 with open_memory(home) as memory:
     assert len(memory.search("who likes", user_id="u")["results"]) == 2
     assert memory.verify()["ok"]
-    assert memory._engine._backends.vector_index.count() == 2
+    assert memory._engine.backends.vector_index.count() == 2
 """,
     )
 

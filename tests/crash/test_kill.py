@@ -140,7 +140,7 @@ KILLS = [
     Kill(
         "rebuild with another model: model recorded, nothing embedded",
         "remodel",
-        f"after {ENGINE}:record_embedder",
+        "after graphmem.administration:record_embedder",
         True,
     ),
     Kill("rebuild with another model: before Edge is wiped", "remodel", f"before {EDGE}:EmbeddedIndex.wipe", True),

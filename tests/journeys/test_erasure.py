@@ -254,7 +254,7 @@ def test_a_reset_during_a_delivery_names_the_index_and_empties_it_after_the_deli
     make_memory: Make, tmp_path: Path, config: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory = make_memory(tmp_path / "home", delivery_wait=0.05, **config)
-    index = memory._engine._backends.vector_index
+    index = memory._engine.backends.vector_index
     waits, may_go_on, upsert = Event(), Event(), index.upsert
 
     def wait_and_write(points: Sequence[Point]) -> None:
@@ -282,7 +282,7 @@ def test_resets_during_background_work_leave_nothing(make_memory: Make, tmp_path
             memory.add(f"Zarathustra plays {number} xylophones.", user_id="ana", wait=False)
         memory.reset()
         assert memory.flush() == {"pending": []}
-        assert list(memory._engine._backends.vector_index.list_held()) == []
+        assert list(memory._engine.backends.vector_index.list_held()) == []
     assert memory.verify()["ok"]
 
 

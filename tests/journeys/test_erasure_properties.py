@@ -273,8 +273,8 @@ class Story:
         with engine.ledger.read() as connection:
             stored = set(connection.scalars(select(schema.memories.c.uid)))
             hashes = set(connection.scalars(select(schema.embeddings.c.hash)))
-        held = {uid for uid, *_ in engine._backends.vector_index.list_held()}
-        graph = engine._backends.graph
+        held = {uid for uid, *_ in engine.backends.vector_index.list_held()}
+        graph = engine.backends.graph
         gone = self.erased_words()
         assert [(word, name) for word in gone for name, text in places.items() if word in text] == []
         assert not {uid for uid, _ in graph.list_held()} & self.gone.keys()

@@ -287,7 +287,7 @@ def test_async_export_and_import(tmp_path: Path, hash_models: dict[str, Any]) ->
 def test_pending_enrichment_is_exported_as_pending_and_completed(
     memory: Memory, make_memory: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory._engine._job_worker, "enrich", lambda *_, **__: False)
+    monkeypatch.setattr(memory._engine.job_worker, "enrich", lambda *_, **__: False)
     memory.add("tea with Anna", user_id="u", wait=False)
     (record,) = [one for one in exported(memory) if one["type"] == "memory"]
     assert record["mentions"] is record["embeddings"] is None
