@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from weakref import WeakSet, finalize
 
 from graphmem.accesses import AccessLog
+from graphmem.commands.dispatch import commit
 from graphmem.commands.types import ChangeSet, Command, DeleteExpiredItems, Outcome
-from graphmem.commands.unit_of_work import commit
 from graphmem.concurrency import Pool
 from graphmem.errors import CLOSED, FORKED, StoreError, StoreUnavailable
 from graphmem.ingest.enrichment import Enricher
@@ -158,7 +158,7 @@ class Engine:
         """Commits commands in one transaction and returns their outcomes, in order.
 
         `scope`, if given, hides memories outside it from the commands; `now` is the time of the changes, by default the
-        present. See `graphmem.commands.unit_of_work`.
+        present. See `graphmem.commands.dispatch`.
         """
         outcomes = commit(self.ledger, ChangeSet(tuple(commands), now or datetime.now(UTC), scope), self._session_gap)
         self.observers.committed(commands, outcomes)

@@ -27,7 +27,7 @@ ENGINE, EDGE = "graphmem.engine", "graphmem.stores.qdrant.embedded"
 EVENTS, TOMBSTONES = "graphmem.stores.ledger.events", "graphmem.stores.ledger.tombstones"
 OUTBOX = "graphmem.stores.ledger.outbox"
 JOBS = "graphmem.stores.ledger.jobs"
-DELIVER, COMMIT = "graphmem.stores.projection:Projection", "graphmem.commands.unit_of_work"
+DELIVER, COMMIT = "graphmem.stores.projection:Projection", "graphmem.commands.dispatch"
 
 
 @dataclass(frozen=True)
