@@ -50,7 +50,7 @@ class ItemStore:
 
     def __init__(self, memory: Memory | AsyncMemory) -> None:
         self.memory = sync_memory(memory)
-        self._engine = self.memory._engine  # noqa: SLF001  (same package)
+        self._engine = self.memory.engine
         # Makes the ids of messages.
         self.keyed = self._engine.ledger.digests.keyed
 

@@ -64,7 +64,7 @@ def prepare(start: Start) -> str | None:
         _check_shared_stores(settings)
     memory = Memory(settings.home, settings=settings)
     try:
-        if needs_rebuild(memory._engine):  # noqa: SLF001  (same package)
+        if needs_rebuild(memory.engine):
             logger.warning(
                 "the ledger's vectors are of another embedder than the configured one: nothing is added and found "
                 "before `graphmem rebuild`, or before the former embedder is configured again"

@@ -56,7 +56,7 @@ for path, endpoint in (("/healthz", healthz), ("/readyz", readyz)):  # programs 
 
 
 def _readiness(service: Service) -> Readiness:
-    engine = service.memory.sync._engine  # noqa: SLF001  (same package)
+    engine = service.engine
     try:
         engine.check_open()
         status = "needs_rebuild" if needs_rebuild(engine) else "ready"
