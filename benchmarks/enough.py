@@ -64,7 +64,7 @@ class Blocks:
 
     def shares(self, case: BenchmarkQuestion) -> Shares:
         """Returns the shares of a question's evidence that are in blocks from each source, of each length."""
-        embed = self._memory._engine.search_deps.embedder.embed  # noqa: SLF001  (not in the public API)
+        embed = self._memory.engine.search_deps.embedder.embed
         messages = self._messages[case.partition]
         evidence = [evidence_of(messages[key]["content"], case, embed) for key in sorted(case.gold)]
         return {
@@ -104,7 +104,7 @@ class Count:
         """Asks one question, whose evidence is `gold`."""
         view = View(Scope(user), datetime.now(UTC), Scope(user).partition)
         query = SearchQuery(question, view, TOP_K, min_relevance="default", for_prompt=True)
-        few = search(query, self._memory._engine.search_deps)  # noqa: SLF001  (not in the public API)
+        few = search(query, self._memory.engine.search_deps)
         if gold:
             kind = "found" if gold & {self._keys[hit.record.id] for hit in few.hits} else "missed"
         self._enough[kind].append(is_sufficient(few))

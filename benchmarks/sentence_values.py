@@ -46,7 +46,7 @@ def examples(data: Dataset) -> Iterator[tuple[dict[str, float], bool]]:
     messages = data.messages_by_id()
     with Memory(":memory:") as memory, ProgressBar() as bar:
         keys = store(memory, data, bar.update).keys
-        deps = memory._engine.search_deps  # noqa: SLF001  (not in the public API)
+        deps = memory.engine.search_deps
         for case in data.cases:
             of_partition = messages[case.partition]
             answering = {

@@ -21,45 +21,38 @@ R = TypeVar("R")
 def _awaited(method: Callable[Concatenate[Memory, P], R]) -> Callable[Concatenate[AsyncMemory, P], Awaitable[R]]:
     @functools.wraps(method)
     async def call(self: AsyncMemory, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return await self._run(method, self.sync, *args, **kwargs)
+        return await run_in(self.executor, method, self.sync, *args, **kwargs)
 
     return call
+
+
+async def run_in(executor: Executor | None, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+    """Runs a function in a thread of the executor (None: of the event loop), with the context of the caller."""
+    call = functools.partial(contextvars.copy_context().run, function, *args, **kwargs)
+    return await asyncio.get_running_loop().run_in_executor(executor, call)
 
 
 class AsyncMemory:
     """`Memory` for asyncio, with the same arguments, results and errors; `async with` closes it.
 
-    `sync` is the Memory behind it. Awaiting an AsyncMemory returns it: `await AsyncMemory.from_config(…)` works as in
-    mem0. Cancelling a call does not stop the method that its thread has begun.
+    `sync` is the Memory behind it: `AsyncMemory(sync=memory)` takes one that is open. `executor` has the threads of the
+    calls, by default those of the event loop. Awaiting an AsyncMemory returns it: `await AsyncMemory.from_config(…)`
+    works as in mem0. Cancelling a call does not stop the method that its thread has begun.
     """
 
-    # Runs the calls; None: the event loop's own threads.
-    _executor: Executor | None = None
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self.sync = Memory(*args, **kwargs)
+    def __init__(self, *args: Any, sync: Memory | None = None, executor: Executor | None = None, **kwargs: Any) -> None:
+        self.sync = Memory(*args, **kwargs) if sync is None else sync
+        self.executor = executor
 
     @classmethod
     def from_config(cls, config_dict: Mapping[str, Any] | BaseModel) -> AsyncMemory:
         """Opens a memory as `Memory.from_config` does."""
-        return cls._wrapping(Memory.from_config(config_dict))
+        return cls(sync=Memory.from_config(config_dict))
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> AsyncMemory:
         """Opens a memory as `Memory.from_file` does."""
-        return cls._wrapping(Memory.from_file(path))
-
-    @classmethod
-    def _wrapping(cls, memory: Memory, executor: Executor | None = None) -> AsyncMemory:
-        wrapper = cls.__new__(cls)
-        wrapper.sync = memory
-        wrapper._executor = executor  # noqa: SLF001  (its own class)
-        return wrapper
-
-    async def _run(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Runs a function as the methods run: in a thread, with the context of the caller."""
-        call = functools.partial(contextvars.copy_context().run, function, *args, **kwargs)
-        return await asyncio.get_running_loop().run_in_executor(self._executor, call)
+        return cls(sync=Memory.from_file(path))
 
     def __await__(self) -> Generator[Any, None, Self]:
         return self.__aenter__().__await__()

@@ -168,7 +168,7 @@ class ChatWorker:
 
     def __init__(self, memory: Memory, time_limit: float, recall_threads: int = RECALL_THREADS) -> None:
         self._memory = memory
-        self._engine = memory._engine  # noqa: SLF001  (same package)
+        self._engine = memory.engine
         self.time_limit = time_limit
         # Makes the ids of messages.
         self.keyed = self._engine.ledger.digests.keyed
@@ -448,7 +448,7 @@ class ChatWorker:
 def preload_models(memory: Memory) -> None:
     """Loads the memory's local models in the background, for which the first search would spend its time limit."""
     pool = Pool(1, thread_name_prefix="graphmem-preloading")
-    pool.submit(memory._engine.load_models)  # noqa: SLF001  (same package)
+    pool.submit(memory.engine.backends.load_models)
     pool.shutdown(wait=False)
 
 

@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal, Self, TypeVar, cast
 
 from pydantic import BaseModel
 
-from graphmem import responses, types
+from graphmem import administration, responses, types
 from graphmem.boundary import filters as filtering
 from graphmem.boundary import validation
 from graphmem.commands.types import (
@@ -92,7 +92,7 @@ class Memory:
 
     All methods raise only errors of `graphmem.errors`: ValidationError for an unusable argument, StoreError when the
     ledger fails, StoreUnavailable after `close()`. The attribute `limits` holds the largest input that one call
-    accepts.
+    accepts; `engine` is for the parts of graphmem that build on this class, and may change in any version.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class Memory:
             warnings.warn(warning, stacklevel=2)
         self._version = settings.version
         self.limits = validation.InputLimits(**settings.limits.model_dump(), timezone=settings.zone)
-        self._engine = Engine(settings, in_memory=in_memory)
+        self.engine = Engine(settings, in_memory=in_memory)
 
     @classmethod
     def from_config(cls, config_dict: Mapping[str, Any] | BaseModel) -> Memory:
@@ -199,7 +199,7 @@ class Memory:
         Raises ValidationError (nothing is stored), ConfigError for `infer=True` without a model, and with `strict=True`
         PartialWrite when a projection or the facts are pending (not with `wait=False`).
         """
-        self._engine.check_open()
+        self.engine.check_open()
         uses_llm = self._uses_llm(infer)
         if prompt is not None:
             validation.content(prompt, "prompt")
@@ -213,7 +213,7 @@ class Memory:
         )
         given = None if importance is None else validation.share(importance, "importance")
         commands = self._message_commands(parsed.messages, scope, metadata, memory_type, expiration_date, window, given)
-        self._engine.check_embedder()
+        self.engine.check_embedder()
         with traced_operation("upsert_memory" if uses_llm else "create_memory") as span:
             if uses_llm:
                 is_procedure = memory_type == validation.PROCEDURAL_MEMORY
@@ -221,7 +221,7 @@ class Memory:
                     scope,
                     prompt,
                     procedure=is_procedure,
-                    summarise=self._engine.makes_summaries and not is_procedure,
+                    summarise=self.engine.settings.summary_messages > 0 and not is_procedure,
                     importance=given,
                 )
                 result = self._add_with_extraction(commands, extraction, wait=wait)
@@ -238,9 +238,9 @@ class Memory:
     def _uses_llm(self, infer: object) -> bool:
         """Returns True if a language model is to draw facts, as `infer` says; by default if one is configured."""
         if infer is None:
-            return self._engine.llm is not None
+            return self.engine.llm is not None
         is_wanted = validation.flag(infer, "infer")
-        if is_wanted and self._engine.llm is None:
+        if is_wanted and self.engine.llm is None:
             raise ConfigError(
                 "infer: is true, which needs a language model, and none is configured: set llm "
                 "(docs/reference/configuration.md, 'Configuration' in the documentation), or set infer to false, or "
@@ -250,9 +250,9 @@ class Memory:
 
     def _add_verbatim(self, commands: Sequence[AddMessage], scope: Scope, *, wait: bool) -> types.AddResult:
         """Stores the messages as episodes, without a language model."""
-        outcomes = self._engine.commit(commands)
+        outcomes = self.engine.commit(commands)
         new_records = _new_records(outcomes)
-        pending = self._engine.enrich_and_deliver(new_records, wait=wait) if new_records else []
+        pending = self.engine.enrich_and_deliver(new_records, wait=wait) if new_records else []
         result = types.AddResult(
             results=[
                 responses.add_result_item(command, outcome) for command, outcome in zip(commands, outcomes, strict=True)
@@ -268,7 +268,7 @@ class Memory:
     ) -> types.AddResult:
         """Stores the messages as source messages, and the facts that a language model draws from them."""
         source_messages = [replace(command, source_only=True) for command in commands]
-        *outcomes, job_outcome = self._engine.commit([*source_messages, extraction])
+        *outcomes, job_outcome = self.engine.commit([*source_messages, extraction])
         duplicates = [
             responses.add_result_item(command, outcome)
             for command, outcome in zip(commands, outcomes, strict=True)
@@ -278,7 +278,7 @@ class Memory:
         if not new_records:
             return types.AddResult(results=duplicates, relations=[])
         kind = JobKind.PROCEDURE if extraction.procedure else JobKind.FACTS
-        job_result, pending = self._engine.run_job(int(job_outcome.id), new_records, kind, wait=wait)
+        job_result, pending = self.engine.run_job(int(job_outcome.id), new_records, kind, wait=wait)
         result = types.AddResult(results=duplicates, relations=[], sources=[record.id for record in new_records])
         if isinstance(job_result, JobFailure):
             result["failed"] = {kind.value: job_result.error}
@@ -309,11 +309,11 @@ class Memory:
         return message_commands(
             messages,
             scope,
-            self._engine.ledger.digests,
+            self.engine.ledger.digests,
             metadata=validation.metadata(metadata, limits=self.limits, copies=len(messages)),
             memory_type=validation.memory_type(memory_type),
             expires_at=validation.expiration(expiration_date, zone=self.limits.timezone),
-            before_store=self._engine.settings.before_store,
+            before_store=self.engine.settings.before_store,
             repeat_window=repeat_window,
             importance=importance,
         )
@@ -321,7 +321,7 @@ class Memory:
     def _relations_stated_by(self, records: Sequence[MemoryRecord], scope: Scope) -> list[types.RelationDict]:
         view = View(scope, datetime.now(UTC), scope.partition, show_expired=True)
         try:
-            with self._engine.ledger.read() as connection:
+            with self.engine.ledger.read() as connection:
                 return responses.relations(graph_reads.relations_stated_by(connection, view, [r.id for r in records]))
         except StoreError:  # closed meanwhile: the write succeeded, and the call reports that
             return []
@@ -353,94 +353,9 @@ class Memory:
             "expiration_date": expiration_date,
             "replace_metadata": replace_metadata,
         }
-        return self._update_together([(memory_id, change)], _optional_scope(user_id, agent_id, run_id))[0]
-
-    def _update_together(
-        self, changes: Sequence[tuple[str, Mapping[str, Any]]], scope: Scope | None
-    ) -> list[types.MemoryDict]:
-        """Changes memories, each by its id and the arguments of `update`, in one transaction: all of them or none."""
-        self._engine.check_open()
-        commands = [self._update_command(memory_id, scope, **change) for memory_id, change in changes]
-        self._engine.check_embedder()
-        outcomes = self._engine.commit(commands, scope)
-        updated = [outcome.required_record for outcome in outcomes if outcome.event is OutcomeType.UPDATE]
-        pending = self._engine.enrich_and_deliver(updated, wait=True) if updated else []
-        results = []
-        for outcome in outcomes:
-            result = responses.memory(outcome.required_record)
-            changed = outcome.event is OutcomeType.UPDATE
-            result["message"] = (
-                "Memory updated successfully!" if changed else "Nothing to change: the memory is like that."
-            )
-            if pending:
-                result["pending"] = pending
-            results.append(result)
-        return results
-
-    def _update_command(
-        self,
-        memory_id: object,
-        scope: Scope | None,
-        *,
-        data: object = None,
-        text: object = None,
-        metadata: object = None,
-        expiration_date: object = UNSET,
-        replace_metadata: object = False,
-    ) -> UpdateMemory:
-        """Returns the checked command of an update, as the `before_store` hook changes it."""
-        new_text, limits = validation.merge_aliases(data, text, ("data", "text")), self.limits
-        if new_text is None and metadata is None and isinstance(expiration_date, Unset):
-            raise ValidationError("update: nothing to change; give text, metadata or expiration_date")
-        name = "data" if text is None else "text"
-        command = UpdateMemory(
-            validation.memory_id(memory_id),
-            text=None if new_text is None else validation.content(new_text, name, limits.max_message_chars),
-            metadata=None if metadata is None else validation.metadata(metadata, limits=limits),
-            expires_at=expiration_date
-            if isinstance(expiration_date, Unset)
-            else validation.expiration(expiration_date, zone=limits.timezone),
-            merges_metadata=not validation.flag(replace_metadata, "replace_metadata"),
-            corrects=True,
-        )
-        hook = self._engine.settings.before_store
-        if command.metadata is None and (hook is None or command.text is None):
-            return command
-        record = find_memory(self._engine.ledger, command.id, scope)
-        if record is None:  # the commit raises NotFoundError
-            return command
-        afterwards = command.metadata_after(record.metadata)
-        if command.metadata is not None and command.merges_metadata:
-            validation.metadata(afterwards, limits=limits)  # what many updates add has the limit of one
-        return command if hook is None else self._after_before_store(command, hook, record, afterwards)
-
-    def _after_before_store(
-        self, command: UpdateMemory, hook: BeforeStore, record: MemoryRecord, metadata: Mapping[str, Any]
-    ) -> UpdateMemory:
-        """Returns the update as the hook changes it, which gets the message as it would be afterwards.
-
-        `metadata` is that of the memory afterwards.
-        """
-        text = record.text if command.text is None else command.text
-        message = Message(
-            record.role or "user",
-            text,
-            record.at,
-            name=record.actor_id,
-            id=record.message_id,
-            utc_offset=record.utc_offset,
-        )
-        accepted = apply_before_store(hook, message, metadata)
-        if accepted is None:
-            raise ValidationError("update: before_store refuses it; the memory is as it was")
-        # A field that neither the caller nor the hook changes stays out of the command: it may be changing elsewhere.
-        is_kept = accepted[1] == metadata
-        return replace(
-            command,
-            text=command.text if accepted[0].content == text else accepted[0].content,
-            metadata=command.metadata if is_kept else accepted[1],
-            merges_metadata=command.merges_metadata and is_kept,
-        )
+        return update_together(
+            self.engine, self.limits, [(memory_id, change)], _optional_scope(user_id, agent_id, run_id)
+        )[0]
 
     def undo(self, event_id: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None) -> types.MemoryDict:
         """Reverts one update, retirement, forgetting or promotion: the fields that the event changed return to their
@@ -452,10 +367,10 @@ class Memory:
         Raises NotFoundError for an unknown event; ValidationError for an event of another kind, or one whose fields
         (text, metadata, expiration_date, retirement, layer) have neither the values it set nor those before it.
         """
-        self._engine.check_open()
+        self.engine.check_open()
         checked_id, scope = validation.memory_id(event_id, "event_id"), _optional_scope(user_id, agent_id, run_id)
-        outcome = self._engine.commit([UndoEvent(checked_id)], scope)[0]
-        pending = self._engine.enrich_and_deliver([outcome.required_record], wait=True)
+        outcome = self.engine.commit([UndoEvent(checked_id)], scope)[0]
+        pending = self.engine.enrich_and_deliver([outcome.required_record], wait=True)
         result = responses.memory(outcome.required_record)
         result["message"] = "Taken back."
         if pending:
@@ -495,15 +410,15 @@ class Memory:
         return self._change_state(command, _optional_scope(user_id, agent_id, run_id), "Memory unpinned.")
 
     def _change_state(self, command: Command, scope: Scope | None, message: str) -> types.MemoryDict:
-        self._engine.check_open()
-        (outcome,) = self._engine.commit([command], scope)
+        self.engine.check_open()
+        (outcome,) = self.engine.commit([command], scope)
         record = outcome.required_record
         result = responses.memory(record)
         is_changed = outcome.event is not OutcomeType.NONE
         result["message"] = message if is_changed else f"Nothing to change: it is {outcome.reason}."
         if outcome.event_id is not None:
             result["event_id"] = outcome.event_id
-        if is_changed and (pending := self._engine.deliver([record.partition])):
+        if is_changed and (pending := self.engine.deliver([record.partition])):
             result["pending"] = pending
         return result
 
@@ -537,21 +452,21 @@ class Memory:
         "changes": `[{"id", "memory", "change", "reason"}]`, and with the brake "brake".
         Raises ConfigError where the lifecycle is off (`lifecycle.enabled`).
         """
-        self._engine.check_open()
+        self.engine.check_open()
         is_dry, is_forced = validation.flag(dry_run, "dry_run"), validation.flag(force, "force")
-        if not is_dry and not self._engine.settings.lifecycle.enabled:
+        if not is_dry and not self.engine.settings.lifecycle.enabled:
             raise ConfigError(
                 "lifecycle.enabled is false, so nothing is forgotten by itself; set it to true, or make a dry run to "
                 "see what would be"
             )
         partition = self._whole_partition(user_id, agent_id, run_id)
         moment = None if now is None else validation.moment(now, "now", self.limits.timezone)
-        self._engine.check_embedder()
-        result = self._engine.run_cycle(partition, moment, dry_run=is_dry, force=is_forced)
+        self.engine.check_embedder()
+        result = administration.run_cycle(self.engine, partition, moment, dry_run=is_dry, force=is_forced)
         if result.id is not None:
-            self._engine.deliver([partition])
+            self.engine.deliver([partition])
         rows = [*(one.row for one in result.plan.changed), *result.purged]
-        words = words_of(self._engine.ledger, rows) if is_dry else {}
+        words = words_of(self.engine.ledger, rows) if is_dry else {}
         return responses.cycle(result, words)
 
     def abstract(
@@ -573,24 +488,26 @@ class Memory:
         Returns `{"cycle", "results", "skipped"}`: the id for `undo_cycle`, the new memories, each with the ids that it
         "abstracts", and by step why something was left out. Raises NotFoundError for an unknown id.
         """
-        self._engine.check_open()
+        self.engine.check_open()
         checked_level = validation.count(level, "level", 1, HIGHEST_LEVEL)
         uids = None if ids is None else validation.memory_ids(ids, "ids", MOST_SUMMARISED)
         if uids is None:
             partition = self._whole_partition(user_id, agent_id, run_id)
         else:
             scope = _optional_scope(user_id, agent_id, run_id)
-            found = {uid: find_memory(self._engine.ledger, uid, scope) for uid in uids}
+            found = {uid: find_memory(self.engine.ledger, uid, scope) for uid in uids}
             for uid in (uid for uid, record in found.items() if record is None):
                 raise NotFoundError(NOT_FOUND.format(id=uid))
             partitions = {record.partition for record in found.values() if record is not None}
             if len(partitions) > 1:
                 raise ValidationError("ids: are of memories of several users; give those of one")
             (partition,) = partitions
-        self._engine.check_embedder()
-        cycle, outcomes, skipped = self._engine.abstract(partition, uids, checked_level, datetime.now(UTC))
+        self.engine.check_embedder()
+        cycle, outcomes, skipped = self.engine.ready_cycle(None).abstract(
+            partition, uids, checked_level, datetime.now(UTC)
+        )
         if outcomes:
-            self._engine.enrich_and_deliver([outcome.required_record for outcome in outcomes], wait=True)
+            self.engine.enrich_and_deliver([outcome.required_record for outcome in outcomes], wait=True)
         return responses.abstractions(cycle, outcomes, skipped)
 
     def undo_cycle(
@@ -604,12 +521,12 @@ class Memory:
         Raises NotFoundError for a cycle that changed nothing in this scope, ValidationError for one of which nothing
         can be taken back any more; its text says why.
         """
-        self._engine.check_open()
+        self.engine.check_open()
         uid, scope = validation.memory_id(cycle, "cycle"), _optional_scope(user_id, agent_id, run_id)
         undone: list[Outcome] = []
-        with self._engine.ledger.read() as connection:
+        with self.engine.ledger.read() as connection:
             found = events.events_of_cycle(connection, uid, scope)
-        with self._engine.ledger.write() as connection:
+        with self.engine.ledger.write() as connection:
             cancelled = jobs.cancel_compositions(connection, uid, scope)
         if not found and not cancelled:
             raise NotFoundError(
@@ -619,11 +536,11 @@ class Memory:
         standing = [event.id for event in found if not event.is_erased]
         for start in range(0, len(standing), DELETE_BATCH):
             batch = [UndoEvent(event, is_lenient=True) for event in standing[start : start + DELETE_BATCH]]
-            undone += self._engine.commit(batch, scope)
+            undone += self.engine.commit(batch, scope)
         done = [outcome for outcome in undone if outcome.event is not OutcomeType.NONE]
         if not done and not cancelled:
             raise ValidationError(f"cycle: {_why_nothing_is_taken_back(undone)}")
-        self._engine.deliver(sorted({outcome.required_record.partition for outcome in done}))
+        self.engine.deliver(sorted({outcome.required_record.partition for outcome in done}))
         return {
             "undone": list(dict.fromkeys(outcome.id for outcome in done)),
             "skipped": len(undone) - len(done),
@@ -645,12 +562,12 @@ class Memory:
         nothing fades, `purge_after_days` the setting. `cycles` has those that changed memories of the scope: `{"cycle",
         "at", "forgotten", "merged", "promoted", "undone"}`, as `graphmem.types.PastCycleDict` documents them.
         """
-        self._engine.check_open()
+        self.engine.check_open()
         scope = validation.required_scope(user_id, agent_id, run_id)[0]
         most = validation.count(limit, "limit", 1, MAX_LIST_LIMIT)
-        settings, now = self._engine.settings, datetime.now(UTC)
+        settings, now = self.engine.settings, datetime.now(UTC)
         lifecycle, nights = settings.lifecycle, settings.lifecycle.nights(settings.zone)
-        state = read_lifecycle(self._engine.ledger, scope, now, documents=lifecycle.documents, limit=most)
+        state = read_lifecycle(self.engine.ledger, scope, now, documents=lifecycle.documents, limit=most)
         return responses.lifecycle(state, lifecycle, None if nights is None else nights.next(now))
 
     def pending_deletion(
@@ -661,10 +578,10 @@ class Memory:
         Returns `{"results", "total"}`, each memory with the "reason" for which it was forgotten and the "event_id" by
         which `undo` shows it again. `purge` erases them.
         """
-        self._engine.check_open()
+        self.engine.check_open()
         scope = validation.required_scope(user_id, agent_id, run_id)[0]
         most = validation.count(limit, "limit", 1, MAX_LIST_LIMIT)
-        return responses.forgotten(list_forgotten(self._engine.ledger, scope, datetime.now(UTC), most))
+        return responses.forgotten(list_forgotten(self.engine.ledger, scope, datetime.now(UTC), most))
 
     def purge(
         self,
@@ -681,7 +598,7 @@ class Memory:
         into, or a summary. That cannot be taken back: `confirm=True` says that it is meant. Returns a receipt as
         `delete` does.
         """
-        self._engine.check_open()
+        self.engine.check_open()
         scope = validation.required_scope(user_id, agent_id, run_id)[0]
         before = datetime.now(UTC)
         if forgotten_before is not None:
@@ -711,7 +628,7 @@ class Memory:
         """
         partitions: set[str] = set()
         while True:
-            with self._engine.ledger.read() as connection:
+            with self.engine.ledger.read() as connection:
                 batch = read_batch(connection)
             if not batch:
                 break
@@ -720,9 +637,9 @@ class Memory:
                 DeleteMemory(record.id, missing_ok=True, run_id=run_id, forgotten_before=forgotten_before)
                 for record in batch
             ]
-            erased = sum((outcome.erased for outcome in self._engine.commit(commands)), erased)
+            erased = sum((outcome.erased for outcome in self.engine.commit(commands)), erased)
         message = f"{len(erased.ids)} memories deleted successfully!"
-        return responses.receipt(erased, self._engine.deliver(sorted(partitions)), message)
+        return responses.receipt(erased, self.engine.deliver(sorted(partitions)), message)
 
     def _whole_partition(self, user_id: Any, agent_id: Any, run_id: Any) -> str:
         scope = validation.required_scope(user_id, agent_id, run_id)[0]
@@ -744,17 +661,7 @@ class Memory:
         projection in `pending` cannot be reached; it erases its part as soon as it can. Raises NotFoundError.
         """
         scope = _optional_scope(user_id, agent_id, run_id)
-        return self._delete_together([memory_id], scope, "Memory deleted successfully!")
-
-    def _delete_together(self, memory_ids: Sequence[str], scope: Scope | None, message: str) -> types.Receipt:
-        """Erases memories in one transaction, all of them or none, and returns a receipt with this message."""
-        self._engine.check_open()
-        checked_ids = dict.fromkeys(map(validation.memory_id, memory_ids))
-        outcomes = self._engine.commit([DeleteMemory(memory_id) for memory_id in checked_ids], scope)
-        erased = sum((outcome.erased for outcome in outcomes), ErasureReport())
-        # One that was erased with another of them has no record.
-        partitions = {outcome.record.partition for outcome in outcomes if outcome.record is not None}
-        return responses.receipt(erased, self._engine.deliver(sorted(partitions)), message)
+        return delete_together(self.engine, [memory_id], scope, "Memory deleted successfully!")
 
     def delete_all(self, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None) -> types.Receipt:
         """Erases all memories and items of a scope, of every kind and state, in batches; a call that was interrupted
@@ -762,12 +669,12 @@ class Memory:
 
         With a `run_id`, a fact that was also said in other runs stays in those. Returns a receipt as `delete` does.
         """
-        self._engine.check_open()
+        self.engine.check_open()
         scope = validation.required_scope(user_id, agent_id, run_id)[0]
         erasing: list[Command] = [DeleteItems(scope)]
         if scope.user_id is not None and len(scope.parts) == 1:
             erasing.append(DeleteSettings(scope.user_id))
-        erased = sum((outcome.erased for outcome in self._engine.commit(erasing)), ErasureReport())
+        erased = sum((outcome.erased for outcome in self.engine.commit(erasing)), ErasureReport())
         return self._delete_in_batches(
             lambda connection: memories.records_in_scope(connection, scope, DELETE_BATCH), erased, scope.run_id
         )
@@ -816,7 +723,7 @@ class Memory:
         "why", "relevance"}` to each hit ("relevance" is what spoke for and against it), and to a long one "part", the
         matching sentences. Raises ConfigError for `rerank=True`: there is no reranker yet.
         """
-        self._engine.check_open()
+        self.engine.check_open()
         if validation.flag(rerank, "rerank"):
             raise ConfigError("rerank=True needs a reranker, and none is configured; leave rerank out")
         scope, conditions = validation.required_scope(user_id, agent_id, run_id, filters=filters)
@@ -843,14 +750,14 @@ class Memory:
             explain=validation.flag(explain, "explain"),
             now=validation.asked_at(reference_date, view.moment, self.limits.timezone),
         )
-        self._engine.check_embedder()
+        self.engine.check_embedder()
         from graphmem.retrieval.pipeline import search  # noqa: PLC0415  (what only a search needs)
 
         with traced_operation("search_memory") as span:
-            outcome = search(search_query, self._engine.search_deps)
+            outcome = search(search_query, self.engine.search_deps)
             span.set_attributes(**{"gen_ai.memory.record.count": len(outcome.hits)})
         if not search_query.explain:
-            self._engine.note_found((hit.record for hit in outcome.hits), view)
+            self.engine.note_found((hit.record for hit in outcome.hits), view)
         return self._shaped(responses.search_result(outcome))
 
     def context(
@@ -886,7 +793,7 @@ class Memory:
         from which "last week" and the like are counted, as in `search`; the days in the block are those of its time
         zone.
         """
-        self._engine.check_open()
+        self.engine.check_open()
         size: Size = len
         most = validation.count(max_chars, "max_chars", 1, validation.MAX_CONTEXT_CHARS)
         if max_tokens is not None:
@@ -895,7 +802,7 @@ class Memory:
         scope = validation.required_scope(user_id, agent_id, run_id)[0]
         view = self._view(scope, None, None)
         now = validation.asked_at(reference_date, view.now, self.limits.timezone)
-        self._engine.check_embedder()
+        self.engine.check_embedder()
         search_query = SearchQuery(
             validation.query(query),
             view,
@@ -908,9 +815,13 @@ class Memory:
         from graphmem.retrieval.context import context_block  # noqa: PLC0415  (what only a search needs)
         from graphmem.retrieval.pipeline import search  # noqa: PLC0415
 
-        outcome = search(search_query, self._engine.search_deps)
-        self._engine.note_found((hit.record for hit in outcome.hits), view)
-        standing = read_standing(self._engine.ledger, view, self._engine.rules) if wants_profile else ()
+        outcome = search(search_query, self.engine.search_deps)
+        self.engine.note_found((hit.record for hit in outcome.hits), view)
+        standing = (
+            read_standing(self.engine.ledger, view, self.engine.settings.lifecycle.read_rules())
+            if wants_profile
+            else ()
+        )
         return context_block(outcome.hits, most, now.tzinfo, size, whole=whole, standing=standing)
 
     def profile(
@@ -925,19 +836,21 @@ class Memory:
         has the newest summaries of sessions or, without a language model, the first standing facts; `recent_topics`
         the three names that the recent memories mention most. It counts as no access.
         """
-        self._engine.check_open()
+        self.engine.check_open()
         most = validation.count(max_tokens, "max_tokens", 1, validation.MAX_CONTEXT_CHARS)
         scope = validation.required_scope(user_id, agent_id, run_id)[0]
-        found = read_profile(self._engine.ledger, self._view(scope, None, None), self._engine.rules)
+        found = read_profile(
+            self.engine.ledger, self._view(scope, None, None), self.engine.settings.lifecycle.read_rules()
+        )
         return responses.profile(found, most, self.limits.timezone)
 
     def get(
         self, memory_id: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None
     ) -> types.MemoryDict | None:
         """Returns a memory by its id, also a retired, expired or forgotten one; None if it is not in the scope."""
-        self._engine.check_open()
+        self.engine.check_open()
         uid, scope = validation.memory_id(memory_id), _optional_scope(user_id, agent_id, run_id)
-        record = find_memory(self._engine.ledger, uid, scope)
+        record = find_memory(self.engine.ledger, uid, scope)
         return None if record is None else responses.memory(record)
 
     def get_all(
@@ -968,7 +881,7 @@ class Memory:
         the newest 100 that the listed memories state. `retired` is there if matching memories are no longer true, and
         counts them: without `show_retired` or `retired_only` they are neither in the list nor in `total`.
         """
-        self._engine.check_open()
+        self.engine.check_open()
         scope, conditions = validation.required_scope(user_id, agent_id, run_id, filters=filters)
         requested = validation.merge_aliases(limit, top_k, ("limit", "top_k"))
         page_size = DEFAULT_LIST_LIMIT if requested is None else validation.count(requested, "limit", 1, MAX_LIST_LIMIT)
@@ -985,7 +898,7 @@ class Memory:
         )
         metadata_filter = filtering.parse(conditions, limits=self.limits)
         page = list_memories(
-            self._engine.ledger,
+            self.engine.ledger,
             view,
             metadata_filter,
             start=start,
@@ -1011,9 +924,9 @@ class Memory:
         The events of an erased memory remain, without the words. A retirement, which `add` reports as DELETE as mem0
         does, is a RETIRE here, with `is_retired`; `is_deleted` means erased.
         """
-        self._engine.check_open()
+        self.engine.check_open()
         uid, scope = validation.memory_id(memory_id), _optional_scope(user_id, agent_id, run_id)
-        return [responses.event(event) for event in events_of_memory(self._engine.ledger, uid, scope)]
+        return [responses.event(event) for event in events_of_memory(self.engine.ledger, uid, scope)]
 
     def explain(
         self, memory_id: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None
@@ -1030,12 +943,12 @@ class Memory:
         `replaced_by` of the event that retired it is the id of the other memory. A fact or summary has a `note` if
         none of its source messages is stored: they were deleted, or it was imported without them. Raises NotFoundError.
         """
-        self._engine.check_open()
+        self.engine.check_open()
         uid, scope = validation.memory_id(memory_id), _optional_scope(user_id, agent_id, run_id)
-        record = find_memory(self._engine.ledger, uid, scope)
+        record = find_memory(self.engine.ledger, uid, scope)
         if record is None:
             raise NotFoundError(NOT_FOUND.format(id=uid))
-        return responses.origin(record, trace_origin(self._engine.ledger, record, scope, datetime.now(UTC)))
+        return responses.origin(record, trace_origin(self.engine.ledger, record, scope, datetime.now(UTC)))
 
     def entities(
         self,
@@ -1055,13 +968,13 @@ class Memory:
         is one of Person, Organization, Place, Event, Object, Concept, Time, Other. `limit` is 1 to 100,000.
         `show_retired` counts the memories that are no longer true as well, `show_forgotten` those that were forgotten.
         """
-        self._engine.check_open()
+        self.engine.check_open()
         scope = validation.required_scope(user_id, agent_id, run_id)[0]
         view = self._view(scope, None, None, show_retired=show_retired, show_forgotten=show_forgotten)
         name_part = None if query is None else normalise_key(validation.query(query)) or fold(query)
         max_entities = validation.count(limit, "limit", 1, MAX_LIST_LIMIT)
         entity_type = None if type is None else validation.entity_type(type)
-        entities = list_entities(self._engine.ledger, view, name_part=name_part, type_=entity_type, limit=max_entities)
+        entities = list_entities(self.engine.ledger, view, name_part=name_part, type_=entity_type, limit=max_entities)
         return [responses.entity(entity) for entity in entities]
 
     def entity(
@@ -1084,12 +997,12 @@ class Memory:
         `as_of` keeps the memories valid at that time, and the relations that they state; names and aliases are today's.
         `show_retired` shows the memories that are no longer true as well, `show_forgotten` those that were forgotten.
         """
-        self._engine.check_open()
+        self.engine.check_open()
         scope = validation.required_scope(user_id, agent_id, run_id)[0]
         view = self._view(scope, None, as_of, show_retired=show_retired, show_forgotten=show_forgotten)
         normalised_key = normalise_key(validation.entity_key(key, "key"))
         details = find_entity(
-            self._engine.ledger, view, normalised_key, validation.count(limit, "limit", 1, MAX_LIST_LIMIT)
+            self.engine.ledger, view, normalised_key, validation.count(limit, "limit", 1, MAX_LIST_LIMIT)
         )
         return None if details is None else responses.entity_details(details)
 
@@ -1102,7 +1015,7 @@ class Memory:
         The link applies to the partition of this scope; `unalias` removes it. Returns the entity as `entity` does.
         Raises NotFoundError for a name that no memory of the scope mentions.
         """
-        self._engine.check_open()
+        self.engine.check_open()
         scope = validation.required_scope(user_id, agent_id, run_id)[0]
         return self._commit_for_entity(AddAlias(scope, *_two_keys(a, b)))
 
@@ -1113,7 +1026,7 @@ class Memory:
 
         Returns the entity `a` as `entity` does. Raises NotFoundError if the two are not linked to each other.
         """
-        self._engine.check_open()
+        self.engine.check_open()
         scope = validation.required_scope(user_id, agent_id, run_id)[0]
         return self._commit_for_entity(RemoveAlias(scope, *_two_keys(a, b)))
 
@@ -1125,15 +1038,15 @@ class Memory:
         `name` has 1 to 256 characters in one line. Memories keep their words, and the former names still find the
         entity. Returns it as `entity` does. Raises NotFoundError for an entity that no memory of the scope mentions.
         """
-        self._engine.check_open()
+        self.engine.check_open()
         scope = validation.required_scope(user_id, agent_id, run_id)[0]
         normalised_key = normalise_key(validation.entity_key(key, "key"))
         return self._commit_for_entity(RenameEntity(scope, normalised_key, validation.entity_name(name, "name")))
 
     def _commit_for_entity(self, command: EntityCommand) -> types.EntityDetails:
-        key = self._engine.commit([command])[0].id
+        key = self.engine.commit([command])[0].id
         view = self._view(command.scope, None, None)
-        details = find_entity(self._engine.ledger, view, key, DEFAULT_LIST_LIMIT)
+        details = find_entity(self.engine.ledger, view, key, DEFAULT_LIST_LIMIT)
         if details is None:  # another caller erased it after the commit
             raise NotFoundError(f"{key!r} was erased meanwhile; entities() lists the entities of a scope")
         return responses.entity_details(details)
@@ -1159,13 +1072,13 @@ class Memory:
         in them; names and SAME_AS edges are today's. With `show_retired` the memories that are no longer true are there
         as well, with `show_forgotten` those that were forgotten, each with the source messages hidden with them.
         """
-        self._engine.check_open()
+        self.engine.check_open()
         scope = validation.required_scope(user_id, agent_id, run_id)[0]
         view = self._view(scope, None, as_of, show_retired=show_retired, show_forgotten=show_forgotten)
         centre = None if around is None else validation.entity_key(around, "around")
         max_hops = validation.count(hops, "hops", 0, 10)
         max_memories = validation.count(limit, "limit", 1, MAX_LIST_LIMIT)
-        return build_graph(self._engine.ledger, view, centre, max_hops, max_memories)
+        return build_graph(self.engine.ledger, view, centre, max_hops, max_memories)
 
     def count_by_day(
         self,
@@ -1183,7 +1096,7 @@ class Memory:
         begin `utc_offset` minutes (-1,440 to 1,440) before they begin in UTC; by default as many as they do now in the
         configured time zone. `show_retired` and `show_forgotten` count more memories, as in `graph`.
         """
-        self._engine.check_open()
+        self.engine.check_open()
         scope = validation.required_scope(user_id, agent_id, run_id)[0]
         view = self._view(scope, None, None, show_retired=show_retired, show_forgotten=show_forgotten)
         if utc_offset is None:
@@ -1191,8 +1104,7 @@ class Memory:
         else:
             offset = timedelta(minutes=validation.count(utc_offset, "utc_offset", -1440, 1440))
         return [
-            {"day": day.isoformat(), "memories": count}
-            for day, count in count_by_day(self._engine.ledger, view, offset)
+            {"day": day.isoformat(), "memories": count} for day, count in count_by_day(self.engine.ledger, view, offset)
         ]
 
     # --- housekeeping -------------------------------------------------------------------------------------------
@@ -1203,8 +1115,8 @@ class Memory:
         Returns `{"pending": […]}`, the unfinished projections ("vectors", "graph") and kinds of jobs ("facts",
         "procedure", "summary", "composition").
         """
-        self._engine.check_open()
-        return {"pending": self._engine.flush()}
+        self.engine.check_open()
+        return {"pending": administration.flush(self.engine)}
 
     def retry_failed(self) -> dict[str, Any]:
         """Runs all recorded jobs of the language model now, and waits for them; then finishes background work.
@@ -1215,8 +1127,8 @@ class Memory:
         `causes`, if a job failed, has by error class the cause and the remedy of one such failure. Raises ConfigError
         without a model.
         """
-        self._engine.check_open()
-        return self._engine.retry_failed()
+        self.engine.check_open()
+        return administration.retry_failed(self.engine)
 
     def stats(self, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None) -> dict[str, Any]:
         """Returns counts, the sizes of the ledger's file and of its embeddings (bytes), the pending work and the
@@ -1241,8 +1153,8 @@ class Memory:
         "completion_tokens", "cached_tokens", "seconds", "cost"}`; with a scope, only the calls made for it. All else is
         about the whole ledger.
         """
-        self._engine.check_open()
-        return self._engine.stats(_optional_scope(user_id, agent_id, run_id))
+        self.engine.check_open()
+        return administration.stats(self.engine, _optional_scope(user_id, agent_id, run_id))
 
     def verify(self, repair: bool = False) -> dict[str, Any]:  # noqa: FBT001, FBT002  (the contract's form)
         """Checks the ledger's file, derived columns and texts, and compares each projection with the ledger.
@@ -1261,22 +1173,22 @@ class Memory:
         `repair=True` repairs the differences (not the damage) and reports the state afterwards, with the first report
         as "repaired".
         """
-        self._engine.check_open()
+        self.engine.check_open()
         repair = validation.flag(repair, "repair")
-        report = self._engine.verify()
+        report = administration.verify(self.engine)
         if not repair or report["ok"]:
             return report
-        self._engine.repair()
-        return {**self._engine.verify(), "repaired": report}
+        administration.repair(self.engine)
+        return {**administration.verify(self.engine), "repaired": report}
 
     def repair(self) -> dict[str, Any]:
         """Finishes pending work, delivers it and repairs the projections; returns the report of `verify` afterwards.
 
         After erasures it also rewrites the ledger's file, so that no copy of the words remains in its unused space.
         """
-        self._engine.check_open()
-        self._engine.repair()
-        return self._engine.verify()
+        self.engine.check_open()
+        administration.repair(self.engine)
+        return administration.verify(self.engine)
 
     def rebuild(
         self, projection: Literal["vectors", "graph"] | None = None, progress: Progress | None = None
@@ -1288,11 +1200,11 @@ class Memory:
         `progress(name, done, total)` is called after each batch, in sequence numbers. Returns the report of `verify`
         afterwards.
         """
-        self._engine.check_open()
+        self.engine.check_open()
         if projection is not None and (not isinstance(projection, str) or projection not in PROJECTION_NAMES):
             validation.refuse("projection", projection, "use 'vectors', 'graph', or leave it out for all")
-        self._engine.rebuild(projection, _checked_progress(progress))
-        return self._engine.verify()
+        administration.rebuild(self.engine, projection, _checked_progress(progress))
+        return administration.verify(self.engine)
 
     def export(
         self,
@@ -1315,15 +1227,15 @@ class Memory:
         Returns `{"memories", "erased", "aliases", "names", "items", "settings", "keys", "path"}`. Raises StoreError
         when the file cannot be written.
         """
-        self._engine.check_open()
+        self.engine.check_open()
         scope, progress = _optional_scope(user_id, agent_id, run_id), _checked_progress(progress)
         from graphmem.transfer import jsonl  # noqa: PLC0415  (what only exports need)
         from graphmem.transfer.exporter import export_records  # noqa: PLC0415
 
-        self._engine.accesses.write()
-        with jsonl.open_writer(path_or_file, self._engine.storage_paths) as write:
+        self.engine.accesses.write()
+        with jsonl.open_writer(path_or_file, self.engine.storage_paths) as write:
             writer = jsonl.JsonlWriter(write)
-            export_records(self._engine.ledger, scope, writer.write, progress)
+            export_records(self.engine.ledger, scope, writer.write, progress)
             counts = writer.close()
         path = os.fspath(path_or_file) if isinstance(path_or_file, str | os.PathLike) else None
         return responses.export_result(counts, path)
@@ -1351,16 +1263,16 @@ class Memory:
         "keys", "unenriched", "pending"?}`, documented in `graphmem.types.ImportResult`. Raises ValidationError that
         names the line and the number of memories added before it.
         """
-        self._engine.check_open()
+        self.engine.check_open()
         restore, progress = validation.flag(restore, "restore"), _checked_progress(progress)
         from graphmem.transfer import jsonl  # noqa: PLC0415  (what only imports need)
         from graphmem.transfer.importer import import_records  # noqa: PLC0415
 
         if jsonl.is_record_iterable(path_or_file):
-            return import_records(self._engine, path_or_file, restore=restore, progress=progress)
+            return import_records(self.engine, path_or_file, restore=restore, progress=progress)
         with jsonl.open_reader(path_or_file) as (records, total):
             return import_records(
-                self._engine, records, restore=restore, progress=progress, total=total, record_name="line"
+                self.engine, records, restore=restore, progress=progress, total=total, record_name="line"
             )
 
     def reset(self) -> dict[str, list[str]]:
@@ -1370,8 +1282,8 @@ class Memory:
         server is out of reach or a delivery is in progress. They are emptied as soon as possible. The vector index in a
         folder that another process has open is not named: that process empties it at its next search or write.
         """
-        self._engine.check_open()
-        return {"pending": self._engine.reset()}
+        self.engine.check_open()
+        return {"pending": administration.reset(self.engine)}
 
     def close(self, *, wait: bool = True) -> None:
         """Waits for background work and releases files and threads. A second call does nothing.
@@ -1380,7 +1292,7 @@ class Memory:
         does not close: the next Memory of this folder enriches it. `flush` waits for such texts, too. Without `wait`
         all texts that are not enriched yet stay recorded.
         """
-        self._engine.close(wait=wait)
+        self.engine.close(wait=wait)
 
     def _view(
         self,
@@ -1414,6 +1326,109 @@ class Memory:
             reasons = ", ".join(f"{name}: {why}" for name, why in failures.items())
             warnings.warn(f"add: the language model's work failed ({reasons})", RuntimeWarning, stacklevel=3)
         return cast("R", types.ResultList(result))
+
+
+def update_together(
+    engine: Engine,
+    limits: validation.InputLimits,
+    changes: Sequence[tuple[str, Mapping[str, Any]]],
+    scope: Scope | None,
+) -> list[types.MemoryDict]:
+    """Changes memories, each by its id and the arguments of `update`, in one transaction: all of them or none."""
+    engine.check_open()
+    commands = [_update_command(engine, limits, memory_id, scope, **change) for memory_id, change in changes]
+    engine.check_embedder()
+    outcomes = engine.commit(commands, scope)
+    updated = [outcome.required_record for outcome in outcomes if outcome.event is OutcomeType.UPDATE]
+    pending = engine.enrich_and_deliver(updated, wait=True) if updated else []
+    results = []
+    for outcome in outcomes:
+        result = responses.memory(outcome.required_record)
+        changed = outcome.event is OutcomeType.UPDATE
+        result["message"] = "Memory updated successfully!" if changed else "Nothing to change: the memory is like that."
+        if pending:
+            result["pending"] = pending
+        results.append(result)
+    return results
+
+
+def _update_command(
+    engine: Engine,
+    limits: validation.InputLimits,
+    memory_id: object,
+    scope: Scope | None,
+    *,
+    data: object = None,
+    text: object = None,
+    metadata: object = None,
+    expiration_date: object = UNSET,
+    replace_metadata: object = False,
+) -> UpdateMemory:
+    """Returns the checked command of an update, as the `before_store` hook changes it."""
+    new_text = validation.merge_aliases(data, text, ("data", "text"))
+    if new_text is None and metadata is None and isinstance(expiration_date, Unset):
+        raise ValidationError("update: nothing to change; give text, metadata or expiration_date")
+    name = "data" if text is None else "text"
+    command = UpdateMemory(
+        validation.memory_id(memory_id),
+        text=None if new_text is None else validation.content(new_text, name, limits.max_message_chars),
+        metadata=None if metadata is None else validation.metadata(metadata, limits=limits),
+        expires_at=expiration_date
+        if isinstance(expiration_date, Unset)
+        else validation.expiration(expiration_date, zone=limits.timezone),
+        merges_metadata=not validation.flag(replace_metadata, "replace_metadata"),
+        corrects=True,
+    )
+    hook = engine.settings.before_store
+    if command.metadata is None and (hook is None or command.text is None):
+        return command
+    record = find_memory(engine.ledger, command.id, scope)
+    if record is None:  # the commit raises NotFoundError
+        return command
+    afterwards = command.metadata_after(record.metadata)
+    if command.metadata is not None and command.merges_metadata:
+        validation.metadata(afterwards, limits=limits)  # what many updates add has the limit of one
+    return command if hook is None else _after_before_store(command, hook, record, afterwards)
+
+
+def _after_before_store(
+    command: UpdateMemory, hook: BeforeStore, record: MemoryRecord, metadata: Mapping[str, Any]
+) -> UpdateMemory:
+    """Returns the update as the hook changes it, which gets the message as it would be afterwards.
+
+    `metadata` is that of the memory afterwards.
+    """
+    text = record.text if command.text is None else command.text
+    message = Message(
+        record.role or "user",
+        text,
+        record.at,
+        name=record.actor_id,
+        id=record.message_id,
+        utc_offset=record.utc_offset,
+    )
+    accepted = apply_before_store(hook, message, metadata)
+    if accepted is None:
+        raise ValidationError("update: before_store refuses it; the memory is as it was")
+    # A field that neither the caller nor the hook changes stays out of the command: it may be changing elsewhere.
+    is_kept = accepted[1] == metadata
+    return replace(
+        command,
+        text=command.text if accepted[0].content == text else accepted[0].content,
+        metadata=command.metadata if is_kept else accepted[1],
+        merges_metadata=command.merges_metadata and is_kept,
+    )
+
+
+def delete_together(engine: Engine, memory_ids: Sequence[str], scope: Scope | None, message: str) -> types.Receipt:
+    """Erases memories in one transaction, all of them or none, and returns a receipt with this message."""
+    engine.check_open()
+    checked_ids = dict.fromkeys(map(validation.memory_id, memory_ids))
+    outcomes = engine.commit([DeleteMemory(memory_id) for memory_id in checked_ids], scope)
+    erased = sum((outcome.erased for outcome in outcomes), ErasureReport())
+    # One that was erased with another of them has no record.
+    partitions = {outcome.record.partition for outcome in outcomes if outcome.record is not None}
+    return responses.receipt(erased, engine.deliver(sorted(partitions)), message)
 
 
 def least_relevance(threshold: float | Unset | None, min_relevance: MinRelevance | Unset) -> MinRelevance:

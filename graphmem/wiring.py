@@ -8,9 +8,9 @@ from __future__ import annotations
 import logging
 import os
 import re
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from datetime import tzinfo
+from datetime import timedelta, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,10 +18,12 @@ from pydantic import SecretStr
 from sqlalchemy import URL
 
 from graphmem.boundary.validation import is_encodable
-from graphmem.errors import ConfigError, StoreLocked, install_extra
+from graphmem.concurrency import Pool
+from graphmem.errors import ConfigError, ModelError, StoreLocked, StoreUnavailable, install_extra
 from graphmem.extraction.protocols import Extractor
 from graphmem.model import EmbeddingSpec
-from graphmem.models.protocols import Closeable, Embedder, LanguageModel, embedding_spec_of
+from graphmem.models.protocols import Closeable, Embedder, LanguageModel, TokenEmbedder, embedding_spec_of
+from graphmem.observers import Observers
 from graphmem.settings import CallableEmbedder as CallableSettings
 from graphmem.settings import MinilmEmbedder as MinilmSettings
 from graphmem.settings import Neo4jConfig, QdrantConfig, Settings
@@ -41,6 +43,8 @@ from graphmem.stores.projection_worker import ProjectionWorker
 from graphmem.stores.protocols import Graph, GraphIndex, VectorIndex
 
 if TYPE_CHECKING:
+    from graphmem.ingest.enrichment import Enricher
+    from graphmem.ingest.facts.pipeline import FactPipeline
     from graphmem.stores.neo4j.index import Neo4jIndex
     from graphmem.stores.qdrant.embedded import EmbeddedIndex
     from graphmem.stores.qdrant.server import ServerIndex
@@ -75,9 +79,27 @@ class Backends:
         """The workers that deliver, one for each projection."""
         return [self.vector_worker] if self.graph_worker is None else [self.vector_worker, self.graph_worker]
 
-    def close_projections(self) -> None:
-        """Flushes and closes the vector index, closes a graph outside the ledger, and the models' connections."""
+    def load_models(self) -> None:
+        """Loads the models that run in this process, side by side, so that the first search need not wait for them.
+
+        Never raises: a broken model raises when a search needs it.
+        """
+        from graphmem.retrieval import pipeline  # noqa: F401, PLC0415  (imported by the first search otherwise)
+
+        with suppress(ModelError, StoreUnavailable), Pool(1, thread_name_prefix="graphmem-loading") as pool:
+            parsing = None if self.extractor is None else pool.submit(self.extractor.keys, "Anna")
+            # Only a TokenEmbedder runs in this process; any other embedder would send the word to its server.
+            if isinstance(self.embedder, TokenEmbedder):
+                self.embedder.embed_question("Anna")
+            if parsing is not None:
+                parsing.result()
+
+    def close(self) -> None:
+        """Flushes the vector index and closes it, graphs outside the ledger, connections of models, and the ledger."""
+        for worker in self.projection_workers:
+            worker.cancel_waits()
         with ExitStack() as closing:
+            closing.callback(self.ledger.close)  # also after an error: closing it empties its write-ahead log
             for model in (self.embedder, self.llm):
                 if isinstance(model, Closeable):
                     closing.callback(model.close)
@@ -106,6 +128,29 @@ def open_backends(settings: Settings, *, in_memory: bool) -> Backends:
         graph, graph_worker = _open_graph(settings, ledger, in_memory=in_memory)
         cleanup.pop_all()
     return Backends(ledger, embedder, extractor, llm, vector_index, vector_worker, graph, graph_worker)
+
+
+def fact_pipeline(
+    settings: Settings, backends: Backends, model: LanguageModel, enricher: Enricher, observers: Observers
+) -> FactPipeline:
+    """Returns the pipeline that draws facts with a language model, as the settings say.
+
+    Raises ConfigError for a file of rules that is not usable.
+    """
+    from graphmem.ingest.facts.pipeline import FactPipeline, PipelineConfig  # noqa: PLC0415  (only a model needs it)
+
+    config = PipelineConfig(
+        settings.custom_fact_extraction_prompt or settings.custom_instructions,
+        settings.custom_update_memory_prompt,
+        settings.summary_messages,
+        timedelta(minutes=settings.session_gap),
+        settings.conflicts == "confidence",
+        settings.lifecycle.read_rules() if settings.extract == "matching" else None,
+        settings.lifecycle.enabled,
+    )
+    return FactPipeline(
+        backends.ledger, model, enricher, backends.vector_index, backends.vector_worker, config, observers
+    )
 
 
 def home_folder(settings: Settings) -> Path:

@@ -108,7 +108,7 @@ def _ask(memory: Memory, user: str, question: str, now: datetime | None) -> Told
     moment = datetime.now(UTC)
     query = SearchQuery(question, View(Scope(user), moment, Scope(user).partition), MIN_ASSESSED, now=now or moment)
     with patch.object(relevance, "assess", wraps=relevance.assess) as assess:
-        outcome = search(query, memory._engine.search_deps)  # noqa: SLF001  (not in the public API)
+        outcome = search(query, memory.engine.search_deps)
     if not assess.called:
         return None
     asked, memories = assess.call_args.args  # of the last call: one before it dates an event that the question names

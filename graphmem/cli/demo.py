@@ -162,7 +162,7 @@ def store(memory: Memory) -> int:
     )
     if memory.get(replaced) and memory.get(replacement):  # neither was erased since the demo ran here before
         retirement = RetireMemory(replaced, REPLACED_AT, "another day", replacement)
-        memory._engine.commit([retirement])  # noqa: SLF001  (only a language model retires memories)
+        memory.engine.commit([retirement])  # otherwise only a language model retires memories
     return len(added)
 
 

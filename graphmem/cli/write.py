@@ -181,6 +181,7 @@ def delete(
 ) -> None:
     """Erases memories from all stores, with what has their words."""
     from graphmem.boundary import validation  # noqa: PLC0415
+    from graphmem.memory import delete_together  # noqa: PLC0415
 
     if everything == bool(ids):
         raise typer.BadParameter("name ids, or give --all with --user, --agent or --run")
@@ -196,7 +197,7 @@ def delete(
             message = f"{'Memory' if len(memory_ids) == 1 else f'{len(memory_ids)} memories'} deleted successfully!"
             # Together: one may be erased with another.
             scope = validation.scope(**call.scope)[0]
-            receipt = memory._delete_together(memory_ids, scope, message)  # noqa: SLF001  (same package)
+            receipt = delete_together(memory.engine, memory_ids, scope, message)
     call.print_answer(receipt, lambda renderer: renderer.line(receipt["message"]))
 
 

@@ -1,7 +1,7 @@
 """Aliases and chosen names of entities: users' commands, links made by rules, and removal of links and names.
 
 A rule (`graphmem.extraction.entity_resolution`) links two names that probably mean one entity. All functions run inside
-the transaction of `graphmem.commands.unit_of_work`.
+the transaction of `graphmem.commands.dispatch`.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from rapidfuzz import process
 from sqlalchemy import Connection
 
 from graphmem.commands.types import AddAlias, EntityCommand, Outcome, OutcomeType, RenameEntity
+from graphmem.commands.unit_of_work import UnitOfWork
 from graphmem.errors import NotFoundError
 from graphmem.extraction import entity_resolution
 from graphmem.extraction.entity_resolution import ChosenName
@@ -26,9 +26,6 @@ from graphmem.stores.ledger.entity_names import MentionedEntities
 from graphmem.stores.ledger.graph_writes import GraphAddition
 from graphmem.stores.ledger.memories import partition_row
 from graphmem.text import is_passage
-
-if TYPE_CHECKING:
-    from graphmem.commands.unit_of_work import UnitOfWork
 
 # The most names that are compared with a new one: if more begin alike, no rule can decide which of them it means.
 MAX_COMPARED = 50

@@ -1,4 +1,4 @@
-"""The handlers of commands about jobs and facts, for `graphmem.commands.unit_of_work`, and a fact's sources and scope.
+"""The handlers of commands about jobs and facts, for `graphmem.commands.dispatch`, and a fact's sources and scope.
 
 A language model takes seconds to answer. If its messages were erased meanwhile, the outcome of a command is NONE with
 the reason `ERASED`; if another call has stored similar facts, DecisionConflict is raised.
@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from graphmem.commands import lifecycle
 from graphmem.commands.types import AddFact, CompleteJob, EnqueueExtraction, Outcome, OutcomeType, ReaffirmFact
+from graphmem.commands.unit_of_work import UnitOfWork
 from graphmem.model import NEUTRAL_IMPORTANCE, Kind, MemoryRecord, Scope
 from graphmem.stores.ledger import embeddings, jobs, memories, sessions, vitals
 from graphmem.stores.ledger.jobs import Job, JobKind
-
-if TYPE_CHECKING:
-    from graphmem.commands.unit_of_work import UnitOfWork
 
 ERASED = "its messages were erased meanwhile"
 SAID_AGAIN, RUN_DELETED = "said again in another scope", "a run that it was said in was deleted"

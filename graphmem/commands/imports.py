@@ -1,4 +1,4 @@
-"""The handlers of import commands, for `graphmem.commands.unit_of_work`: of memories, tombstones, names, the lifecycle
+"""The handlers of import commands, for `graphmem.commands.dispatch`: of memories, tombstones, names, the lifecycle
 and keys.
 
 They come from another ledger or another program. Stored ones stay unchanged, so an interrupted import can be repeated.
@@ -7,7 +7,6 @@ They come from another ledger or another program. Stored ones stay unchanged, so
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from graphmem.commands.types import (
     CountLackingKey,
@@ -21,6 +20,7 @@ from graphmem.commands.types import (
     Outcome,
     OutcomeType,
 )
+from graphmem.commands.unit_of_work import UnitOfWork
 from graphmem.extraction.entity_resolution import ChosenName
 from graphmem.model import Kind, MemoryRecord, micros
 from graphmem.stores.ledger import (
@@ -35,9 +35,6 @@ from graphmem.stores.ledger import (
 )
 from graphmem.stores.ledger.embeddings import Enriched
 from graphmem.stores.ledger.graph_writes import GraphAddition
-
-if TYPE_CHECKING:
-    from graphmem.commands.unit_of_work import UnitOfWork
 
 BROUGHT_BACK = "imported with restore=True"
 # The outcome of a key that is valid in another ledger and unknown in this one.

@@ -1,4 +1,4 @@
-"""The handlers of item commands, for `graphmem.commands.unit_of_work`: exact values, with the memories of their texts.
+"""The handlers of item commands, for `graphmem.commands.dispatch`: exact values, with the memories of their texts.
 
 An item and the memory of its text change in one transaction.
 """
@@ -6,7 +6,7 @@ An item and the memory of its text change in one transaction.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import Row
 
@@ -26,11 +26,9 @@ from graphmem.commands.types import (
     RefreshItem,
     UpdateMemory,
 )
+from graphmem.commands.unit_of_work import UnitOfWork
 from graphmem.model import Item
 from graphmem.stores.ledger import items, memories, tombstones
-
-if TYPE_CHECKING:
-    from graphmem.commands.unit_of_work import UnitOfWork
 
 
 def put_item(command: PutItem, uow: UnitOfWork) -> Outcome:

@@ -1,6 +1,6 @@
 """The handlers of commands that hide a memory, show it again, move it between layers, pin it, and make one of others.
 
-`graphmem.commands.unit_of_work` calls them, each with its command and the transaction. A forgotten memory is hidden by
+`graphmem.commands.dispatch` calls them, each with its command and the transaction. A forgotten memory is hidden by
 every store from `forgotten_at` on; nothing of it is erased.
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from graphmem.commands import source_visibility
 from graphmem.commands.types import (
@@ -22,12 +21,10 @@ from graphmem.commands.types import (
     PinMemory,
     RememberMemory,
 )
+from graphmem.commands.unit_of_work import UnitOfWork
 from graphmem.lifecycle.decay import MERGED_INTO, Operation
 from graphmem.model import Kind, Layer, MemoryRecord
 from graphmem.stores.ledger import events, jobs, memories, vitals
-
-if TYPE_CHECKING:
-    from graphmem.commands.unit_of_work import UnitOfWork
 
 # The kinds of links from a memory to those that it stands for, that it is an abstraction of, and (of a summary of many
 # events) that it was drawn from; and to all that it was made of, which has their words also when they are back.

@@ -1,13 +1,12 @@
 """The handlers of commands about memories: enrich, update, retire, restore, undo, reindex, delete.
 
-`graphmem.commands.unit_of_work` calls them, each with its command and the transaction.
+`graphmem.commands.dispatch` calls them, each with its command and the transaction.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from sqlalchemy import or_
 
@@ -29,6 +28,7 @@ from graphmem.commands.types import (
     Unset,
     UpdateMemory,
 )
+from graphmem.commands.unit_of_work import UnitOfWork
 from graphmem.errors import NotFoundError, ValidationError
 from graphmem.model import Kind, MemoryRecord
 from graphmem.stores.ledger import (
@@ -48,9 +48,6 @@ from graphmem.stores.ledger.graph_writes import GraphAddition
 from graphmem.stores.ledger.schema import dead_letters, links
 from graphmem.stores.ledger.schema import jobs as jobs_table
 from graphmem.stores.ledger.schema import memories as memories_table
-
-if TYPE_CHECKING:
-    from graphmem.commands.unit_of_work import UnitOfWork
 
 
 def store_enrichments(commands: Sequence[StoreEnrichment], uow: UnitOfWork) -> list[Outcome]:

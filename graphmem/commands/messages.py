@@ -1,21 +1,18 @@
-"""The handler of `AddMessage`, for `graphmem.commands.unit_of_work`: stores messages as episodes, in their sessions."""
+"""The handler of `AddMessage`, for `graphmem.commands.dispatch`: stores messages as episodes, in their sessions."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from graphmem.commands import lifecycle
 from graphmem.commands.types import AddMessage, MessageIdReused, Outcome, OutcomeType, RememberMemory
+from graphmem.commands.unit_of_work import UnitOfWork
 from graphmem.model import NEUTRAL_IMPORTANCE, Kind, MemoryRecord, Scope, embedded_text, micros
 from graphmem.stores.ledger import events, memories, tombstones, vitals
 from graphmem.text import content_hash
-
-if TYPE_CHECKING:
-    from graphmem.commands.unit_of_work import UnitOfWork
 
 
 def add_messages(commands: Sequence[AddMessage], uow: UnitOfWork) -> list[Outcome]:

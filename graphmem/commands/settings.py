@@ -1,8 +1,6 @@
-"""The handlers of settings commands, for `graphmem.commands.unit_of_work`."""
+"""The handlers of settings commands, for `graphmem.commands.dispatch`."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 from graphmem.commands.types import (
     ChangeSettings,
@@ -12,11 +10,9 @@ from graphmem.commands.types import (
     Outcome,
     OutcomeType,
 )
+from graphmem.commands.unit_of_work import UnitOfWork
 from graphmem.stores.ledger import settings, tombstones
 from graphmem.stores.ledger.settings import StoredSetting
-
-if TYPE_CHECKING:
-    from graphmem.commands.unit_of_work import UnitOfWork
 
 
 def change_settings(command: ChangeSettings, uow: UnitOfWork) -> Outcome:

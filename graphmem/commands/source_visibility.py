@@ -6,7 +6,7 @@ returned the message would return an outdated statement. Hiding sets `valid_to`,
 
 A correction adds a "corrects" link beside "drawn_from" to each source that the fact has at that time: facts drawn from
 later messages are not affected. Each UPDATE event of a fact keeps the corrected sources before it, so that an undo can
-restore them. Called within the transaction of `graphmem.commands.unit_of_work`.
+restore them. Called within the transaction of `graphmem.commands.dispatch`.
 """
 
 from __future__ import annotations
@@ -14,13 +14,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from graphmem.commands.unit_of_work import UnitOfWork
 from graphmem.model import Kind, MemoryRecord
 from graphmem.stores.ledger import events, graph_writes, memories
-
-if TYPE_CHECKING:
-    from graphmem.commands.unit_of_work import UnitOfWork
 
 CORRECTS = "corrects"
 

@@ -1,4 +1,4 @@
-"""Commands, change sets and outcomes: frozen descriptions of changes, for `graphmem.commands.unit_of_work`.
+"""Commands, change sets and outcomes: frozen descriptions of changes, for `graphmem.commands.dispatch`.
 
 `ingest`, `transfer`, `memory` and `engine` make them. `sources` are always ids of memories.
 """

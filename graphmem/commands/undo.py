@@ -1,4 +1,4 @@
-"""Finds the command that reverses an event of a memory, for `graphmem.commands.unit_of_work`.
+"""Finds the command that reverses an event of a memory, for `graphmem.commands.dispatch`.
 
 Only the fields that the event changed are reversed. They are found by comparing the state before the event with the
 state before the next event, or with the current state if there is no next event. If a later event changed one of these
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from graphmem.commands.lifecycle import number_of_sources
 from graphmem.commands.types import (
@@ -24,6 +24,7 @@ from graphmem.commands.types import (
     UndoEvent,
     UpdateMemory,
 )
+from graphmem.commands.unit_of_work import UnitOfWork
 from graphmem.errors import NotFoundError, ValidationError
 from graphmem.model import (
     COMPOSING_EVENTS,
@@ -40,9 +41,6 @@ from graphmem.model import (
 )
 from graphmem.stores.ledger import events, graph_reads, memories
 from graphmem.stores.ledger.decoding import entity_type, mention_kind, moment
-
-if TYPE_CHECKING:
-    from graphmem.commands.unit_of_work import UnitOfWork
 
 DERIVED = "derived"
 ReverseCommand = RestoreMemory | RememberMemory | MoveMemory | DecomposeMemory | UpdateMemory

@@ -49,7 +49,7 @@ def _search_with(weights: SearchWeights) -> SearchFunction:
     """Returns a search with other weights, which may leave out arms. It raises StoreError for a degraded search."""
 
     def search_with_weights(memory: Memory, case: BenchmarkQuestion, top_k: int) -> list[str]:
-        deps = memory._engine.search_deps  # noqa: SLF001  (weights are no public argument)
+        deps = memory.engine.search_deps
         outcome = search(_query(case, top_k), deps, weights)
         refuse_degraded(outcome.degraded)
         return [hit.record.id for hit in outcome.hits]
@@ -65,7 +65,7 @@ def _arm_alone(scored_by: Callable[[RetrievedSet], ScoredIds]) -> SearchFunction
     """
 
     def search_arm(memory: Memory, case: BenchmarkQuestion, top_k: int) -> list[str]:
-        retrievers = Retrievers(_query(case, top_k), memory._engine.search_deps)  # noqa: SLF001  (no public argument)
+        retrievers = Retrievers(_query(case, top_k), memory.engine.search_deps)
         found = scored_by(retrievers.retrieve())
         refuse_degraded(sorted(retrievers.degraded))
         return [memory_id for memory_id, _ in found[:top_k]]

@@ -50,7 +50,7 @@ class ItemStore:
 
     def __init__(self, memory: Memory | AsyncMemory) -> None:
         self.memory = sync_memory(memory)
-        self._engine = self.memory._engine  # noqa: SLF001  (same package)
+        self._engine = self.memory.engine
         # Makes the ids of messages.
         self.keyed = self._engine.ledger.digests.keyed
 
@@ -104,7 +104,7 @@ class ItemStore:
             engine.check_embedder()
         extraction: list[Command] = []
         if extract_for is not None and engine.llm is not None:
-            extraction = [EnqueueExtraction(extract_for, summarise=engine.makes_summaries)]
+            extraction = [EnqueueExtraction(extract_for, summarise=engine.settings.summary_messages > 0)]
         if extraction:
             commands = [_as_source(command) for command in commands]
         outcomes = engine.commit([*commands, *extraction])
@@ -157,7 +157,8 @@ class ItemStore:
         engine, now = self._engine, datetime.now(UTC)
         engine.check_open()
         engine.check_embedder()
-        if not engine.wait_for_background_work(max(engine.settings.delivery_wait, ENRICHMENT_WAIT)):
+        waited = max(engine.settings.delivery_wait, ENRICHMENT_WAIT)
+        if not engine.job_worker.wait_for_texts(waited, also_long=False):
             logger.warning("degraded search: items stored last have no vectors yet and stand behind all others")
         max_limit = self.memory.limits.max_top_k
         search_query = SearchQuery(

@@ -5,6 +5,7 @@ What a language model is to make of memories becomes jobs, which a cycle waits f
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,10 +20,11 @@ from graphmem.ingest.facts.compositions import common_scope, compose_command, co
 from graphmem.ingest.facts.job_result import JobResult
 from graphmem.jobs.worker import JobFailure
 from graphmem.lifecycle.compression import NO_MODEL, abstractable, abstraction, compress, medoid
-from graphmem.lifecycle.decay import Composition, CyclePlan, Decision, LifecyclePolicy, Operation, brake, plan_cycle
+from graphmem.lifecycle.decay import Composition, CyclePlan, Decision, Operation, brake, plan_cycle
 from graphmem.lifecycle.importance import certainty, counted_type, importance, recency, scarcity
-from graphmem.lifecycle.rules import Rule, Rules
+from graphmem.lifecycle.rules import Rule
 from graphmem.model import ASSISTANT, EmbeddingSpec, Kind, Layer
+from graphmem.settings import LifecycleSettings
 from graphmem.stores.ledger import Ledger, embeddings, memories, vitals
 from graphmem.stores.ledger.jobs import Job, composition_job
 from graphmem.stores.ledger.vitals import LastCycle, Rating, UnratedMemory, VitalState
@@ -30,6 +32,7 @@ from graphmem.stores.ledger.vitals import LastCycle, Rating, UnratedMemory, Vita
 if TYPE_CHECKING:
     from graphmem.lifecycle.compression import Matrices
 
+logger = logging.getLogger("graphmem")
 # Memories that are rated by one commit, and commands of one.
 RATED_BATCH, COMMAND_BATCH = 500, 500
 # The type of a memory that nobody named and no rule tells (seed 002 §2.2).
@@ -60,9 +63,10 @@ class CycleResult:
 
 
 class Cycle:
-    """Runs cycles. `commit` carries out commands in one transaction; `documents`: those of documents take part too.
+    """Runs cycles. `commit` carries out commands in one transaction.
 
-    `compose` runs jobs of a language model and waits for them; None without a model.
+    `compose` runs jobs of a language model and waits for them; None without a model. Raises ConfigError for a file of
+    rules that is not usable.
     """
 
     def __init__(
@@ -71,18 +75,26 @@ class Cycle:
         spec: EmbeddingSpec,
         commit: Callable[[Sequence[Command]], list[Outcome]],
         compose: Callable[[Sequence[Job]], list[JobResult | JobFailure]] | None,
-        policy: LifecyclePolicy,
-        rules: Rules,
-        *,
-        documents: bool,
+        settings: LifecycleSettings,
     ) -> None:
         self._ledger = ledger
         self._spec = spec
         self._commit = commit
         self._compose = compose
-        self._policy = policy
-        self._rules = rules
-        self._documents = documents
+        with ledger.read() as connection:
+            since = vitals.lifecycle_since(connection)
+        self._policy = settings.policy(since or datetime.now(UTC))
+        self._rules = settings.read_rules()
+        self._documents = settings.documents
+
+    def run_nightly(self, partition: str) -> None:
+        """Runs a cycle at the present; the log says so if the brake held it."""
+        plan = self.run(partition, datetime.now(UTC), dry_run=False, force=False).plan
+        if plan.brake is not None:
+            logger.warning(
+                "a nightly cycle over %d memories did nothing: the brake held it; look at a dry run of tend",
+                plan.processed,
+            )
 
     def run(self, partition: str, now: datetime, *, dry_run: bool, force: bool) -> CycleResult:
         """Runs one cycle over a partition at `now`; a dry run stores nothing but the importance of new memories."""

@@ -13,8 +13,8 @@ from datetime import UTC, datetime, timedelta
 from threading import Event, Lock
 from time import monotonic
 
+from graphmem.commands.dispatch import commit
 from graphmem.commands.types import VECTORS_ERASED, ChangeSet, StoreEnrichment
-from graphmem.commands.unit_of_work import commit
 from graphmem.concurrency import Pool, WorkStopped, raise_if_stopped, stoppable, take_next
 from graphmem.errors import GraphmemError, ModelError, StoreUnavailable
 from graphmem.ingest.enrichment import Enricher

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextvars import copy_context
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 from math import inf
 from threading import RLock, Timer
@@ -22,12 +22,12 @@ from graphmem.errors import ConfigError, GraphmemError
 from graphmem.ingest.enrichment import Enricher
 from graphmem.ingest.facts.job_result import JobResult
 from graphmem.jobs.enrichment_lane import SHARED_BATCH, EnrichmentLane
-from graphmem.lifecycle.nights import Nights
 from graphmem.logs import cause_of, log_text
-from graphmem.model import MemoryRecord
+from graphmem.model import MemoryRecord, optional_micros
 from graphmem.models.protocols import Usage
+from graphmem.settings import Settings
 from graphmem.stores.ledger import Ledger, jobs
-from graphmem.stores.ledger.jobs import FIRST_CLAIM_SECONDS, MODEL_KINDS, SUMMARY_JOB, Job, JobKind, UnenrichedText
+from graphmem.stores.ledger.jobs import AT, FIRST_CLAIM_SECONDS, MODEL_KINDS, SUMMARY_JOB, Job, JobKind, UnenrichedText
 
 if TYPE_CHECKING:
     from graphmem.ingest.facts.pipeline import FactPipeline
@@ -39,6 +39,10 @@ NO_MODEL = (
 )
 # Parallel jobs for a model; their threads mostly wait for the endpoint. Cycles compute, so they run one by one.
 MODEL_THREADS, CYCLE_THREADS = 8, 1
+# Another process may claim a job of the language model after 9 x `timeout` + 30 s, as if its worker had died: time for
+# the calls of one job (summary, facts, decision), each with its retries. If it had not died, the ledger accepts only
+# the first result.
+CLAIM_TIMEOUTS, CLAIM_MARGIN = 9, 30.0
 # Seconds after which another process may begin a cycle anew, as if the one that claimed it had died.
 CYCLE_SECONDS = 900.0
 # The longest time in seconds after which the clock is looked at again for the next night: it may have been set.
@@ -63,11 +67,8 @@ class JobFailure:
 class JobWorker:
     """Runs the recorded jobs of a ledger in its own threads. Safe to use from several threads and processes.
 
-    A model's job claimed for more than `claim_seconds` may be claimed by another process, as if its worker had died;
-    if it had not, the ledger accepts only the first result. `on_background_done` is called after work that no caller
-    waits for. Without a `pipeline` no jobs for a model are done, without `nights` no cycles: `nights` says when they
-    are due, and `run_cycle` runs one over the partition with a key. `purge_after`: how long after it was forgotten a
-    memory is erased by a cycle (None: never).
+    `on_background_done` is called after work that no caller waits for. Without a `pipeline` no jobs for a model are
+    done. The settings of the lifecycle say when cycles are due; `run_cycle` runs one over the partition with a key.
     """
 
     def __init__(
@@ -76,18 +77,17 @@ class JobWorker:
         enricher: Enricher,
         commit_pool: Pool,
         pipeline: FactPipeline | None,
-        claim_seconds: float,
+        settings: Settings,
         on_background_done: Callable[[], None],
-        nights: Nights | None,
-        purge_after: timedelta | None,
         run_cycle: Callable[[str], object],
     ) -> None:
         self._ledger = ledger
         self._pipeline = pipeline
-        self._claim_seconds = claim_seconds
+        timeout = 0.0 if settings.llm is None else settings.llm.config.timeout
+        self._claim_seconds = CLAIM_TIMEOUTS * timeout + CLAIM_MARGIN
         self._on_background_done = on_background_done
-        self._nights = nights
-        self._purge_after = purge_after
+        self._nights = nights = settings.lifecycle.nights(settings.zone)
+        self._purge_after = settings.lifecycle.purge_after
         self._run_cycle = run_cycle
         self._enqueued_night: datetime | None = None
         # The kinds of jobs, besides enrichment, that are done here.
@@ -166,6 +166,25 @@ class JobWorker:
             texts = jobs.claimable_enrichments(connection, self._ledger.job_holder, by_force=by_force)
         new = [text for text in texts if not any(lane.holds(text.row) for lane in self._lanes)]
         return self._enrich(new, self._short, by_force=by_force)
+
+    def enrich_all(self) -> None:
+        """Enriches all texts that wait for it. Raises the error of one that fails; its job stays recorded."""
+        self.wait_for_texts()  # those in work may fail, for example for another embedder
+        futures = self.enrich_recorded(by_force=True)
+        self.wait_for_texts()
+        for future in futures:
+            future.result()
+
+    def compose(self, compositions: Sequence[Job], now: datetime | None) -> list[JobResult | JobFailure]:
+        """Records jobs that make one memory of several, and waits for their results, in the same order.
+
+        The changes happen at `now`, or (None) when they are committed.
+        """
+        at = optional_micros(now)
+        with self._ledger.write() as connection:
+            rows = [jobs.enqueue(connection, replace(job, request={**job.request, AT: at})).row for job in compositions]
+        futures = [self.run(row, JobKind.COMPOSITION, in_background=False) for row in rows]
+        return [future.result() for future in futures]
 
     def wait_for_texts(self, timeout: float | None = None, *, also_long: bool = True) -> bool:
         """Waits up to `timeout` seconds for the enrichment that has begun here; returns whether it has ended."""

@@ -17,6 +17,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from graphmem import __version__
+from graphmem.administration import prepare_searches
 from graphmem.async_memory import AsyncMemory
 from graphmem.chat_worker import ChatWorker
 from graphmem.concurrency import Pool
@@ -91,9 +92,9 @@ def service_app(
 
 
 def _open_service(memory: Memory, settings: ServeSettings) -> Service:
-    engine, proxy = memory._engine, settings.proxy  # noqa: SLF001  (same package)
+    engine, proxy = memory.engine, settings.proxy
     pool = CallPool(settings.threads, settings.queue, limits.USER_SHARE)
-    calls = AsyncMemory._wrapping(memory, pool)  # noqa: SLF001
+    calls = AsyncMemory(sync=memory, executor=pool)
     chats = ChatWorker(memory, limits.RECALL_SECONDS, settings.threads)
     endpoint = configured_endpoint(proxy, engine.settings.llm)
     lifecycle = engine.settings.lifecycle.enabled
@@ -131,7 +132,7 @@ def _rest_app(service: Service, mcp: Any, authenticator: Authenticator, *, close
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(mcp.router.lifespan_context(mcp))
             # Before the server takes requests: a recall would have no time left.
-            await asyncio.to_thread(service.memory.sync._engine.prepare_searches)  # noqa: SLF001  (same package)
+            await asyncio.to_thread(prepare_searches, service.engine)
             service.proxy.start()
             yield
         service.proxy.close()

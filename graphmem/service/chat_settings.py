@@ -110,9 +110,9 @@ def change_settings(memory: Memory, user_id: str | None, change: SettingsChange,
 
     Raises ValidationError for an unusable user, StoreError.
     """
-    memory._engine.check_open()  # noqa: SLF001  (same package)
+    memory.engine.check_open()
     values = change.model_dump(include=change.model_fields_set)
-    memory._engine.commit([ChangeSettings(_checked_user(user_id), values, changed_by)])  # noqa: SLF001
+    memory.engine.commit([ChangeSettings(_checked_user(user_id), values, changed_by)])
 
 
 def view_settings(memory: Memory, user_id: str | None, defaults: ChatSettings) -> SettingsView:
@@ -120,9 +120,9 @@ def view_settings(memory: Memory, user_id: str | None, defaults: ChatSettings) -
 
     Raises as `change_settings` does.
     """
-    memory._engine.check_open()  # noqa: SLF001  (same package)
+    memory.engine.check_open()
     user = _checked_user(user_id)
-    with memory._engine.ledger.read() as connection:  # noqa: SLF001
+    with memory.engine.ledger.read() as connection:
         changes_of_all = settings.of_user(connection, None)
         if user is None:
             return SettingsView(_changed(defaults, changes_of_all), changes_of_all, defaults, frozenset())

@@ -44,7 +44,7 @@ class Keys:
     """The keys of a memory's ledger. Safe to use from several threads and processes."""
 
     def __init__(self, memory: Memory) -> None:
-        self._engine = memory._engine  # noqa: SLF001  (same package)
+        self._engine = memory.engine
         self._zone = memory.limits.timezone
 
     def create(

@@ -59,7 +59,7 @@ def list_memories(
     `until`, `retired_only`, which implies `show_retired`, and the words of `q` are the conditions of a `ListFilter`.
     Raises ValidationError.
     """
-    engine = memory._engine  # noqa: SLF001  (same package)
+    engine = memory.engine
     engine.check_open()
     scope, zone = validation.scope(**ids)[0], memory.limits.timezone
     view = View(

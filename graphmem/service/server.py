@@ -22,6 +22,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.supervisors import Multiprocess
 
+from graphmem.administration import needs_rebuild
 from graphmem.errors import ConfigError
 from graphmem.memory import Memory
 from graphmem.service import limits
@@ -63,7 +64,7 @@ def prepare(start: Start) -> str | None:
         _check_shared_stores(settings)
     memory = Memory(settings.home, settings=settings)
     try:
-        if memory._engine.needs_rebuild:  # noqa: SLF001  (same package)
+        if needs_rebuild(memory.engine):
             logger.warning(
                 "the ledger's vectors are of another embedder than the configured one: nothing is added and found "
                 "before `graphmem rebuild`, or before the former embedder is configured again"

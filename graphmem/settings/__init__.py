@@ -3,6 +3,7 @@
 from graphmem.settings.schema import (
     CallableEmbedder,
     LedgerGraph,
+    LifecycleSettings,
     MinilmEmbedder,
     Neo4jConfig,
     Neo4jGraph,
@@ -18,6 +19,7 @@ __all__ = [
     "ENVIRONMENT_PREFIX",
     "CallableEmbedder",
     "LedgerGraph",
+    "LifecycleSettings",
     "MinilmEmbedder",
     "Neo4jConfig",
     "Neo4jGraph",

@@ -49,6 +49,7 @@ class ProjectionWorker:
         self._is_schedule_requested = False  # `schedule` was called while a delivery was overdue
         self._reconnect_thread: Thread | None = None
         self._is_flush_scheduled = False
+        self._contents_are_checked = False
         self._delivery_scheduled = Condition()  # or the worker is closing
 
     @property
@@ -208,13 +209,20 @@ class ProjectionWorker:
     def check_contents(self) -> bool:
         """Refills a store inside this process that lost rows, before its first read; `open` does it for servers.
 
-        Returns False, without a check, if the store cannot be brought up to date within `EMBEDDED_CATCH_UP_SECONDS`.
+        Later calls do nothing. Returns False, without a check, if the store cannot be brought up to date within
+        `EMBEDDED_CATCH_UP_SECONDS`: then the next call checks. Logs the error of a store that fails.
         """
-        if self._check is not None:
+        if self._check is not None or self._contents_are_checked:
             return True
-        if self.is_overdue or not self.catch_up(None, EMBEDDED_CATCH_UP_SECONDS):
-            return False
-        self.projection.check_for_loss()
+        self._contents_are_checked = True
+        try:
+            if self.is_overdue or not self.catch_up(None, EMBEDDED_CATCH_UP_SECONDS):
+                self._contents_are_checked = False
+                return False
+            self.projection.check_for_loss()
+        except StoreError as error:
+            logger.warning("the contents of %s could not be checked: %s", self.name, type(error).__name__)
+            return True
         with suppress(GraphmemError):
             self._schedule_flush()
         return True

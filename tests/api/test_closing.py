@@ -99,7 +99,7 @@ def test_closing_leaves_a_long_text_between_two_batches_and_the_next_memory_fini
 
     def wait_for_close(nlp: Any, segments: Any) -> Any:
         batches.append(len(segments))
-        wait_until(lambda: memory._engine._closed and memory._engine._job_worker._long._stopped.is_set())
+        wait_until(lambda: memory.engine._closed and memory.engine.job_worker._long._stopped.is_set())
         return with_subjects(nlp, segments)
 
     with monkeypatch.context() as patch:
@@ -129,7 +129,7 @@ with_subjects = extractor._with_subjects
 def wait_for_the_end(nlp, segments):
     batches.append(None)
     print("batch", flush=True)
-    wait_until(lambda: not memory._engine._pool.takes_tasks)
+    wait_until(lambda: not memory.engine.pool.takes_tasks)
     return with_subjects(nlp, segments)
 
 extractor._with_subjects = wait_for_the_end
@@ -182,7 +182,7 @@ def test_a_receipt_without_pending_means_that_the_memory_is_erased_everywhere(
     uid = added(memory, "tea")
     memory.search("tea", user_id="u1")
     assert "pending" not in memory.delete(uid)
-    assert list(memory._engine._backends.vector_index.list_held()) == []
+    assert list(memory.engine.backends.vector_index.list_held()) == []
 
 
 @pytest.mark.parametrize("config", [{}, {"graph_store": {"provider": "networkx"}}])
@@ -191,9 +191,9 @@ def test_after_a_reset_the_indexes_are_empty(make_memory: Make, config: dict[str
     added(memory, "tea")
     memory.search("tea", user_id="u1")
     memory.reset()
-    parts = memory._engine._backends
+    parts = memory.engine.backends
     assert list(parts.vector_index.list_held()) == []
-    assert parts.graph_worker is None or list(memory._engine.projections[1]._sink.list_held(None)) == []
+    assert parts.graph_worker is None or list(memory.engine.projections[1]._sink.list_held(None)) == []
 
 
 @pytest.mark.parametrize("path", ["", b"x", 7, "a\x00b"])
@@ -218,7 +218,7 @@ def test_closing_without_waiting_leaves_texts_to_the_next_memory(tmp_path: Path)
     assert begun.wait(TIMEOUT)
     closing = threading.Thread(target=lambda: memory.close(wait=False))
     closing.start()
-    wait_until(lambda: memory._engine._job_worker._short._stopped.is_set())
+    wait_until(lambda: memory.engine.job_worker._short._stopped.is_set())
     go_on.set()
     closing.join(TIMEOUT)
     assert sum(map(len, calls)) < len(texts)

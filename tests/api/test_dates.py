@@ -13,7 +13,7 @@ from graphmem.commands.types import RestoreMemory, RetireMemory
 def test_a_retired_memory_is_seen_as_of_its_time(memory: Memory) -> None:
     old = added(memory, "Anna lives in Rome", timestamp=JANUARY)
     new = added(memory, "Anna lives in Oslo", timestamp=JUNE)
-    memory._engine.commit([RetireMemory(old, at=JUNE, reason="moved", successor=new)])
+    memory.engine.commit([RetireMemory(old, at=JUNE, reason="moved", successor=new)])
     list_ids = lambda **more: (
         ids(memory.search("Anna lives", user_id="u1", **more)),
         ids(memory.get_all(user_id="u1", **more)),
@@ -25,7 +25,7 @@ def test_a_retired_memory_is_seen_as_of_its_time(memory: Memory) -> None:
     assert memory.get(old)["valid_to"] == "2024-06-01T00:00:00.000000+00:00"
     assert "Rome" not in memory.context("Where does Anna live?", user_id="u1")
     assert [event["event"] for event in memory.history(old)] == ["ADD", "RETIRE"]
-    memory._engine.commit([RestoreMemory(old, "did not")])
+    memory.engine.commit([RestoreMemory(old, "did not")])
     assert set(list_ids()[0]) == set(list_ids()[1]) == {old, new}
     assert memory.get(old)["valid_to"] is None
     assert memory.verify()["ok"]
@@ -34,7 +34,7 @@ def test_a_retired_memory_is_seen_as_of_its_time(memory: Memory) -> None:
 def test_retired_memories_are_shown_and_counted_on_demand(memory: Memory) -> None:
     old = added(memory, "Anna lives in Rome", timestamp=JANUARY)
     new = added(memory, "Anna lives in Oslo", timestamp=JUNE)
-    memory._engine.commit([RetireMemory(old, at=JUNE, reason="moved", successor=new)])
+    memory.engine.commit([RetireMemory(old, at=JUNE, reason="moved", successor=new)])
     hidden, shown = memory.get_all(user_id="u1"), memory.get_all(user_id="u1", show_retired=True)
     assert (ids(hidden), hidden["total"], hidden["retired"]) == ([new], 1, 1)
     assert (ids(shown), shown["total"], shown["retired"]) == ([new, old], 2, 1)

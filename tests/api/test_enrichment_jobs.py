@@ -51,7 +51,7 @@ def adding(memory: Memory, embedder: Embedder, words: list[str]) -> Iterator[lis
         adds = [callers.submit(memory.add, words[0], user_id="user 0")]
         assert embedder.begun.wait(TIMEOUT)
         adds += [callers.submit(memory.add, text, user_id=f"user {n}") for n, text in enumerate(words) if n]
-        wait_until(lambda: len(memory._engine._job_worker._awaited._entries) == len(words) - 1)
+        wait_until(lambda: len(memory.engine.job_worker._awaited._entries) == len(words) - 1)
         assert len(embedder.batches) == before + 1
         embedder.go_on.set()
         yield adds
@@ -116,7 +116,7 @@ def test_a_model_that_is_down_is_asked_no_more_than_three_times_for_any_number_o
     embedder.bad = ""
     memory = make_memory(**with_embedder(embedder))
     memory.add([f"tea number {n}" for n in range(2000)], user_id="u", wait=False)
-    wait_until(lambda: not memory._engine._job_worker._short._is_running)
+    wait_until(lambda: not memory.engine.job_worker._short._is_running)
     assert len(embedder.batches) == 3
     assert memory.verify()["ledger"]["jobs"] == 2000
 
@@ -144,13 +144,13 @@ def test_another_process_does_not_enrich_what_this_one_has_just_stored(tmp_path:
     with ThreadPoolExecutor(1) as caller:
         add = caller.submit(memory.add, "tea", user_id="u")
         assert embedder.begun.wait(TIMEOUT)
-        other._engine._job_worker.schedule()
-        assert other._engine._job_worker.wait_for_texts(TIMEOUT)
+        other.engine.job_worker.schedule()
+        assert other.engine.job_worker.wait_for_texts(TIMEOUT)
         assert others.batches == []
         expire_claims(memory)
-        other._engine._job_worker.schedule()
+        other.engine.job_worker.schedule()
         wait_until(lambda: others.batches == [["tea"]])
-        assert other._engine._job_worker.wait_for_texts(TIMEOUT)
+        assert other.engine.job_worker.wait_for_texts(TIMEOUT)
         embedder.go_on.set()
         response = add.result(TIMEOUT)
     assert "pending" not in response
@@ -159,7 +159,7 @@ def test_another_process_does_not_enrich_what_this_one_has_just_stored(tmp_path:
 
 
 def expire_claims(memory: Memory) -> None:
-    with memory._engine.ledger.write() as connection:
+    with memory.engine.ledger.write() as connection:
         connection.exec_driver_sql("UPDATE jobs SET claimable_at = 0")
 
 

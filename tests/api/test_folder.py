@@ -155,7 +155,7 @@ def test_a_disk_without_room_for_the_index_costs_no_words(
     third = make_memory(tmp_path)
     assert set(ids(third.search("tea", user_id="u1"))) == {tea, cocoa}
     assert third.verify()["ok"]
-    held = third._engine._backends.vector_index
+    held = third.engine.backends.vector_index
     assert isinstance(held, embedded.EmbeddedIndex)
     assert {memory for memory, _, _ in held.list_held()} == {tea, cocoa}
 
@@ -306,7 +306,7 @@ from support.fakes import fake_models
 with graphmem.Memory(sys.argv[2], settings=graphmem.Settings.from_dict(fake_models())) as memory:
     memory.add("coffee", user_id="u1")
     note("add")
-    memory._engine.load_models()
+    memory.engine.backends.load_models()
     note("load_models")
     assert len(memory.search("coffee", user_id="u1")["results"]) == 2
     note("search")

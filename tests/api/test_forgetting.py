@@ -170,7 +170,7 @@ def test_an_erased_memory_leaves_no_trace_of_having_been_forgotten(memory: Memor
     memory.forget(uid, reason="secret reason", **ANA)
     memory.delete(uid, **ANA)
     assert memory.get_all(**ANA, show_forgotten=True)["total"] == 0
-    with memory._engine.ledger.read() as connection:
+    with memory.engine.ledger.read() as connection:
         assert connection.exec_driver_sql("SELECT count(*) FROM vitals").scalar() == 0
         assert connection.exec_driver_sql("SELECT count(*) FROM events WHERE reason IS NOT NULL").scalar() == 0
 

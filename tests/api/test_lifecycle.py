@@ -19,6 +19,7 @@ from graphmem import Memory
 from graphmem.errors import ConfigError, NotFoundError, ValidationError
 from graphmem.jobs import cycle as cycles
 from graphmem.lifecycle.decay import Brake
+from graphmem.memory import delete_together
 from graphmem.stores.ledger import memories, vitals
 from graphmem.testing import ModelEndpoint
 
@@ -94,7 +95,7 @@ def ripened(memory: Memory) -> tuple[list[str], str]:
 def test_all_that_the_lifecycle_knows_survives_an_export(make_memory: Make, tmp_path: Any) -> None:
     """Also what is only counted in memory when the export begins; a copy goes on where the original was."""
     memory, copy = (make_memory(lifecycle={"enabled": True}) for _ in range(2))
-    with memory._engine.ledger.write() as connection:
+    with memory.engine.ledger.write() as connection:
         vitals.import_since(connection, NOW - 90 * DAY)
     _, cycle = ripened(memory)
     memory.export(tmp_path / "x.jsonl")
@@ -155,7 +156,7 @@ def test_an_import_leaves_a_ledger_that_has_memories_when_its_lifecycle_began(ma
     other.import_(tmp_path / "all.jsonl")
     assert contents(other)["lifecycle"] == [None]
     assert contents(other)["cycles"] == contents(memory)["cycles"]
-    with other._engine.ledger.write() as connection:
+    with other.engine.ledger.write() as connection:
         last = vitals.LastCycle(NOW, Brake(4, 8))
         vitals.end_cycle(connection, memories.ensure_partition(connection, "user:ana"), last)
     own = contents(other)["cycles"]
@@ -316,7 +317,7 @@ def test_with_the_lifecycle_off_nothing_is_counted(memory: Memory) -> None:
 
 
 def accesses(memory: Memory) -> list[int]:
-    with memory._engine.ledger.read() as connection:
+    with memory.engine.ledger.read() as connection:
         return [row[0] for row in connection.exec_driver_sql("SELECT accesses FROM vitals")]
 
 
@@ -324,14 +325,14 @@ def test_what_is_found_between_decision_and_commit_is_left_out(
     ripening: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said(ripening, 9, TALK, PLAIN)
-    commit = ripening._engine.commit
+    commit = ripening.engine.commit
 
     def find_before(commands: Any, *scope: Any, **more: Any) -> Any:
         ripening.search(TALK, **ANA, top_k=1)
-        ripening._engine.accesses.write()
+        ripening.engine.accesses.write()
         return commit(commands, *scope, **more)
 
-    monkeypatch.setattr(ripening._engine, "commit", find_before)
+    monkeypatch.setattr(ripening.engine, "commit", find_before)
     result = tend(ripening)
     assert result["forgotten"] == 1
     assert result["skipped"] == {"changed": "1 decisions on memories that were changed or found meanwhile"}
@@ -414,7 +415,7 @@ def test_a_faded_memory_is_merged_into_a_like_one_that_is_kept(ripening: Memory)
     assert reasons[like] == f"merged into {kept}"
     assert reasons[other] == "retention below 0.1"
     ripening.undo_cycle(result["cycle"], **ANA)
-    with ripening._engine.ledger.read() as connection:
+    with ripening.engine.ledger.read() as connection:
         assert connection.exec_driver_sql("SELECT count(*) FROM links").scalar() == 0
     assert ripening.verify()["ok"]
 
@@ -428,7 +429,9 @@ def test_what_was_merged_goes_with_the_memory_that_stands_for_it_but_a_purge_lea
         if erase == "purge":
             receipt = memory.purge(**ANA, confirm=True)
         else:
-            receipt = memory._delete_together([kept, merged] if erase == "delete both" else [kept], None, "Deleted.")
+            receipt = delete_together(
+                memory.engine, [kept, merged] if erase == "delete both" else [kept], None, "Deleted."
+            )
         assert set(receipt["deleted"]) == ({merged} if erase == "purge" else {kept, merged})
         assert receipt["erased"]["ledger"] == receipt["erased"]["vectors"] == len(receipt["deleted"])
         assert memory.get_all(**ANA, show_forgotten=True)["total"] == 2 - len(receipt["deleted"])

@@ -62,7 +62,7 @@ def test_verify_finds_and_repairs_a_memory_that_an_index_lost(tmp_path: Path, ma
     memory = make_memory(tmp_path)
     uid = added(memory, "tea")
     memory.search("tea", user_id="u1")
-    memory._engine._backends.vector_index.delete([uid])
+    memory.engine.backends.vector_index.delete([uid])
     report = memory.verify()
     assert (report["ok"], report["projections"]["vectors"]["missing"]) == (False, [uid])
     repair_report = memory.verify(repair=True)
@@ -199,7 +199,7 @@ def test_stats_tell_what_the_stores_have_and_lack(
         raise StoreUnavailable("the disk is full")
 
     begin = datetime.now(UTC)
-    monkeypatch.setattr(memory._engine._backends.vector_index, "upsert", refuse)
+    monkeypatch.setattr(memory.engine.backends.vector_index, "upsert", refuse)
     added(memory, "cake")
     later, behind = memory.stats()["stores"]
     assert (behind["seq"], behind["pending"]) == (ledger["seq"], later["seq"] - ledger["seq"])
@@ -223,7 +223,7 @@ def test_stats_count_pending_work_by_its_state(memory: Memory, monkeypatch: pyte
     def refuse(*_: Any) -> None:
         raise ModelError("no memory left")
 
-    monkeypatch.setattr(memory._engine._backends.embedder, "embed", refuse)
+    monkeypatch.setattr(memory.engine.backends.embedder, "embed", refuse)
     added(memory, "tea")
     expected = {"kind": "enrichment", "state": "failed", "number": 1, "oldest_seconds": pytest.approx(0, abs=60)}
     assert memory.stats()["job_counts"] == [expected]

@@ -40,7 +40,7 @@ def forgotten(memory: Memory, user: str) -> list[str]:
 
 
 def cycles(memory: Memory) -> set[Any]:
-    with memory._engine.ledger.read() as connection:
+    with memory.engine.ledger.read() as connection:
         return set(connection.scalars(tables.events.select().with_only_columns(tables.events.c.batch))) - {None}
 
 
@@ -84,7 +84,7 @@ def test_the_night_comes_while_the_memory_is_open(
     assert forgotten(memory, "ana") == []
     # The next night begins as soon as the worker looks at the clock.
     monkeypatch.setattr(Nights, "last", lambda _self, now: now)
-    memory._engine._job_worker.schedule()
+    memory.engine.job_worker.schedule()
     memory.flush()
     assert forgotten(memory, "ana") == [TALK]
 
@@ -99,7 +99,7 @@ def test_two_processes_run_one_cycle(filled: Callable[..., Memory]) -> None:
 
 def test_a_cycle_that_is_claimed_is_run_by_nobody_else_until_the_claim_ends(filled: Callable[..., Memory]) -> None:
     memory = filled(lifecycle={"enabled": False})
-    ledger = memory._engine.ledger
+    ledger = memory.engine.ledger
     night = datetime.now(UTC) - ONE_NIGHT
     with ledger.write() as connection:
         for _ in range(2):
@@ -109,8 +109,8 @@ def test_a_cycle_that_is_claimed_is_run_by_nobody_else_until_the_claim_ends(fill
         assert jobs.claim(connection, rows[0], "another process", 60)
     memory.close()
     memory = filled()
-    memory._engine._job_worker.drain()
-    with memory._engine.ledger.write() as connection:
+    memory.engine.job_worker.drain()
+    with memory.engine.ledger.write() as connection:
         assert list(jobs.all_jobs(connection, {jobs.JobKind.CYCLE})) == rows[:1]
         jobs.claim(connection, rows[0], "another process", 0, by_force=True)
     assert len(cycles(memory)) == 1
@@ -151,7 +151,7 @@ def test_a_night_comes_for_what_is_to_be_purged_though_nothing_may_fade_any_more
         said(memory, user, 50, TALK)
         at = datetime.now(UTC) - timedelta(days=days, hours=1)
         assert memory.tend(user_id=user, now=at)["forgotten"] == 1
-    with memory._engine.ledger.write() as connection:
+    with memory.engine.ledger.write() as connection:
         connection.execute(tables.partitions.update().values(cycled_at=None))
     memory.close()
     memory = make_memory(tmp_path, **config)

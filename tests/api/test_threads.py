@@ -67,7 +67,7 @@ def test_models_are_loaded_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(SpacyExtractor, "keys", load)
     monkeypatch.setattr(TwoSpaceEmbedder, "embed_question", load)
     with Memory(":memory:") as memory:
-        memory._engine.load_models()
+        memory.engine.backends.load_models()
     assert sorted(loaded) == ["SpacyExtractor", "TwoSpaceEmbedder"]
 
 
@@ -83,5 +83,5 @@ def test_a_model_that_cannot_be_loaded_leaves_the_other_loaded(monkeypatch: pyte
     monkeypatch.setattr(SpacyExtractor, "keys", load)
     monkeypatch.setattr(TwoSpaceEmbedder, "embed_question", load)
     with Memory(":memory:") as memory:
-        memory._engine.load_models()
+        memory.engine.backends.load_models()
     assert len(loaded) == 1

@@ -224,7 +224,7 @@ def test_an_offset_survives_a_hook_and_an_export(open_memory: Open) -> None:
     file.seek(0)
     copy.import_(file)
     for one in (memory, copy):
-        with one._engine.ledger.read() as connection:
+        with one.engine.ledger.read() as connection:
             rows = dict(connection.exec_driver_sql("SELECT uid, utc_offset FROM memories").all())
         assert rows == {uid: 480, unknown: None}
 

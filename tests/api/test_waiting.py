@@ -73,7 +73,7 @@ def test_flush_names_an_index_that_cannot_be_made_durable(
     memory = make_memory(tmp_path)
     uid = added(memory, "tea")
     with monkeypatch.context() as patch:
-        patch.setattr(memory._engine._backends.vector_index, "flush", fail)
+        patch.setattr(memory.engine.backends.vector_index, "flush", fail)
         added(memory, "coffee")
         assert memory.flush() == {"pending": ["vectors"]}
     assert memory.flush() == {"pending": []}
@@ -196,7 +196,7 @@ def test_the_log_has_the_cause_of_a_failing_embedder(make_memory: Make, caplog: 
 
 
 def test_verify_does_not_count_pending_work_as_a_fault(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory._engine._job_worker, "enrich", lambda *_, **__: False)
+    monkeypatch.setattr(memory.engine.job_worker, "enrich", lambda *_, **__: False)
     memory.add("tea", user_id="u1", wait=False)
     report = memory.verify()
     assert (report["ok"], report["failed"], report["ledger"]["jobs"]) == (True, 0, 1)
@@ -230,7 +230,7 @@ def test_a_search_does_not_wait_for_another_process_that_holds_the_write_lock(
     monkeypatch.setattr(projection_worker, "EMBEDDED_CATCH_UP_SECONDS", 0.05)
     memory = make_memory(tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(memory._engine, "deliver", lambda _: ["vectors"])
+        patch.setattr(memory.engine, "deliver", lambda _: ["vectors"])
         uid = added(memory, "tea and cake")
     with (
         closing(sqlite3.connect(tmp_path / "ledger.sqlite", isolation_level=None)) as other,

@@ -222,7 +222,7 @@ def execute(order: dict) -> None:
         edge._OPTIMIZE_AFTER, edge._OPTIMIZE_SHARE = 1, 0
     if act == "tend":
         importlib.import_module("graphmem.jobs.cycle").COMMAND_BATCH = 1
-        with memory._engine.ledger.write() as connection:
+        with memory.engine.ledger.write() as connection:
             connection.execute(memories.update().values(created_at=0))
     if act == "merge":
         memory.close()
@@ -322,7 +322,7 @@ def serve(modules: list[str]) -> None:
 def peer(home: Path, graph: str) -> None:
     """Opens the same folder in another process, and makes the calls that it reads."""
     memory = open_memory(home, graph=graph)
-    print(json.dumps({"edge": memory._engine._backends.vector_worker.projection.shared}), flush=True)
+    print(json.dumps({"edge": memory.engine.backends.vector_worker.projection.shared}), flush=True)
     for line in sys.stdin:
         order = json.loads(line)
         try:

@@ -13,6 +13,7 @@ import pytest
 from child import open_memory
 from victims import assert_verified, in_memory
 
+import graphmem.administration
 import graphmem.engine
 import graphmem.jobs.enrichment_lane
 import graphmem.memory
@@ -33,7 +34,7 @@ class Clock(datetime):
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> type[Clock]:
-    for module in (graphmem.memory, graphmem.engine, graphmem.jobs.enrichment_lane):
+    for module in (graphmem.memory, graphmem.administration, graphmem.engine, graphmem.jobs.enrichment_lane):
         monkeypatch.setattr(module, "datetime", Clock)
     monkeypatch.setattr(Clock, "behind", timedelta(0))
     return Clock

@@ -89,7 +89,7 @@ filler.unlink()
 with open_memory(home) as memory:
     assert len(memory.search("who likes", user_id="u")["results"]) == 2
     assert memory.verify()["ok"]
-    assert memory._engine._backends.vector_index.count() == 2
+    assert memory.engine.backends.vector_index.count() == 2
 """,
     )
 
@@ -285,7 +285,7 @@ def test_a_value_that_nobody_wrote_is_damage(home: Path, damage: str) -> None:
 def test_an_error_raised_inside_a_transaction_is_not_reported_as_damage(home: Path) -> None:
     with open_memory(home) as memory:
         for error in (ValueError("of a date"), OverflowError("of a date")):
-            for transaction in (memory._engine.ledger.read, memory._engine.ledger.write):
+            for transaction in (memory.engine.ledger.read, memory.engine.ledger.write):
                 with pytest.raises(type(error), match="of a date"), transaction():
                     raise error
 

@@ -106,7 +106,7 @@ if process == 0:
     sys.exit(0)
 os.waitpid(process, 0)
 elsewhere()
-assert memory._engine._backends.vector_worker.projection.shared
+assert memory.engine.backends.vector_worker.projection.shared
 memory.add("second words", user_id="u")
 memory.close()
 with open_memory(home) as again:

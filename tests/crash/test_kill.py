@@ -29,7 +29,7 @@ ENGINE, EDGE = "graphmem.engine", "graphmem.stores.qdrant.embedded"
 EVENTS, TOMBSTONES = "graphmem.stores.ledger.events", "graphmem.stores.ledger.tombstones"
 OUTBOX = "graphmem.stores.ledger.outbox"
 JOBS = "graphmem.stores.ledger.jobs"
-DELIVER, COMMIT = "graphmem.stores.projection:Projection", "graphmem.commands.unit_of_work"
+DELIVER, COMMIT = "graphmem.stores.projection:Projection", "graphmem.commands.dispatch"
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ KILLS = [
     Kill(
         "rebuild with another model: model recorded, nothing embedded",
         "remodel",
-        f"after {ENGINE}:record_embedder",
+        "after graphmem.administration:record_embedder",
         True,
     ),
     Kill("rebuild with another model: before Edge is wiped", "remodel", f"before {EDGE}:EmbeddedIndex.wipe", True),

@@ -123,7 +123,7 @@ def test_a_renamed_folder_has_all_that_was_stored_in_it(tmp_path: Path) -> None:
 def test_a_write_whose_file_is_removed_during_the_commit_is_refused(tmp_path: Path) -> None:
     """Found by the check after the commit: the one before it is too early."""
     with open_memory(tmp_path / "home") as memory:
-        database = memory._engine.ledger._database
+        database = memory.engine.ledger._database
         callbacks = iter([lambda: None, lambda: shutil.rmtree(tmp_path / "home")])
         check = database._check_not_moved
 
@@ -162,7 +162,7 @@ def test_a_connection_that_is_opened_anew_brings_its_log(tmp_path: Path) -> None
     """Where the last connection is closed SQLite removes the log, and the next one makes another."""
     with open_memory(tmp_path / "home") as memory:
         memory.add("Adam likes quartz", user_id="u")
-        memory._engine.ledger._database._engine.dispose()
+        memory.engine.ledger._database._engine.dispose()
         assert not (tmp_path / "home" / "ledger.sqlite-wal").exists()
         memory.add("Bella likes tea", user_id="u")
         assert memory.verify()["ok"]

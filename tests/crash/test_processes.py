@@ -93,7 +93,7 @@ def hit_ids(response) -> list[str]:
 def test_two_processes_see_each_other(graph: str, home: Path, peers):
     first = open_memory(home, graph=graph)
     second = peers(home, graph)
-    assert first._engine._backends.vector_worker.projection.shared
+    assert first.engine.backends.vector_worker.projection.shared
     assert not second.edge
     (mine,) = texts(first.add("Ada keeps zebrafinches", user_id="u"))
     assert hit_ids(second.ask("search", "zebrafinches", user_id="u")) == [mine]
@@ -119,7 +119,7 @@ def test_two_processes_see_each_other(graph: str, home: Path, peers):
     second.ask("close")
     assert words_in_files(home, ["nightjars", "mudskippers"]) == []
     with open_memory(home, graph=graph) as third:
-        assert third._engine._backends.vector_worker.projection.shared
+        assert third.engine.backends.vector_worker.projection.shared
         third.flush()
         assert third.verify()["ok"], third.verify()
         assert "Dan keeps hornbills" in texts(third.search("hornbills", user_id="u")).values()
@@ -172,7 +172,7 @@ def test_a_killed_holder_of_edge_is_followed(home: Path, peers):
     first._process.wait(TIMEOUT)
     second.ask("add", "three", user_id="u")
     with open_memory(home) as third:
-        assert third._engine._backends.vector_worker.projection.shared
+        assert third.engine.backends.vector_worker.projection.shared
         third.flush()
         assert third.verify()["ok"], third.verify()
         assert third.get_all(user_id="u")["total"] in {2, 3}
@@ -299,8 +299,8 @@ def test_threads_deleting_the_same_memories(where: str, home: Path):
 def test_delete_all_beside_delete(home: Path, monkeypatch):
     with memory_of(":memory:", home, "ledger") as memory:
         ids = [memory.add(f"thing {number}", user_id="u")["results"][0]["id"] for number in range(3)]
-        engine_class = type(memory._engine)
-        real, between = engine_class.commit, Event()
+        owner = type(memory.engine)
+        real, between = owner.commit, Event()
 
         def commit(self, steps, *rest):
             if not between.is_set():
@@ -310,7 +310,7 @@ def test_delete_all_beside_delete(home: Path, monkeypatch):
                 thread.join(TIMEOUT)
             return real(self, steps, *rest)
 
-        monkeypatch.setattr(engine_class, "commit", commit)
+        monkeypatch.setattr(owner, "commit", commit)
         memory.delete_all(user_id="u")
         assert memory.get_all(user_id="u")["total"] == 0
 
@@ -345,19 +345,19 @@ def test_close_while_others_work(home: Path):
 def test_closing_in_the_middle_of_a_call_raises_only_our_errors(call: str, home: Path, monkeypatch):
     memory = open_memory(home)
     uid = memory.add("something", user_id="u")["results"][0]["id"]
-    engine_class = type(memory._engine)
-    name = {"search": "check_embedder", "flush": "_enrich_all"}.get(call, "commit")
-    real = getattr(engine_class, name)
+    owner = type(memory.engine.job_worker if call == "flush" else memory.engine)
+    name = {"search": "check_embedder", "flush": "enrich_all"}.get(call, "commit")
+    real = getattr(owner, name)
 
     def close_during_call(self, *args):
         result = real(self, *args)
-        monkeypatch.setattr(engine_class, name, real)
+        monkeypatch.setattr(owner, name, real)
         closer = Thread(target=memory.close)
         closer.start()
         closer.join(TIMEOUT)
         return result
 
-    monkeypatch.setattr(engine_class, name, close_during_call)
+    monkeypatch.setattr(owner, name, close_during_call)
     with contextlib.suppress(GraphmemError):
         {
             "add": lambda: memory.add("more", user_id="u"),
@@ -376,7 +376,7 @@ def test_delete_all_of_a_fact_and_its_source(home: Path):
 
     with memory_of(":memory:", home, "ledger") as memory:
         ids = [memory.add(text, user_id="u")["results"][0]["id"] for text in ("the fact", "its source")]
-        with memory._engine.ledger.write() as connection:  # as a model's extraction leaves them
+        with memory.engine.ledger.write() as connection:  # as a model's extraction leaves them
             fact, source = (connection.scalar(select(memories.c.id).where(memories.c.uid == uid)) for uid in ids)
             connection.execute(memories.update().where(memories.c.id == source).values(source_only=True))
             connection.execute(links.insert().values(memory=fact, kind="drawn_from", other=source))

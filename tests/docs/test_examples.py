@@ -88,7 +88,7 @@ def _run_command(example: Example, words: list[str]) -> None:
 def _serve(example: Example) -> None:
     memory = example.namespace["opened"].enter_context(Memory())
     os.environ["KEY"] = Keys(memory).create("admin").text
-    configured = memory._engine.settings.serve.model_dump(exclude_unset=True) | {"port": example.namespace["port"]}
+    configured = memory.engine.settings.serve.model_dump(exclude_unset=True) | {"port": example.namespace["port"]}
     example.namespace["opened"].enter_context(served(memory, **configured))
 
 

@@ -100,7 +100,7 @@ def test_a_retriever_over_two_hops_says_how_it_got_there(tmp_path: Path) -> None
 
 
 async def test_arguments_of_a_call_replace_the_fields(teas: Memory) -> None:
-    retriever = GraphmemRetriever(memory=AsyncMemory._wrapping(teas), user_id="ana", k=1)
+    retriever = GraphmemRetriever(memory=AsyncMemory(sync=teas), user_id="ana", k=1)
     documents = await retriever.ainvoke("tea", k=3, filters={"n": {"gt": 0}})
     assert {document.metadata["n"] for document in documents} == {1, 2, 3}
     assert [document.page_content for document in retriever.invoke("tea", user_id="tom")] == ["Tom drinks tea as well."]
@@ -571,7 +571,7 @@ async def test_a_tool_of_a_slow_memory_says_so_at_its_time_limit(
 
 
 async def test_awaited_tools_of_an_async_memory(teas: Memory) -> None:
-    search, add = memory_tools(AsyncMemory._wrapping(teas))
+    search, add = memory_tools(AsyncMemory(sync=teas))
     config: Any = {"configurable": {"user_id": "tom"}}
     await asyncio.gather(*(add.ainvoke({"content": f"Tom likes cake {n}."}, config) for n in range(3)))
     teas.flush()

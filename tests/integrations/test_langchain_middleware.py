@@ -247,7 +247,7 @@ def test_an_agent_answers_without_a_memory_that_hangs(
 ) -> None:
     release = Event()
     agent, model, middleware = make_agent("I do not know.", time_limit=0.05)
-    monkeypatch.setattr(known._engine, "check_embedder", lambda: release.wait(TIMEOUT))
+    monkeypatch.setattr(known.engine, "check_embedder", lambda: release.wait(TIMEOUT))
     agent.invoke(said("Where does Sarah work?"), context=ANA)
     release.set()
     assert model.requests[0][-1].content == "Where does Sarah work?"

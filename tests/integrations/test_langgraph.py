@@ -545,7 +545,7 @@ def test_a_memory_that_returns_bare_lists_can_be_searched(make_memory: Callable[
 
 def stored(memory: Memory) -> list[Item]:
     """All items, in the order in which they were stored."""
-    with memory._engine.ledger.read() as connection:
+    with memory.engine.ledger.read() as connection:
         return list(items.all_items(connection, None))
 
 
@@ -555,7 +555,7 @@ def minutes_left(memory: Memory) -> list[float]:
 
 
 def set_expiration(memory: Memory, moment: datetime) -> None:
-    with memory._engine.ledger.write() as connection:
+    with memory.engine.ledger.write() as connection:
         connection.execute(schema.items.update().values(expires_at=int(moment.timestamp() * 1e6)))
 
 
@@ -635,7 +635,7 @@ def test_reading_an_item_without_a_time_to_live_writes_nothing(
 ) -> None:
     store.put(NOTES, "k", TEA)
     memory.flush()
-    monkeypatch.setattr(memory._engine, "commit", lambda *_: pytest.fail("a write"))
+    monkeypatch.setattr(memory.engine, "commit", lambda *_: pytest.fail("a write"))
     store.get(NOTES, "k")
 
 
@@ -678,7 +678,7 @@ async def test_operations_of_many_tasks_are_one_batch(store: GraphmemStore) -> N
 
 
 async def test_the_asynchronous_methods_do_the_same(memory: Memory) -> None:
-    store = GraphmemStore(AsyncMemory._wrapping(memory), user_id="ana")
+    store = GraphmemStore(AsyncMemory(sync=memory), user_id="ana")
     await store.aput(NOTES, "tea", TEA)
     assert (await store.aget(NOTES, "tea")).value == TEA
     assert keys(await store.asearch(NOTES, query="tea")) == ["tea"]

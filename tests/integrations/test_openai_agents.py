@@ -464,7 +464,7 @@ async def test_a_run_of_nobody_answers_without_a_session_and_warns_once(
 
 @pytest.mark.parametrize("of", [lambda context: context.user_id, "ana"])
 async def test_an_async_memory_serves_as_well(make_memory: Callable[..., Memory], of: Any) -> None:
-    memory = AsyncMemory._wrapping(make_memory())
+    memory = AsyncMemory(sync=make_memory())
     agent, _ = make_agent(call_tool("add_memory", content="Ana likes tea"), "Noted.")
     agent.tools = list(memory_tools(memory, user_id=of, **LONG_LIMIT))
     session = GraphmemSession("c1", memory, user_id=of)

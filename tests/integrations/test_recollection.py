@@ -476,7 +476,7 @@ def test_the_known_sessions_are_limited(recollection: Recollection) -> None:
 
 def test_an_async_memory_and_the_awaited_methods(memory: Memory) -> None:
     async def run() -> str:
-        async with Recollection(AsyncMemory._wrapping(memory), user_id=lambda run: run, **LONG_LIMIT) as recollection:
+        async with Recollection(AsyncMemory(sync=memory), user_id=lambda run: run, **LONG_LIMIT) as recollection:
             recollection.capture("ana", make_turns("I like tea"), "s")
             assert await recollection.aflush()
             memory.flush()

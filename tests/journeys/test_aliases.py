@@ -49,7 +49,7 @@ def list_names(memory: Memory, user: str) -> list[str]:
 
 def dump_names(memory: Memory) -> str:
     """All rows about aliases and chosen names, as one text."""
-    with memory._engine.ledger.read() as connection:
+    with memory.engine.ledger.read() as connection:
         return str([connection.exec_driver_sql(f"SELECT * FROM {table}").all() for table in ("aliases", "names")])
 
 

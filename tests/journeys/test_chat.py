@@ -21,6 +21,7 @@ from graphmem.engine import Engine
 from graphmem.errors import CLOSED, LLMUnavailable, StoreError, ValidationError
 from graphmem.models.protocols import Prompt, Reply
 from graphmem.retrieval import context
+from graphmem.wiring import Backends
 
 WHO = {"user_id": "u1", "agent_id": "a1"}
 # For links that must not reach their time limit.
@@ -29,7 +30,7 @@ LONG_LIMIT: dict[str, Any] = {"time_limit": min(TIMEOUT, MAX_SECONDS)}
 
 def set_model(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Gives every engine this language model."""
-    monkeypatch.setattr(Engine, "llm", property(lambda _: model), raising=False)
+    monkeypatch.setattr(Engine, "llm", property(lambda _: model, lambda *_: None), raising=False)
 
 
 def make_turns(*texts: str) -> list[dict[str, Any]]:
@@ -159,7 +160,7 @@ def test_closing_waits_neither_for_models_nor_for_a_recall_that_took_too_long(
     make_memory: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     release = Event()
-    monkeypatch.setattr(Engine, "load_models", lambda _: release.wait(TIMEOUT))
+    monkeypatch.setattr(Backends, "load_models", lambda _: release.wait(TIMEOUT))
     monkeypatch.setattr(Engine, "check_embedder", lambda _: release.wait(TIMEOUT))
     link = ChatLink(make_memory(), **WHO, time_limit=0.1)
     assert link.recall("Do I like tea?") == ""

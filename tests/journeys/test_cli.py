@@ -79,7 +79,7 @@ def add(*arguments, user="ann", **more):
 def test_what_is_no_longer_true_is_counted_and_shown_on_request(plain_home):
     (old,), (new,) = add("Anna lives in Rome."), add("Anna lives in Oslo.")
     with Memory(str(plain_home)) as memory:
-        memory._engine.commit([RetireMemory(old["id"], at=datetime.now(UTC), reason="moved", successor=new["id"])])
+        memory.engine.commit([RetireMemory(old["id"], at=datetime.now(UTC), reason="moved", successor=new["id"])])
     listed = run("list", "--user", "ann")
     assert "Rome" not in listed.stdout
     assert listed.stderr == "graphmem: 1 of 1 memories, and 1 that are no longer true (--show-retired)\n"

@@ -152,10 +152,10 @@ def test_what_was_said_after_the_sources_of_a_composed_memory_counts(memory: Mem
     model.facts_by_text = {**model.facts_by_text, "我家在北京。": [fact("用户家在北京")]}
     ids = [say(memory, BEIJING)[0]["id"]]
     ids += [one["id"] for one in memory.add("我家在北京。", **ANN, timestamp=NOON + DAY)["results"]]
-    with memory._engine.ledger.read() as connection:
+    with memory.engine.ledger.read() as connection:
         sources = list(memories.records(connection, ids).values())
     record = composed(Operation.MERGE, 0, BEIJING[1], sources)
-    memory._engine.commit([compose_command(record, sources, hides=True)])
+    memory.engine.commit([compose_command(record, sources, hides=True)])
     memory.flush()
     (later, retired) = say(memory, SHANGHAI, 10)
     assert (later["event"], retired["event"], retired["id"]) == ("ADD", "DELETE", record.id)

@@ -106,7 +106,7 @@ def delete_by_id(memory: Memory, ids: list[str]) -> None:
 def delete_what_stands_for_them(memory: Memory, ids: list[str]) -> None:
     """Merges one into the other, and that into a third, which has no secret."""
     third = memory.add("Somebody plays in an orchestra.", user_id="ana", timestamp="2024-03-03")["results"][0]["id"]
-    memory._engine.commit([*merging(ids[0], ids[1]), *merging(ids[1], third)])
+    memory.engine.commit([*merging(ids[0], ids[1]), *merging(ids[1], third)])
     memory.flush()
     receipt = memory.delete(third)
     assert set(receipt["deleted"]) == {third, *ids}
@@ -175,7 +175,7 @@ def test_deleted_text_is_in_no_file_once_all_have_closed_the_folder(
 def read_vectors(memory: Memory) -> dict[str, bytes]:
     """Eight values of each memory's vector, from the first that is not 0: bytes as the vector index stores them."""
     joined = schema.memories.join(schema.embeddings, schema.embeddings.c.hash == schema.memories.c.embedding)
-    with memory._engine.ledger.read() as connection:
+    with memory.engine.ledger.read() as connection:
         rows = connection.execute(select(schema.memories.c.uid, schema.embeddings.c.data).select_from(joined)).all()
     vectors = {}
     for uid, data in rows:
@@ -237,7 +237,7 @@ def test_a_crash_after_a_delete_leaves_nothing_once_the_folder_is_reopened(
     home = tmp_path / "home"
     memory = make_memory(home, **config)
     ids = add_memories(memory)
-    monkeypatch.setattr(type(memory._engine), "deliver", lambda *_: ["vectors"])
+    monkeypatch.setattr(type(memory.engine), "deliver", lambda *_: ["vectors"])
     assert memory.delete(ids[0])["pending"] == ["vectors"]
     monkeypatch.undo()
     memory.close()
@@ -254,7 +254,7 @@ def test_a_reset_during_a_delivery_names_the_index_and_empties_it_after_the_deli
     make_memory: Make, tmp_path: Path, config: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory = make_memory(tmp_path / "home", delivery_wait=0.05, **config)
-    index = memory._engine._backends.vector_index
+    index = memory.engine.backends.vector_index
     waits, may_go_on, upsert = Event(), Event(), index.upsert
 
     def wait_and_write(points: Sequence[Point]) -> None:
@@ -282,7 +282,7 @@ def test_resets_during_background_work_leave_nothing(make_memory: Make, tmp_path
             memory.add(f"Zarathustra plays {number} xylophones.", user_id="ana", wait=False)
         memory.reset()
         assert memory.flush() == {"pending": []}
-        assert list(memory._engine._backends.vector_index.list_held()) == []
+        assert list(memory.engine.backends.vector_index.list_held()) == []
     assert memory.verify()["ok"]
 
 
@@ -344,8 +344,8 @@ def test_an_erased_pin_cannot_be_confirmed_from_the_ledgers_file(make_memory: Ma
     assert find_confirmed(home / "ledger.sqlite", candidates) == []
     with make_memory(home) as memory:  # the folder has the secret key: whoever has it can confirm guesses
         assert memory.add(message, user_id="ana")["results"][0]["reason"] == "erased"
-        digests = memory._engine.ledger.digests
-        with memory._engine.ledger.read() as connection:
+        digests = memory.engine.ledger.digests
+        with memory.engine.ledger.read() as connection:
             keys = set(connection.scalars(select(schema.messages.c.key)))
     confirmed_texts = {text for text in candidates if keys.intersection(make_keyed_guesses(digests, text))}
     assert confirmed_texts == {PIN}
@@ -369,7 +369,7 @@ def test_ids_of_saved_messages_do_not_reveal_earlier_messages(make_memory: Make,
 
     fingerprints = [make_digest([one["role"], None, one["content"]]) for one in messages]
     with make_memory(tmp_path / "home") as memory:  # the id is this digest, of guessable words, but a keyed one
-        assert message["id"] == memory._engine.ledger.digests.keyed("", "", *fingerprints, 1)
+        assert message["id"] == memory.engine.ledger.digests.keyed("", "", *fingerprints, 1)
     assert message["id"] != make_digest(["", "", *fingerprints, 1])
 
 

@@ -146,7 +146,7 @@ class Story:
             text = f"It is about Oslo {word}"
             self.drawn[self._stored(summary(memory, text, uid), text, word)] = uid
         elif name == "merge" and uid != other:
-            memory._engine.commit(merging(uid, other))
+            memory.engine.commit(merging(uid, other))
             self._note_merges()
         elif name in {"compose", "abstract"}:
             self._compose(list(dict.fromkeys([uid, other])), 1 if name == "abstract" else 0)
@@ -172,17 +172,17 @@ class Story:
 
     def _compose(self, uids: list[str], level: int) -> None:
         """Makes a memory with the words of others: a merged one hides them, an abstraction does not."""
-        with self.memory._engine.ledger.read() as connection:
+        with self.memory.engine.ledger.read() as connection:
             found = memories.records(connection, uids)
         sources = [found[uid] for uid in uids]
         word = self.word()
         text = f"Of {' '.join(self.words[uid][-1].title() for uid in uids)} {word.title()}"
         record = composed(Operation.ABSTRACT if level else Operation.MERGE, level, text, sources)
-        (outcome,) = self.memory._engine.commit([compose_command(record, sources, hides=not level)])
+        (outcome,) = self.memory.engine.commit([compose_command(record, sources, hides=not level)])
         if outcome.event is OutcomeType.NONE:
             assert any(self._is_forgotten(uid) for uid in uids)
             return
-        self.memory._engine.enrich_and_deliver([outcome.required_record], wait=True)
+        self.memory.engine.enrich_and_deliver([outcome.required_record], wait=True)
         self._stored(record.id, text, word)
         self.made[record.id] = set(uids)
         self._note_merges()
@@ -265,7 +265,7 @@ class Story:
 
     def check(self) -> None:
         """Nothing of what is gone is anywhere, and all the rest is where it was."""
-        engine, file = self.memory._engine, io.BytesIO()
+        engine, file = self.memory.engine, io.BytesIO()
         assert self.memory.flush() == {"pending": []}
         self.memory.search("tea", **U)  # the graph in memory follows at the next read
         self.memory.export(file)
@@ -273,8 +273,8 @@ class Story:
         with engine.ledger.read() as connection:
             stored = set(connection.scalars(select(schema.memories.c.uid)))
             hashes = set(connection.scalars(select(schema.embeddings.c.hash)))
-        held = {uid for uid, *_ in engine._backends.vector_index.list_held()}
-        graph = engine._backends.graph
+        held = {uid for uid, *_ in engine.backends.vector_index.list_held()}
+        graph = engine.backends.graph
         gone = self.erased_words()
         assert [(word, name) for word in gone for name, text in places.items() if word in text] == []
         assert not {uid for uid, _ in graph.list_held()} & self.gone.keys()

@@ -55,7 +55,7 @@ def fill_memory(memory: Memory) -> dict[str, str]:
     add("old", "Bob works at Nokia.")
     add("new", "Bob works at Adobe.")
     add("late", "Bob left Adobe for Intel.", timestamp=JUNE - timedelta(days=3))
-    commit = memory._engine.commit
+    commit = memory.engine.commit
     commit([RetireMemory(ids["old"], JUNE + timedelta(days=1), "changed", successor=ids["new"])])
     commit([RetireMemory(ids["late"], JUNE + timedelta(days=2), "turned round", successor=ids["trains"])])
     commit([RetireMemory(ids["new"], JUNE + timedelta(days=2), "a mistake", successor=ids["berg"])])
@@ -93,7 +93,7 @@ def import_derived_memories(memory: Memory, ids: dict[str, str]) -> None:
         return {"type": "memory", "id": ids[label], "user_id": "ana", "text": text, "at": at, **more}
 
     result = import_records(
-        memory._engine,
+        memory.engine,
         [
             make_record("source", "We went to Bergen, Tom said", source_only=True, actor_id="Tom", role="user"),
             make_record(
@@ -287,12 +287,12 @@ def test_async_export_and_import(tmp_path: Path, hash_models: dict[str, Any]) ->
 def test_pending_enrichment_is_exported_as_pending_and_completed(
     memory: Memory, make_memory: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory._engine._job_worker, "enrich", lambda *_, **__: False)
+    monkeypatch.setattr(memory.engine.job_worker, "enrich", lambda *_, **__: False)
     memory.add("tea with Anna", user_id="u", wait=False)
     (record,) = [one for one in exported(memory) if one["type"] == "memory"]
     assert record["mentions"] is record["embeddings"] is None
     target = make_memory()
-    assert import_records(target._engine, exported(memory))["unenriched"] == 0
+    assert import_records(target.engine, exported(memory))["unenriched"] == 0
     assert [hit["memory"] for hit in target.search("Anna", user_id="u")["results"]] == ["tea with Anna"]
 
 
@@ -348,7 +348,7 @@ def test_an_id_of_another_scope_stays_as_it_is(make: Make) -> None:
     uid = memory.add("mine", user_id="u1")["results"][0]["id"]
     before = contents(memory)
     theirs = {"type": "memory", "id": uid, "user_id": "u2", "text": "theirs", "at": "2024-01-01"}
-    assert import_records(memory._engine, [theirs])["known"] == 1
+    assert import_records(memory.engine, [theirs])["known"] == 1
     assert contents(memory) == before
     assert memory.get(uid, user_id="u2") is None
 
@@ -360,7 +360,7 @@ def test_links_stay_inside_a_partition(make: Make) -> None:
         "type": "memory", "id": str(uuid4()), "user_id": "u2", "kind": "fact", "text": "mine", "at": "2024-01-01",
         "links": [{"kind": "drawn_from", "memory": secret}, {"kind": "replaces", "by": str(uuid4())}],
     }  # fmt: skip
-    assert import_records(memory._engine, [mine])["skipped_links"] == 2
+    assert import_records(memory.engine, [mine])["skipped_links"] == 2
     assert "secret" not in json.dumps(memory.explain(mine["id"]))
 
 
@@ -392,7 +392,7 @@ def test_a_graph_without_vectors_keeps_its_mentions(make: Make) -> None:
         "mentions": [{"key": "bob", "name": "Bob", "type": "Person"}, {"key": "carl"}],
         "statements": [{"subject": "bob", "predicate": "fnord", "object": "carl", "fact": "bob fnords carl"}],
     }  # fmt: skip
-    assert import_records(memory._engine, [record])["unenriched"] == 0
+    assert import_records(memory.engine, [record])["unenriched"] == 0
     (relation,) = memory.search("fnords", user_id="u")["relations"]
     assert (relation["source"], relation["relationship"], relation["target"]) == ("Bob", "fnord", "carl")
     assert memory.verify()["ok"]
@@ -416,7 +416,7 @@ def test_memories_imported_with_mentions_only_can_be_erased_and_corrected_before
         raise EmbeddingError("away")
 
     monkeypatch.setattr(HashEmbedder, "embed_tokens", fail_embedding)
-    result = import_records(memory._engine, records)
+    result = import_records(memory.engine, records)
     assert (result["unenriched"], set(result["pending"])) == (2, {"vectors", "graph"})
     memory.delete(records[0]["id"])
     monkeypatch.undo()
@@ -431,7 +431,7 @@ def test_a_converter_needs_few_fields(make: Make) -> None:
     first, second = str(uuid4()), str(uuid4())
     calls: list[Any] = []
     result = import_records(
-        memory._engine,
+        memory.engine,
         (
             {"type": "memory", "id": uid, "user_id": "ana", "text": text, "at": "2024-05-01T10:00:00Z"}
             for uid, text in ((first, "I met Bob."), (second, "Then Carl came."))
@@ -496,8 +496,8 @@ def test_a_message_erased_under_another_id_is_imported_only_with_restore(make: M
     message = {"role": "user", "content": "tea", "id": "m1"}
     memory.delete(memory.add(message, user_id="u")["results"][0]["id"])
     record = {"type": "memory", "id": str(uuid4()), "user_id": "u", "text": "tea", "at": 0, "message_id": "m1"}
-    assert import_records(memory._engine, [record])["erased"] == 1
-    assert import_records(memory._engine, [record], restore=True)["added"] == 1
+    assert import_records(memory.engine, [record])["erased"] == 1
+    assert import_records(memory.engine, [record], restore=True)["added"] == 1
     assert memory.add(message, user_id="u")["results"][0]["id"] == record["id"]
 
 
@@ -506,8 +506,8 @@ def test_memories_erased_elsewhere_are_not_imported_later(filled_memory: FilledM
     records = exported(memory)
     memory.delete(ids["works"])
     target = make()
-    import_records(target._engine, exported(memory))
-    assert import_records(target._engine, records)["erased"] == 1
+    import_records(target.engine, exported(memory))
+    assert import_records(target.engine, records)["erased"] == 1
     assert target.get(ids["works"]) is None
     assert [event["event"] for event in target.history(ids["works"])] == ["ADD", "DELETE"]
     assert "Anna Berg works" not in json.dumps(target.history(ids["works"]))
@@ -516,7 +516,7 @@ def test_memories_erased_elsewhere_are_not_imported_later(filled_memory: FilledM
 def test_a_tombstone_of_the_file_erases_nothing_here(make: Make) -> None:
     memory = make()
     uid = memory.add("tea", user_id="u")["results"][0]["id"]
-    assert import_records(memory._engine, [{"type": "erased", "id": uid, "user_id": "u", "at": 0}])["known"] == 1
+    assert import_records(memory.engine, [{"type": "erased", "id": uid, "user_id": "u", "at": 0}])["known"] == 1
     assert memory.get(uid)["memory"] == "tea"
 
 
@@ -528,7 +528,7 @@ def test_names_of_entities_without_mentions_here_are_not_imported(make: Make) ->
         {"type": "name", "user_id": "u", "key": "leo quartz", "name": "Leo"},
         {"type": "name", "user_id": "unknown", "key": "anna", "name": "A."},
     ]
-    import_records(memory._engine, records)
+    import_records(memory.engine, records)
     assert (contents(memory)["aliases"], contents(memory)["names"]) == ([], [])
     assert contents(memory)["partitions"] == [("user:u", 1)]
 
@@ -573,12 +573,12 @@ def test_links_out_of_a_scope_are_left_out(make: Make) -> None:
     memory = make()
     one = memory.add("Bob works at Nokia", user_id="u", run_id="r1")["results"][0]["id"]
     other = memory.add("Bob works at Adobe", user_id="u", run_id="r2")["results"][0]["id"]
-    memory._engine.commit([RetireMemory(one, datetime.now(UTC), "changed", successor=other)])
+    memory.engine.commit([RetireMemory(one, datetime.now(UTC), "changed", successor=other)])
     for run in ("r1", "r2"):
         (memory_record,) = [record for record in exported(memory, run_id=run) if record["type"] == "memory"]
         assert memory_record["links"] == []
     target = make()
-    import_records(target._engine, exported(memory, user_id="u"))
+    import_records(target.engine, exported(memory, user_id="u"))
     same(memory, target)
 
 

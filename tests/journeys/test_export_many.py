@@ -58,7 +58,7 @@ def test_many_come_back_as_they_were_and_are_never_all_in_memory(
     make_memory: Callable[..., Memory], tmp_path: Path
 ) -> None:
     memory, source = make_memory(), RecordSource()
-    assert importer.import_records(memory._engine, source.records(), progress=source.track_progress)["added"] == MANY
+    assert importer.import_records(memory.engine, source.records(), progress=source.track_progress)["added"] == MANY
     assert source.max_lead <= importer.BATCH
 
     tracemalloc.start()

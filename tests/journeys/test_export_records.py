@@ -50,7 +50,7 @@ def test_records_of_each_type_are_valid(make: Make) -> None:
     memory.update(paris, "Anna Berg lived in Paris", metadata={"sure": True}, expiration_date="2099-01-01")
     memory.delete(erased)
     retire = [RetireMemory(old, JUNE + timedelta(days=1), "changed", successor=rome) for old in (paris, add("Old"))]
-    memory._engine.commit([*retire, RestoreMemory(paris, "it was not")])
+    memory.engine.commit([*retire, RestoreMemory(paris, "it was not")])
     memory.alias("anna berg", "tom", user_id="ana")
     memory.alias("anna berg", "rome", user_id="ana")
     memory.unalias("anna berg", "rome", user_id="ana")

@@ -86,7 +86,7 @@ def test_a_key_record_has_no_secret_and_no_digest(make: Make) -> None:
     }  # fmt: skip
     assert (app["rate"], app["label"], app["user_id"]) == ("60/minute", None, None)
     assert old["revoked_at"] is not None
-    with memory._engine.ledger.read() as connection:
+    with memory.engine.ledger.read() as connection:
         digests = [bytes(one) for one in connection.scalars(select(api_keys.c.hash))]
     text = export_bytes(memory).decode()
     assert len(digests) == 4

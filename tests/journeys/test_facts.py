@@ -734,7 +734,7 @@ def test_undoing_an_earlier_retirement_does_not_undo_a_later_one(memory: Memory)
     first = memory.history(old)[-1]["id"]
     memory.update(old, "Lives in Paris, France")
     assert memory.undo(first)["memory"] == "Lives in Paris, France"
-    memory._engine.commit([RetireMemory(old, datetime(2031, 1, 1, tzinfo=UTC), "again")], None)
+    memory.engine.commit([RetireMemory(old, datetime(2031, 1, 1, tzinfo=UTC), "again")], None)
     with pytest.raises(ValidationError, match="valid_to changed again"):
         memory.undo(first)
     assert memory.undo(memory.history(old)[-1]["id"])["valid_to"] is None
@@ -1440,7 +1440,7 @@ def test_a_name_of_the_model_has_one_key_whether_the_fact_has_its_words_or_not(
     assert {name: found.get(name) for name in names} == names
     # The extractor finds them in questions and messages under the same keys.
     for asked in ("veteran", "veterans", "John's family", "online groups"):
-        key = memory._engine._enricher.name_keys([asked])[asked]
+        key = memory.engine._enricher.name_keys([asked])[asked]
         assert memory.entity(key, **ANN) is not None, asked
     assert len([name for name in found if "veteran" in name.casefold()]) == 1
     assert memory.verify()["ok"]

@@ -46,7 +46,7 @@ def test_a_failed_job_is_tried_again_without_another_call(monkeypatch: pytest.Mo
 def test_a_job_may_fail_thousands_of_times() -> None:
     with ModelEndpoint(default=NONSENSE) as endpoint, open_memory(endpoint) as memory:
         memory.add("I sing.", **ANN)
-        with memory._engine.ledger.write() as connection:
+        with memory.engine.ledger.write() as connection:
             connection.execute(schema.jobs.update().values(attempts=5000))
         assert memory.retry_failed()["failed"] == {"LLMUnusable": 1}
         endpoint._default = SINGS
@@ -57,7 +57,7 @@ class CommitHook:
     """Calls `then` with the row id of the job after each commit of the memory that enqueues one."""
 
     def __init__(self, memory: Memory, monkeypatch: pytest.MonkeyPatch, then: Callable[[int], None]) -> None:
-        commit = memory._engine.commit
+        commit = memory.engine.commit
 
         def commit_and_call(*arguments: Any) -> Any:
             outcomes = commit(*arguments)
@@ -65,7 +65,7 @@ class CommitHook:
                 then(int(outcomes[-1].id))
             return outcomes
 
-        monkeypatch.setattr(memory._engine, "commit", commit_and_call)
+        monkeypatch.setattr(memory.engine, "commit", commit_and_call)
 
 
 def test_a_worker_leaves_a_job_to_the_call_that_waits_for_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -77,8 +77,8 @@ def test_a_worker_leaves_a_job_to_the_call_that_waits_for_it(monkeypatch: pytest
     ):
 
         def run_worker(_: int) -> None:
-            other._engine.job_worker().schedule()
-            other._engine.job_worker().close(finish=True)
+            other.engine.job_worker().schedule()
+            other.engine.job_worker().close(finish=True)
 
         CommitHook(mine, monkeypatch, run_worker)
         assert [one["memory"] for one in mine.add("I sing.", **ANN)["results"]] == ["Sings"]
@@ -98,7 +98,7 @@ def test_a_job_claimed_by_another_process_is_pending(monkeypatch: pytest.MonkeyP
     ):
 
         def claim_job(row: int) -> None:
-            other._engine.job_worker().run(row, jobs.JobKind.FACTS)
+            other.engine.job_worker().run(row, jobs.JobKind.FACTS)
             wait_until(lambda: endpoint.requests)
 
         CommitHook(mine, monkeypatch, claim_job)

@@ -153,7 +153,7 @@ def unchanged_memory() -> Iterator[Memory]:
 
 
 def count_memories(memory: Memory) -> int:
-    with memory._engine.ledger.read() as connection:
+    with memory.engine.ledger.read() as connection:
         return int(connection.scalar(select(func.count()).select_from(memories)))
 
 

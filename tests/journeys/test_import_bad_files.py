@@ -245,7 +245,7 @@ def test_hostile_records_are_refused_by_line_and_field(make: Make) -> None:
     for change, expected in HOSTILE:
         good = {**MEMORY, "id": str(uuid4())}
         with pytest.raises(ValidationError) as error:
-            import_records(memory._engine, [good, {**MEMORY, **change}, good], record_name="line")
+            import_records(memory.engine, [good, {**MEMORY, **change}, good], record_name="line")
         ids.append(good["id"])
         message = str(error.value)
         assert message.startswith("line 2: "), message
@@ -271,7 +271,7 @@ def test_hostile_records_are_refused_by_line_and_field(make: Make) -> None:
 def test_other_hostile_records_are_refused(make: Make, record: Any, message: str) -> None:
     memory = make()
     with pytest.raises(ValidationError, match=message.replace("[", r"\[")):
-        import_records(memory._engine, [record])
+        import_records(memory.engine, [record])
 
 
 @pytest.mark.thorough
@@ -302,10 +302,10 @@ def test_records_at_the_limits_can_be_stored(make: Make) -> None:
         {"type": "name", "user_id": name, "key": "a", "name": name, "at": "0001-01-01"},
         {"type": "erased", "id": str(uuid4()), "user_id": name, "at": last, "events": [event], "keys": [name]},
     ]
-    assert import_records(memory._engine, [record, smallest_record, *records])["added"] == 2
+    assert import_records(memory.engine, [record, smallest_record, *records])["added"] == 2
     assert memory.verify()["ok"]
     copy = make()
-    import_records(copy._engine, exported(memory))
+    import_records(copy.engine, exported(memory))
     same(memory, copy)
 
 
@@ -326,7 +326,7 @@ def test_a_memory_cannot_be_retired_before_it_begins(make: Make) -> None:
     """Otherwise its export could not be imported."""
     memory = make()
     memory.import_([{**MEMORY, "valid_from": "2025-01-01"}])
-    outcome = memory._engine.commit([RetireMemory(MEMORY["id"], datetime(2024, 6, 1, tzinfo=UTC), "moved")])[0]
+    outcome = memory.engine.commit([RetireMemory(MEMORY["id"], datetime(2024, 6, 1, tzinfo=UTC), "moved")])[0]
     assert (outcome.event, memory.get(MEMORY["id"])["valid_to"]) == ("NONE", None)
 
 
@@ -334,7 +334,7 @@ def test_a_record_twice_in_one_file_is_imported_once(make: Make) -> None:
     memory = make()
     first = {**MEMORY, "events": [EVENT, EVENT]}
     second = {**MEMORY, "id": str(uuid4()), "events": [EVENT]}
-    report = import_records(memory._engine, [first, first, second])
+    report = import_records(memory.engine, [first, first, second])
     assert (report["added"], report["known"]) == (2, 1)
     assert [len(memory.history(one["id"])) for one in (first, second)] == [2, 1]
 

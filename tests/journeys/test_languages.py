@@ -119,7 +119,7 @@ def test_an_export_carries_both_spaces(memory: Memory, tmp_path: Path, monkeypat
         def refuse(texts: Any) -> Any:
             raise AssertionError("the export has the vectors of these texts")
 
-        monkeypatch.setattr(copy._engine._backends.embedder, "embed_tokens", refuse)
+        monkeypatch.setattr(copy.engine.backends.embedder, "embed_tokens", refuse)
         copy.import_(tmp_path / "all.jsonl")
         for question, answer in ASKED[:6]:
             assert any(answer in hit["memory"] for hit in copy.search(question, user_id="u", top_k=3)["results"])

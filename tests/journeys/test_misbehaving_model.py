@@ -185,7 +185,7 @@ def test_facts_are_extracted_or_the_job_stays_pending(case: Case, endpoint: Mode
         if case.error is not None and not case.refuses:
             endpoint._script.clear()
             endpoint._default = GOOD
-            memory._engine._backends.llm._connection.client().timeout = TIMEOUT
+            memory.engine.backends.llm._connection.client().timeout = TIMEOUT
             assert memory.retry_failed() == {"done": 1, "failed": {}, "pending": []}
             assert set(list_texts(memory, "fact")) == BOTH
         assert memory.verify()["ok"]

@@ -142,7 +142,7 @@ class Machine(RuleBasedStateMachine):
     @rule(target=ids, scope=scopes, text=words, stage=st.sampled_from(("words", "enriched")))
     def add_and_crash(self, scope, text, stage):
         """Leaves the states of a crash: enrichment or delivery pending."""
-        engine = self.memory._engine
+        engine = self.memory.engine
         if stage == "words":
             engine.enrich_and_deliver = lambda _records, *, wait: ["vectors", "graph"]
         else:

@@ -186,7 +186,7 @@ def use_failing_servers(config: dict[str, Any]) -> None:
     with listening() as logs, Memory(settings=Settings.from_dict({**config, "delivery_wait": 0.1})) as memory:
         results = [memory.add("Anna moved.", user_id="u"), memory.search("Anna", user_id="u"), memory.stats()]
         results += [memory.verify(), memory.flush()]
-        assert_no_secret(results, repr(memory), repr(memory._engine), repr(memory._engine._backends))
+        assert_no_secret(results, repr(memory), repr(memory.engine), repr(memory.engine.backends))
         for attempt in (memory.repair, lambda: memory.rebuild("vectors"), lambda: memory.rebuild("graph")):
             try:
                 assert_no_secret(attempt())

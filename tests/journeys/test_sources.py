@@ -107,7 +107,7 @@ DAY = timedelta(days=1)
 
 def commit(memory: Memory, *commands: Command) -> None:
     """Commits commands as decisions do, and delivers them."""
-    memory._engine.commit(commands)
+    memory.engine.commit(commands)
     memory.flush()
 
 
@@ -203,7 +203,7 @@ def test_undoing_corrections_one_by_one_restores_each_earlier_visibility(memory:
     fact_id = fact(memory, "Ana drinks tea in Oslo", first)
     memory.update(fact_id, "Ana drinks coffee in Oslo")
     later = source_message(memory, "coffee in Oslo, and cake")
-    with memory._engine.ledger.write() as connection:
+    with memory.engine.ledger.write() as connection:
         fact_row, later_row = (memories.records(connection, [uid])[uid].row for uid in (fact_id, later))
         memories.add_link(connection, fact_row, "drawn_from", later_row)
     commit(memory, UpdateMemory(fact_id, text="Ana drinks coffee in Oslo, and eats cake", reason="said more"))

@@ -278,7 +278,7 @@ def test_async_calls_are_answered_alike(worlds):
         assert inspect.unwrap(getattr(AsyncMemory, name)) is getattr(Memory, name)
 
     async def call_async(memory: Memory, method: str, arguments: Any, options: Any) -> Any:
-        return await getattr(AsyncMemory._wrapping(memory), method)(*arguments, **options)
+        return await getattr(AsyncMemory(sync=memory), method)(*arguments, **options)
 
     for method in set(READ_METHODS) - {"export"}:
         for arguments, options in list_attempts(worlds.ids)[method][:2]:

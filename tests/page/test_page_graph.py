@@ -227,7 +227,7 @@ def test_another_day_is_shown_and_nothing_can_be_changed_there(site: Site) -> No
 
 def test_a_name_of_what_is_no_longer_true_is_drawn_on_request_and_erased(site: Site) -> None:
     old = add_story(site)[0]  # the only one that names Clara
-    site.memory._engine.commit([RetireMemory(old, at=datetime.now(UTC), reason="moved")])
+    site.memory.engine.commit([RetireMemory(old, at=datetime.now(UTC), reason="moved")])
     panel = show(site)
     panel.get_by_text("2 memories, and 1 kept from before").wait_for()
     page = site.page

@@ -137,7 +137,7 @@ def test_a_merged_memory_names_the_one_that_stands_for_it(site: Site) -> None:
 def test_what_was_made_of_several_memories_says_so_and_is_taken_back(site: Site) -> None:
     texts = ("Drinks tea each morning", "Drinks tea in the morning", "Each morning Ana drinks tea")
     site.said(1, *texts)
-    engine = site.memory._engine
+    engine = site.memory.engine
     with engine.ledger.read() as connection:
         sources = [memories.find(connection, one["id"]) for one in site.memory.get_all(**ANA)["results"]]
     record = composed(Operation.MERGE, 0, "Drinks tea in the mornings", sources)

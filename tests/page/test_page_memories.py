@@ -220,7 +220,7 @@ def test_a_failed_request_is_shown_with_its_id_which_is_copied(site: Site, monke
     monkeypatch.undo()
     page.get_by_role("button", name="Try again").click()
     panel = site.open("Clara lives")
-    monkeypatch.setattr(site.memory._engine, "commit", refuse)
+    monkeypatch.setattr(site.memory.engine, "commit", refuse)
     panel.get_by_role("button", name="Delete…").click()
     page.get_by_role("checkbox").check()
     with page.expect_response("**/memories/*") as answer:

@@ -65,7 +65,7 @@ def refuse(*_: Any) -> None:
 
 def add_behind(site: Site, monkeypatch: pytest.MonkeyPatch, number: int = 2) -> int:
     """Adds memories of which the vectors are not delivered; returns the number of changes."""
-    monkeypatch.setattr(site.memory._engine._backends.vector_index, "upsert", refuse)
+    monkeypatch.setattr(site.memory.engine.backends.vector_index, "upsert", refuse)
     site.memory.add([f"Number {n} of many." for n in range(number)], user_id="ana", infer=False)
     return int(site.memory.stats()["stores"][1]["pending"])
 
@@ -197,7 +197,7 @@ def test_differences_are_reported_and_repaired(site: Site) -> None:
     verify = page.get_by_role("button", name="Verify now")
     verify.click()
     page.get_by_text(re.compile(r"^Verified .*: 1 stored memory, all agree\.$")).wait_for()
-    site.memory._engine._backends.vector_index.delete([memory_id])
+    site.memory.engine.backends.vector_index.delete([memory_id])
     verify.click()
     page.get_by_text("Vectors: 1 missing").click()
     assert page.locator(".report details p").text_content() == memory_id
@@ -231,7 +231,7 @@ def test_failed_jobs_are_tried_again(site: Site, endpoint: ModelEndpoint, monkey
     def fail(*_: Any) -> None:
         raise ModelError("no memory left")
 
-    monkeypatch.setattr(site.memory._engine._backends.embedder, "embed", fail)
+    monkeypatch.setattr(site.memory.engine.backends.embedder, "embed", fail)
     site.memory.add("Ben drinks tea.", user_id="ben", infer=False)
     page.clock.fast_forward(EVERY)
     page.locator("tr", has_text="Vectors and names").locator(".bad", has_text="1").wait_for()

@@ -107,7 +107,7 @@ def test_a_long_speaker_takes_one_line_and_is_read_in_full(site: Site) -> None:
 def test_reasons_and_errors_of_the_service_are_in_the_language_of_the_page(site: Site) -> None:
     source = source_message(site.memory, "I moved to Rome.", user_id="ana")
     old = fact(site.memory, "Lives in Paris.", source, user_id="ana")
-    site.memory._engine.commit([RetireMemory(old, datetime.now(UTC), "another value of 'lives in'", None, [])])
+    site.memory.engine.commit([RetireMemory(old, datetime.now(UTC), "another value of 'lives in'", None, [])])
     page = site.page
     site.expected.append(REFUSED.format(429))
     site.enter(Keys(site.memory).create("user", user_id="ana", rate="12/day").text)

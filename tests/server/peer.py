@@ -17,8 +17,7 @@ from support.databases import KEY, KEYRING
 from support.fakes import fake_models
 
 from graphmem import Memory, Settings
-from graphmem.commands import unit_of_work
-from graphmem.stores.ledger import Ledger
+from graphmem.stores.ledger import Ledger, events
 from graphmem.stores.ledger.postgres import parse_url
 
 WRITTEN = 15
@@ -30,15 +29,15 @@ def say(message: object) -> None:
 
 def linger() -> None:
     """Holds the next transaction open near its end: it has its sequence number, and its rows are written."""
-    real = unit_of_work.events.add_first_events
+    real = events.add_first_events
 
     def waiting(*args: object, **more: object) -> None:
         real(*args, **more)
-        unit_of_work.events.add_first_events = real
+        events.add_first_events = real
         say("inside")
         sys.stdin.readline()
 
-    unit_of_work.events.add_first_events = waiting
+    events.add_first_events = waiting
 
 
 def main(url: str, home: str, order: str, name: str) -> None:

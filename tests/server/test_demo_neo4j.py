@@ -67,7 +67,7 @@ def test_the_demo_ends_once_a_slow_server_has_its_graph(tmp_path: Path) -> None:
         assert process.returncode == 0, process.stderr
     # Without the server's address nothing delivers to it any more.
     with Memory(home, settings=Settings()) as memory:
-        ledger, stored = memory._engine.ledger.uuid, memory.get_all(user_id=USER, limit=1)["total"]
+        ledger, stored = memory.engine.ledger.uuid, memory.get_all(user_id=USER, limit=1)["total"]
     try:
         with server.driver() as driver:
             query = "MATCH (m:Memory {ledger: $ledger}) WHERE m.valid_to IS NULL RETURN count(m.text) AS memories"

@@ -160,7 +160,7 @@ def test_a_part_inside_a_word_is_no_name(explore: Explorer) -> None:
 
 
 def test_partitions(explore: Explorer, memory: Memory) -> None:
-    (ours,) = [row for row in explore.rows("partitions") if row["ledger"] == memory._engine.ledger.uuid]
+    (ours,) = [row for row in explore.rows("partitions") if row["ledger"] == memory.engine.ledger.uuid]
     assert (ours["partition"], ours["memories"]) == ("user:demo", 35)
     assert ours["next"] == f":param user => '{partition(memory)}'"
 

@@ -215,7 +215,7 @@ def test_a_memory_with_its_graph_in_neo4j(at: Server, tmp_path: Path, make_memor
     """A Memory whose graph is in Neo4j: search, alias, rename, rebuild, delete and reset."""
     config = {"url": at.uri, "username": at.username, "password": at.password}
     memory = make_memory(tmp_path, graph_store={"provider": "neo4j", "config": config}, extractor={"provider": "spacy"})
-    ledger = memory._engine.ledger
+    ledger = memory.engine.ledger
     try:
         for words in ("My sister Anna works at Nordlicht.", "Nordlicht is building a new lab in Bergen."):
             memory.add(words, user_id="tom")

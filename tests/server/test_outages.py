@@ -85,7 +85,7 @@ def until(condition: Callable[[], object]) -> None:
 
 def is_reported_unavailable(memory: Memory, projection: str) -> bool:
     """Whether calls no longer wait for the server of this projection."""
-    (worker,) = [one for one in memory._engine._backends.projection_workers if one.name == projection]
+    (worker,) = [one for one in memory.engine.backends.projection_workers if one.name == projection]
     return worker.is_unavailable or worker.is_overdue
 
 

@@ -422,7 +422,7 @@ def test_history_reads_as_in_sqlite(url: str, tmp_path: Path) -> None:
             memory.delete(uid)
             listed = memory.history(uid)
             if config:
-                with memory._engine.ledger.read() as connection:
+                with memory.engine.ledger.read() as connection:
                     history = list(events.history(connection, uid))
     with closing(sqlite3.connect(tmp_path / "lite" / "ledger.sqlite")) as lite:
         cursor = lite.execute("SELECT * FROM history")

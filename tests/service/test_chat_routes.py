@@ -382,7 +382,7 @@ def test_chats_are_accepted_and_memories_recalled_while_another_process_writes(
     memory, other = make_memory(tmp_path), make_memory(tmp_path)
     memory.add("I like tea", **ANA)
     with client_of(memory) as client:
-        with other._engine.ledger.write():
+        with other.engine.ledger.write():
             assert save(client, make_turns("I like cake")) == {"accepted": True}
             assert "tea" in recall(client, "Do I like tea?")["block"]
             assert "I like cake" not in [one["memory"] for one in memory.get_all(**ANA)["results"]]

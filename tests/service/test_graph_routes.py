@@ -86,7 +86,7 @@ def test_a_graph_and_an_entity_as_they_were(client: TestClient, memory: Memory) 
 def test_names_of_what_is_no_longer_true_are_listed_and_shown_on_request(client: TestClient, memory: Memory) -> None:
     (old,) = [one["id"] for one in memory.get_all(**ANA)["results"] if one["memory"] == "Klara sings."]
     met = [one["id"] for one in memory.get_all(**ANA)["results"] if "Bergen" in one["memory"]]
-    memory._engine.commit([RetireMemory(one, at=datetime.now(UTC), reason="moved") for one in (old, met[0])])
+    memory.engine.commit([RetireMemory(one, at=datetime.now(UTC), reason="moved") for one in (old, met[0])])
     shown = {**ANA, "show_retired": True}
     for asked, bergen in ((ANA, 1), (shown, 2)):
         listed = {one["name"]: one["memories"] for one in ok(client.get("/graph/entities", params=asked))}

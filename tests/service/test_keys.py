@@ -43,7 +43,7 @@ def test_a_key_is_recognised_by_its_whole_text(keys: Keys) -> None:
 def test_no_secret_is_stored(keys: Keys, memory: Memory) -> None:
     text = keys.create("user", user_id="ana").text
     secret = text.split("_", 2)[2]
-    with memory._engine.ledger.read() as connection:
+    with memory.engine.ledger.read() as connection:
         row = connection.execute(select(api_keys)).one()
     assert secret not in repr(row)
     assert secret.encode() not in row.hash

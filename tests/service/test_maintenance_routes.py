@@ -36,7 +36,7 @@ def test_reports_are_those_of_the_library(client: TestClient, memory: Memory) ->
 def test_a_lost_row_is_reported_and_repaired(client: TestClient, memory: Memory) -> None:
     memory_id = memory.add("I like tea.", user_id="ana")["results"][0]["id"]
     memory.search("tea", user_id="ana")
-    memory._engine._backends.vector_index.delete([memory_id])
+    memory.engine.backends.vector_index.delete([memory_id])
     report = ok(client.post("/verify"))
     assert (report["ok"], report["projections"]["vectors"]["missing"]) == (False, [memory_id])
     assert ok(client.post("/repair"))["ok"]

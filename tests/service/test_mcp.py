@@ -137,7 +137,7 @@ async def test_the_reading_tools(real_memory: Memory) -> None:
         assert {"Anna", "Acme"} <= {entity["name"] for entity in graph["entities"]}
         profile = json.loads((await client.read_resource("memory://ana%40x.org/profile")).contents[0].text)
         assert "Acme" in profile["recent_topics"]
-        real_memory._engine.commit([RetireMemory(first, at=datetime.now(UTC), reason="left")])
+        real_memory.engine.commit([RetireMemory(first, at=datetime.now(UTC), reason="left")])
         assert "no memory mentions" in await error(client, "get_entity", name="Anna")
         for tool, asked in (("search_graph", {"query": "Anna"}), ("get_entity", {"name": "Anna"})):
             shown = await call(client, tool, **asked, show_retired=True)
@@ -146,7 +146,7 @@ async def test_the_reading_tools(real_memory: Memory) -> None:
 
 async def test_what_is_no_longer_true_is_found_marked_and_erased(memory: Memory) -> None:
     old, new = (memory.add(text, user_id=ANA)["results"][0]["id"] for text in (FIRST, SECOND))
-    memory._engine.commit([RetireMemory(old, at=datetime.now(UTC), reason="moved", successor=new)])
+    memory.engine.commit([RetireMemory(old, at=datetime.now(UTC), reason="moved", successor=new)])
     async with Client(server_of(memory)) as client:
         listed = await call(client, "get_memories")
         assert ([one["id"] for one in listed["results"]], listed["total"], listed["retired"]) == ([new], 1, 1)

@@ -422,7 +422,7 @@ def test_a_list_is_that_of_the_library(client: TestClient, memory: Memory) -> No
 
 def test_memories_that_are_no_longer_true_are_listed_and_found_on_request(client: TestClient, memory: Memory) -> None:
     old, new = added(client, "Anna lives in Rome."), added(client, "Anna lives in Oslo.")
-    memory._engine.commit([RetireMemory(old, at=datetime.now(UTC), reason="moved", successor=new)])
+    memory.engine.commit([RetireMemory(old, at=datetime.now(UTC), reason="moved", successor=new)])
     first = ok(client.get("/memories?user_id=ana"))
     assert (ids_of(first), first["total"], first["retired"]) == ([new], 1, 1)
     for option, listed in (("show_retired", [new, old]), ("retired_only", [old])):
@@ -839,7 +839,7 @@ def test_users_agents_and_runs_are_listed_with_counts_and_erased(client: TestCli
     added(client, agent_id="maid", run_id="r1")
     added(client, "I like tea.")
     bens = memory.add([BOB], user_id="ben/1", run_id="r2")["results"][0]["id"]
-    with memory._engine.ledger.write() as connection:  # as facts that were said in two runs
+    with memory.engine.ledger.write() as connection:  # as facts that were said in two runs
         record = memories.records(connection, [bens])[bens]
         memories.set_further_runs(connection, record.row, ["r3"])
     entities = ok(client.get("/entities"))

@@ -54,7 +54,7 @@ def stored(memory: Memory) -> list[str]:
 
 def waiting(memory: Memory) -> list[str]:
     """The texts of the answers that wait in the ledger."""
-    with memory._engine.ledger.read() as connection:
+    with memory.engine.ledger.read() as connection:
         found = items.changed_before(connection, (items.PROXY_ANSWERS,), datetime.now(UTC))
     return [message["content"] for item in found for message in json.loads(item.value)]
 
@@ -211,7 +211,7 @@ def test_an_answer_that_is_stored_is_not_erased_where_it_waited(memory: Memory, 
     """Erasures have the ledger compacted at the end."""
 
     def erasures() -> int:
-        with memory._engine.ledger.read() as connection:
+        with memory.engine.ledger.read() as connection:
             return compaction.erasures(connection)
 
     upstream.then("First.", "Second.")

@@ -44,7 +44,7 @@ class Scene:
 
     @property
     def engine(self) -> Any:
-        return self.memory._engine
+        return self.memory.engine
 
     def fails(self, owner: Any, name: str, error: BaseException | type[BaseException]) -> None:
         def fail(*_: Any, **__: Any) -> None:

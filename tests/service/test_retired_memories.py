@@ -31,7 +31,7 @@ def memory(make: Callable[..., Memory], tmp_path: Path) -> Memory:
     memory = make(tmp_path)
     texts = ["Clara lives in Rome.", "Clara lives in Oslo.", "Dora sings."]
     old, new, _ = (memory.add(text, **ANA)["results"][0]["id"] for text in texts)
-    memory._engine.commit([RetireMemory(old, at=datetime.now(UTC), reason="moved", successor=new)])
+    memory.engine.commit([RetireMemory(old, at=datetime.now(UTC), reason="moved", successor=new)])
     return memory
 
 
@@ -44,7 +44,7 @@ async def answer(memory: Memory, tool: str, **arguments: Any) -> dict[str, Any]:
 
 def at_the_command_line(memory: Memory, home: Path, *words: str) -> Any:
     """The answer of a command, on the memory's own database where that is on a server."""
-    url = memory._engine.settings.ledger_url
+    url = memory.engine.settings.ledger_url
     environment = {"GRAPHMEM_HOME": str(home)} | (
         {} if url is None else {"GRAPHMEM_LEDGER_URL": url.get_secret_value()}
     )

@@ -202,7 +202,7 @@ def test_deleting_a_user_erases_this_users_settings(memory: Memory) -> None:
     assert settings_in_force(memory, "ana", ChatSettings()).rewrite_prompt == "xylophone of None"
     assert settings_in_force(memory, "bob", ChatSettings()).rewrite_prompt == "xylophone of bob"
     memory.reset()
-    with memory._engine.ledger.read() as connection:
+    with memory.engine.ledger.read() as connection:
         assert connection.execute(select(schema.settings)).all() == []
 
 
@@ -212,7 +212,7 @@ def test_the_export_of_a_user_has_no_settings(memory: Memory) -> None:
 
 
 def test_settings_of_a_newer_version_do_no_harm(memory: Memory, client: TestClient) -> None:
-    with memory._engine.ledger.write() as connection:
+    with memory.engine.ledger.write() as connection:
         connection.execute(
             schema.settings.insert().values(user_id="ana", name="mood", value='"good"', changed_by="a key", at=0)
         )

@@ -41,12 +41,12 @@ def demo_memory(server: Server, home: Path) -> Iterator[Memory]:
         yield memory
     finally:
         memory.close()
-        server.remove(memory._engine.ledger.uuid)
+        server.remove(memory.engine.ledger.uuid)
 
 
 def partition(memory: Memory) -> str:
     """The full name of the demo's partition: other ledgers on the server may hold the demo, too."""
-    return f"{memory._engine.ledger.uuid}/user:{USER}"
+    return f"{memory.engine.ledger.uuid}/user:{USER}"
 
 
 def find_memory(memory: Memory, words: str) -> str:
@@ -64,7 +64,7 @@ def continue_conversation(memory: Memory) -> None:
     ):
         memory.add([{"role": "user", "name": "Ravi", "content": words, "timestamp": when}], user_id=USER)
     retired, successor = find_memory(memory, "Harbour Street"), find_memory(memory, "gone to live")
-    memory._engine.commit([RetireMemory(retired, at=MOVED, reason="moved", successor=successor)])
+    memory.engine.commit([RetireMemory(retired, at=MOVED, reason="moved", successor=successor)])
     _summarise(
         memory,
         find_memory(memory, "cannot make it"),
@@ -76,7 +76,7 @@ def continue_conversation(memory: Memory) -> None:
 
 def _summarise(memory: Memory, summary: str, *sources: str) -> None:
     """Makes a memory the summary of others, as a language model would have done."""
-    with memory._engine.ledger.write() as connection:
+    with memory.engine.ledger.write() as connection:
         record = memories.find(connection, summary)
         assert record is not None
         memories.update(connection, replace(record, kind=Kind.SUMMARY, seq=outbox.next_seq(connection)))

@@ -17,7 +17,7 @@ def store(memory: Memory, text: str, *, sources: Any = (), **more: Any) -> str:
     uid = str(uuid4())
     links = [{"kind": "drawn_from", "memory": source} for source in sources]
     record = {"type": "memory", "id": uid, "user_id": "u", "text": text, "at": MAY.isoformat(), "links": links, **more}
-    assert import_records(memory._engine, [record])["skipped_links"] == 0
+    assert import_records(memory.engine, [record])["skipped_links"] == 0
     return uid
 
 

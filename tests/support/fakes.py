@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from graphmem.commands.dispatch import commit
 from graphmem.commands.types import ChangeSet, Command, MergeMemory, MoveMemory, Outcome
-from graphmem.commands.unit_of_work import commit
 from graphmem.concurrency import Pool
 from graphmem.extraction.protocols import Extractor
 from graphmem.ingest.enrichment import Enricher

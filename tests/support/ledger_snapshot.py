@@ -16,7 +16,7 @@ from graphmem.stores.ledger import schema as s
 
 def contents(memory: Memory) -> dict[str, list[Any]]:
     """Every table, without row ids, sequence numbers and values derived from the ledger's own UUID."""
-    return contents_of(memory._engine.ledger)
+    return contents_of(memory.engine.ledger)
 
 
 def contents_of(ledger: Ledger) -> dict[str, list[Any]]:

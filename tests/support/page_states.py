@@ -227,7 +227,7 @@ def memories_failed_in_the_service(site: Site) -> None:
 def retire(site: Site) -> None:
     """Ends the newest fact, of which the state shows that it is no longer true."""
     facts = site.memory.get_all(user_id=USER, kinds="fact")["results"]
-    site.memory._engine.commit([RetireMemory(facts[0]["id"], at=datetime.now(UTC), reason="it rained")])
+    site.memory.engine.commit([RetireMemory(facts[0]["id"], at=datetime.now(UTC), reason="it rained")])
 
 
 @state

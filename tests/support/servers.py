@@ -52,7 +52,7 @@ class Servers:
         return {**on_servers, **config}
 
     def note(self, memory: Memory) -> None:
-        self._ledgers.add(memory._engine.ledger.uuid)
+        self._ledgers.add(memory.engine.ledger.uuid)
 
     def warm(self) -> None:
         """Waits for a first write: servers that have just started take long to plan and load it, which is no outage."""

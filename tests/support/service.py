@@ -36,7 +36,7 @@ def headers(memory: Memory, role: str = "admin", **bound: Any) -> dict[str, str]
 def expired_key(memory: Memory, role: str = "admin") -> NewKey:
     """A new key that has expired since."""
     made = Keys(memory).create(role, expires_at="2099-12-31")
-    with memory._engine.ledger.write() as connection:
+    with memory.engine.ledger.write() as connection:
         connection.execute(update(api_keys).where(api_keys.c.id == made.key.id).values(expires_at=1))
     return made
 

@@ -10,8 +10,8 @@ from graphmem.stores.ledger import schema
 
 def stored_content(memory: Memory) -> dict[str, str]:
     """What each table, the points of the vector index on a server and the graph hold, as text in lower case."""
-    engine = memory._engine
-    index, graph = engine._backends.vector_index, engine._backends.graph
+    engine = memory.engine
+    index, graph = engine.backends.vector_index, engine.backends.graph
     with engine.ledger.read() as connection:
         content = {
             table.name: repr(connection.execute(select(table)).all()).lower() for table in schema.metadata.sorted_tables

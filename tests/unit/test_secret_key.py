@@ -70,7 +70,7 @@ def test_the_key_file_lies_beside_the_ledger_for_its_owner_only(home: Path, tmp_
 def test_the_ledger_and_its_exports_contain_only_the_keys_id(home: Path, tmp_path: Path) -> None:
     create_home(home)
     with open_memory(home) as memory:
-        digests = memory._engine.ledger.digests
+        digests = memory.engine.ledger.digests
         memory.export(tmp_path / "export")
     assert digests.secret.hex() in (home / "secret.key").read_text()
     for file in (home / "ledger.sqlite", tmp_path / "export"):

@@ -51,7 +51,7 @@ def records() -> Iterator[list[dict[str, Any]]]:
             memory.alias("bob", "anna berg", user_id="u")
             memory.rename_entity("bob", "Robert", user_id="u")
             exported_records: list[dict[str, Any]] = []
-            export_records(memory._engine.ledger, None, exported_records.append, None)
+            export_records(memory.engine.ledger, None, exported_records.append, None)
             yield exported_records
 
 

@@ -13,6 +13,7 @@ from sqlalchemy import func, select
 from support.databases import SQLITE_ONLY
 from support.fakes import DIMS, NOON, merging
 
+from graphmem.commands.dispatch import commit
 from graphmem.commands.types import (
     ChangeSet,
     DeleteMemory,
@@ -25,7 +26,6 @@ from graphmem.commands.types import (
     StoreEnrichment,
     UpdateMemory,
 )
-from graphmem.commands.unit_of_work import commit
 from graphmem.errors import NotFoundError, ValidationError
 from graphmem.ingest.messages import message_commands
 from graphmem.model import VECTOR, EmbeddingSpec, Extraction, Kind, Message, Scope, View, micros

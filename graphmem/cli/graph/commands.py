@@ -58,7 +58,7 @@ def graph(
     """
     chosen = _choose_format(call, form, output)
     with call.memory() as memory:
-        storage_paths = memory._engine.storage_paths  # noqa: SLF001  (not public)
+        storage_paths = memory.engine.storage_paths
         is_page = chosen is OutputFormat.HTML
         view = {**call.scope, "show_retired": show_retired, "show_forgotten": show_forgotten}
         entity_graph, total = _read_graph(memory, view, around, hops, is_page=is_page)

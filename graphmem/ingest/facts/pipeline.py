@@ -18,10 +18,10 @@ from uuid import uuid4
 
 from sqlalchemy import Connection
 
+from graphmem.commands.dispatch import commit
 from graphmem.commands.facts import DecisionConflict, JobAlreadyDone
 from graphmem.commands.lifecycle import COMPRESSES, MADE_OF
 from graphmem.commands.types import ChangeSet, Command, CompleteJob, Outcome, OutcomeType, StoreEnrichment
-from graphmem.commands.unit_of_work import commit
 from graphmem.errors import LLMUnavailable, NotFoundError, StoreUnavailable
 from graphmem.ingest.counted_model import CountedModel
 from graphmem.ingest.enrichment import Enricher, first_vector

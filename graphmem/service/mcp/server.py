@@ -106,7 +106,7 @@ def create_server(
     if not isinstance(instructions, str):
         validation.refuse("instructions", type(instructions).__name__, "must be a text")
     requests = _Requests(
-        memory if isinstance(memory, AsyncMemory) else AsyncMemory._wrapping(sync_memory(memory)),  # noqa: SLF001  (same package)
+        memory if isinstance(memory, AsyncMemory) else AsyncMemory(sync=sync_memory(memory)),
         scope_of,
         _named_tools(validation.one_of(profile, "profile", tuple(PROFILES)), validation.one_of(names, "names", NAMES)),
     )

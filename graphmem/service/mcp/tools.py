@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from graphmem.answer_size import AnswerTooLarge
-from graphmem.async_memory import AsyncMemory
+from graphmem.async_memory import AsyncMemory, run_in
 from graphmem.errors import NotFoundError, ValidationError
 from graphmem.integrations.base import MAX_TOOL_HITS, nothing_relevant, result_dict
 from graphmem.model import MinRelevance, Scope
@@ -117,7 +117,7 @@ class AddMemory(Tool):
         if not self.content.strip():
             raise ValidationError("content: is empty; give one statement")
         # Facts are drawn in the background: a language model may take longer than a client waits for a tool.
-        has_llm = memory.sync._engine.llm is not None  # noqa: SLF001  (same package)
+        has_llm = memory.sync.engine.llm is not None
         added = result_dict(
             await memory.add(
                 self.content,
@@ -347,7 +347,9 @@ class GetMemories(Tool):
     async def run(self, memory: AsyncMemory, scope: Scope) -> results.ListResult:
         options: dict[str, Any] = self.model_dump(include={"show_retired", "retired_only", "show_forgotten"})
         after = place_after(self.cursor, options)
-        found = await memory._run(list_memories, memory.sync, scope.parts, after, limit=self.limit, **options)  # noqa: SLF001  (same package)
+        found = await run_in(
+            memory.executor, list_memories, memory.sync, scope.parts, after, limit=self.limit, **options
+        )
         items, count = page(found.results, 0, _memory_item)
         is_last = found.is_last and count == len(found.results)
         next_cursor = "" if is_last or not count else cursor_after(dict(found.results[count - 1]), options)

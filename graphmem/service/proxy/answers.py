@@ -166,7 +166,7 @@ class WaitingAnswers:
         `turns` are the end of the chat with the answer, `new` the number of those that are not stored: the answer, and
         what the model said while it called tools. They get the time `at`.
         """
-        memory, engine = self._memory, self._memory._engine  # noqa: SLF001  (same package)
+        memory, engine = self._memory, self._memory.engine
         with self._items.reading():  # shared by the reads
             changes = self._deletions(place.scope, session_key, {place.key})
             identified = self._chats.rounds_with_ids(place.scope, turns, 1, session_key)[-new:]

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from starlette.datastructures import Headers
 
-from graphmem.async_memory import AsyncMemory
+from graphmem.async_memory import AsyncMemory, run_in
 from graphmem.boundary import validation
 from graphmem.chat_worker import ChatWorker, Recalled, RecallRequest
 from graphmem.concurrency import as_exception
@@ -208,9 +208,8 @@ class ChatProxy:
 
     async def _settings_of(self, chat: _Chat, deadline: float) -> ChatSettings | None:
         """Returns the settings for a chat, None if they cannot be read in time."""
-        reading = self._memory._run(  # noqa: SLF001  (same package)
-            settings_in_force, self._memory.sync, chat.scope.user_id, self._defaults
-        )
+        memory = self._memory
+        reading = run_in(memory.executor, settings_in_force, memory.sync, chat.scope.user_id, self._defaults)
         try:
             return await asyncio.wait_for(reading, deadline - monotonic())
         except (TimeoutError, GraphmemError) as error:

@@ -12,9 +12,10 @@ from typing import Annotated, Any, ParamSpec, TypeVar
 from fastapi import Depends, Request, Security
 from fastapi.security import APIKeyHeader, HTTPBearer
 
-from graphmem.async_memory import AsyncMemory
+from graphmem.async_memory import AsyncMemory, run_in
 from graphmem.chat_worker import ChatWorker
 from graphmem.concurrency import Pool, WorkStopped, stoppable
+from graphmem.engine import Engine
 from graphmem.service import limits
 from graphmem.service.auth import Caller
 from graphmem.service.calls import CallPool, ShareTaken
@@ -59,9 +60,14 @@ class Service:
     metrics: ServiceMetrics
     requests: LatestRequests = field(default_factory=LatestRequests)
 
+    @property
+    def engine(self) -> Engine:
+        """The engine of the memory."""
+        return self.memory.sync.engine
+
     async def run(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Runs a function in a thread for calls, as the methods of `memory` run. Raises Overloaded."""
-        return await self.memory._run(function, *args, **kwargs)  # noqa: SLF001  (same package)
+        return await run_in(self.pool, function, *args, **kwargs)
 
     async def transfer(self, caller: Caller, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Runs an export or an import in a thread for these.
@@ -69,9 +75,8 @@ class Service:
         Raises Overloaded if as many run as may, Problem 429 if one of this user runs.
         """
         pool = self.admin_transfers if caller.role == "admin" else self.exports
-        memory = AsyncMemory._wrapping(self.memory.sync, pool)  # noqa: SLF001  (same package)
         try:
-            return await memory._run(function, *args, **kwargs)  # noqa: SLF001  (same package)
+            return await run_in(pool, function, *args, **kwargs)
         except ShareTaken:
             headers = {"Retry-After": str(limits.NEXT_EXPORT_SECONDS)}
             raise Problem(429, "An export of this user runs already; wait for its end.", headers=headers) from None

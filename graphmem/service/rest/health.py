@@ -7,6 +7,7 @@ import asyncio
 from fastapi import APIRouter, Response
 from pydantic import BaseModel
 
+from graphmem.administration import needs_rebuild
 from graphmem.errors import StoreError
 from graphmem.service import limits
 from graphmem.service.rest.dependencies import Service, ServiceParam
@@ -55,10 +56,10 @@ for path, endpoint in (("/healthz", healthz), ("/readyz", readyz)):  # programs 
 
 
 def _readiness(service: Service) -> Readiness:
-    engine = service.memory.sync._engine  # noqa: SLF001  (same package)
+    engine = service.engine
     try:
         engine.check_open()
-        status = "needs_rebuild" if engine.needs_rebuild else "ready"
+        status = "needs_rebuild" if needs_rebuild(engine) else "ready"
     except StoreError:
         return Readiness(status="unavailable")
     return Readiness(

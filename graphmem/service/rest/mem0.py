@@ -178,7 +178,7 @@ async def store_messages(
     """Stores the messages of a body in a scope."""
     infer = body.infer
     body.name_ignored(response)
-    if infer and service.memory.sync._engine.llm is None and not service.settings.infer_needs_llm:  # noqa: SLF001  (same package)
+    if infer and service.engine.llm is None and not service.settings.infer_needs_llm:
         infer = False
         body.name_ignored(response, "infer", *given(prompt=body.prompt))
     messages = _listed(body.messages)
@@ -371,7 +371,7 @@ async def memory_history(
 
 
 def _history(memory: Memory, memory_id: str, ids: dict[str, str]) -> list[answers.HistoryItem]:
-    engine = memory._engine  # noqa: SLF001  (same package)
+    engine = memory.engine
     engine.check_open()
     events = events_of_memory(engine.ledger, validation.memory_id(memory_id), validation.scope(**ids)[0])
     if not events:

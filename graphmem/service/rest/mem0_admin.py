@@ -49,7 +49,7 @@ class Providers(BaseModel):
 @router.get("/configure")
 async def get_configuration(_: AdminParam, service: ServiceParam) -> dict[str, Any]:
     """Returns the running configuration, with "***" for each secret."""
-    settings = service.memory.sync._engine.settings  # noqa: SLF001  (same package)
+    settings = service.engine.settings
     redacted: dict[str, Any] = _redacted(settings.model_dump())
     return redacted
 
@@ -135,7 +135,7 @@ def entity_items(
     memory: Memory, limit: int, *, show_retired: bool = False, show_forgotten: bool = False
 ) -> list[EntityItem]:
     """Returns the first `limit` users, agents and runs of a memory."""
-    engine = memory._engine  # noqa: SLF001  (same package)
+    engine = memory.engine
     engine.check_open()
     view = View(
         Scope(), datetime.now(UTC), kinds=LISTED_KINDS, show_retired=show_retired, show_forgotten=show_forgotten

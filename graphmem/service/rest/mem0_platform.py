@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from graphmem.boundary import validation
 from graphmem.integrations.base import result_dict
-from graphmem.memory import DEFAULT_LIST_LIMIT
+from graphmem.memory import DEFAULT_LIST_LIMIT, delete_together, update_together
 from graphmem.service import limits, problems
 from graphmem.service.auth import Caller
 from graphmem.service.listing import within_answer
@@ -196,7 +196,7 @@ async def update_batch(
     query.name_ignored(response)
     scope = validation.scope(**caller.scope(query.named(), required=False))[0]
     changes = [(one.memory_id, {"text": one.text, "metadata": one.metadata}) for one in body.memories]
-    updated = await service.run(service.memory.sync._update_together, changes, scope)  # noqa: SLF001  (same package)
+    updated = await service.run(update_together, service.engine, service.memory.sync.limits, changes, scope)
     return BatchAnswer.model_validate({"message": f"Successfully updated {len(updated)} memories", "results": updated})
 
 
@@ -213,8 +213,8 @@ async def delete_batch(
     scope = validation.scope(**caller.scope(query.named(), required=False))[0]
     ids = list(dict.fromkeys(one.memory_id for one in body.memories))
     message = f"Successfully deleted {len(ids)} memories"
-    delete = service.memory.sync._delete_together  # noqa: SLF001  (same package)
-    return answers.ReceiptAnswer.model_validate(await service.run(delete, ids, scope, message))
+    receipt = await service.run(delete_together, service.engine, ids, scope, message)
+    return answers.ReceiptAnswer.model_validate(receipt)
 
 
 ProjectField = Literal["custom_instructions", "custom_categories"]
@@ -243,7 +243,7 @@ _PROJECT_PATH = f"/api/v1/orgs/organizations/{PROJECT}/projects/{PROJECT}/"
 @router.get(_PROJECT_PATH, response_model_exclude_unset=True)
 async def get_project(query: Annotated[ProjectQuery, Query()], _: AdminParam, service: ServiceParam) -> Project:
     """Returns the instructions for drawing facts that the configuration has."""
-    settings = service.memory.sync._engine.settings  # noqa: SLF001  (same package)
+    settings = service.engine.settings
     instructions = settings.custom_fact_extraction_prompt or settings.custom_instructions
     values = {"custom_instructions": instructions, "custom_categories": None}
     return Project.model_validate({name: value for name, value in values.items() if name in (query.fields or values)})

@@ -121,5 +121,5 @@ def _answer(service: Service, user_id: str | None, view: SettingsView) -> Settin
         inherited=inherited,
         maxima=MAXIMA,
         built_in_prompt=prompts.load(REWRITE),
-        language_model=service.memory.sync._engine.llm is not None,  # noqa: SLF001  (same package)
+        language_model=service.engine.llm is not None,
     )

@@ -1,0 +1,173 @@
+"""Carries out a change set in one transaction. All writes of memories go through `commit`.
+
+A handler for each command type (`messages`, `memories`, `lifecycle`, `facts`, `imports`, `entities`, `items`,
+`settings`) writes rows, events, sequence numbers and jobs on the connection of a `UnitOfWork`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from functools import singledispatch
+from itertools import groupby
+from typing import Any
+
+from graphmem.commands import entities
+from graphmem.commands.entities import execute_entity_command
+from graphmem.commands.facts import add_fact, complete_job, enqueue_extraction, reaffirm_fact
+from graphmem.commands.imports import (
+    count_lacking_key,
+    import_alias,
+    import_cycle,
+    import_entity_name,
+    import_lifecycle,
+    import_memory,
+    import_tombstone,
+)
+from graphmem.commands.items import (
+    delete_expired_items,
+    delete_item,
+    delete_items,
+    import_item,
+    put_item,
+    refresh_item,
+)
+from graphmem.commands.lifecycle import (
+    compose_memory,
+    forget_memory,
+    merge_memory,
+    move_memory,
+    pin_memory,
+    remember_memory,
+)
+from graphmem.commands.memories import (
+    delete_memory,
+    reindex_memory,
+    restore_memory,
+    retire_memory,
+    store_enrichments,
+    undo_event,
+    update_memory,
+)
+from graphmem.commands.messages import add_messages
+from graphmem.commands.settings import change_settings, delete_settings, import_setting
+from graphmem.commands.types import (
+    AddAlias,
+    AddFact,
+    AddMessage,
+    ChangeSet,
+    ChangeSettings,
+    Command,
+    CompleteJob,
+    ComposeMemory,
+    CountLackingKey,
+    DeleteExpiredItems,
+    DeleteItem,
+    DeleteItems,
+    DeleteMemory,
+    DeleteSettings,
+    EnqueueExtraction,
+    ForgetMemory,
+    ImportAlias,
+    ImportCycle,
+    ImportEntityName,
+    ImportItem,
+    ImportLifecycle,
+    ImportMemory,
+    ImportSetting,
+    ImportTombstone,
+    MergeMemory,
+    MoveMemory,
+    Outcome,
+    PinMemory,
+    PutItem,
+    ReaffirmFact,
+    RefreshItem,
+    ReindexMemory,
+    RememberMemory,
+    RemoveAlias,
+    RenameEntity,
+    RestoreMemory,
+    RetireMemory,
+    StoreEnrichment,
+    UndoEvent,
+    UpdateMemory,
+)
+from graphmem.commands.unit_of_work import UnitOfWork
+from graphmem.stores.ledger import Ledger, compaction
+
+
+def commit(ledger: Ledger, change_set: ChangeSet, session_gap: timedelta) -> list[Outcome]:
+    """Carries out all commands of a change set, or none.
+
+    `session_gap` is the longest pause between two messages of one session. Returns one outcome for each command, in
+    order. Raises NotFoundError for an unknown id (or one outside `change_set.visible_scope`), ValidationError for a
+    message id that is stored with other content, DecisionConflict and JobAlreadyDone for a job, StoreUnavailable.
+    """
+    with ledger.write() as connection:
+        uow = UnitOfWork(connection, ledger, change_set, session_gap)
+        outcomes = execute_all(change_set.commands, uow)
+        for partition in uow.partitions_with_stale_names:
+            entities.delete_unmentioned_names(connection, partition)
+        if uow.has_erased:
+            compaction.count_erasure(connection)
+        return outcomes
+
+
+def execute_all(commands: Sequence[Command], uow: UnitOfWork) -> list[Outcome]:
+    """Carries out commands in order and returns the outcome of each."""
+    outcomes: list[Outcome] = []
+    for kind, run in groupby(commands, type):
+        if kind in RUN_HANDLERS:
+            outcomes += RUN_HANDLERS[kind](list(run), uow)
+        else:
+            outcomes += [execute(command, uow) for command in run]
+    return outcomes
+
+
+@singledispatch
+def execute(command: Command, uow: UnitOfWork) -> Outcome:
+    """Carries out one command with the handler of its type."""
+    raise NotImplementedError(type(command).__name__)
+
+
+execute.register(ReindexMemory, reindex_memory)
+execute.register(UpdateMemory, update_memory)
+execute.register(RetireMemory, retire_memory)
+execute.register(RestoreMemory, restore_memory)
+execute.register(ForgetMemory, forget_memory)
+execute.register(MergeMemory, merge_memory)
+execute.register(ComposeMemory, compose_memory)
+execute.register(RememberMemory, remember_memory)
+execute.register(MoveMemory, move_memory)
+execute.register(PinMemory, pin_memory)
+execute.register(UndoEvent, undo_event)
+execute.register(DeleteMemory, delete_memory)
+execute.register(EnqueueExtraction, enqueue_extraction)
+execute.register(CompleteJob, complete_job)
+execute.register(AddFact, add_fact)
+execute.register(ReaffirmFact, reaffirm_fact)
+execute.register(ImportMemory, import_memory)
+execute.register(ImportTombstone, import_tombstone)
+execute.register(ImportAlias, import_alias)
+execute.register(ImportEntityName, import_entity_name)
+execute.register(ImportLifecycle, import_lifecycle)
+execute.register(ImportCycle, import_cycle)
+execute.register(ImportItem, import_item)
+execute.register(ImportSetting, import_setting)
+execute.register(CountLackingKey, count_lacking_key)
+execute.register(PutItem, put_item)
+execute.register(DeleteItem, delete_item)
+execute.register(DeleteItems, delete_items)
+execute.register(DeleteExpiredItems, delete_expired_items)
+execute.register(RefreshItem, refresh_item)
+execute.register(ChangeSettings, change_settings)
+execute.register(DeleteSettings, delete_settings)
+execute.register(AddAlias, execute_entity_command)
+execute.register(RemoveAlias, execute_entity_command)
+execute.register(RenameEntity, execute_entity_command)
+# Handlers that carry out consecutive commands of a type together: each of their statements is for all of these.
+RUN_HANDLERS: Mapping[type[Command], Callable[[list[Any], UnitOfWork], list[Outcome]]] = {
+    AddMessage: add_messages,
+    StoreEnrichment: store_enrichments,
+}
