@@ -402,17 +402,21 @@ class _Search:
             lower = [replace(memory, score=last_score * memory.score) for memory in further]
             explainer = self._explainer(self._table([*self._ids, *further_ids]))
             grouped = self._passing_groups([*ranked, *lower], explainer)
-        assessed = grouped[: max(MIN_ASSESSED, scoring.AUTO_MAX if limit is None else limit)]
-        relevances = self._relevances(assessed)
+        relevances = self._relevances(grouped)
         best_relevance = max((one.value for one in relevances.values()), default=None)
         floor = self._floor(best_relevance or 0.0)
-        best = [memory for memory in assessed if floor is None or relevances[memory.id].value >= floor]
+        best = [memory for memory in grouped if floor is None or relevances[memory.id].value >= floor]
         hits, relations = self._read_hits(best[:limit], explainer, relevances)
         if self._query.select is not None:
             hits = self._query.select(hits)
         hits = self._with_sentence_matches(hits)
         degraded = tuple(sorted(self._retrievers.degraded))
         return SearchOutcome(hits, relations, degraded, self._named(), best_relevance)
+
+    @property
+    def _most_assessed(self) -> int:
+        """The number of memories whose relevance is assessed, at most."""
+        return max(MIN_ASSESSED, scoring.AUTO_MAX if self._query.limit is None else self._query.limit)
 
     def _floor(self, best: float) -> float | None:
         """Returns the least relevance of a hit; None for none."""
@@ -435,7 +439,7 @@ class _Search:
         )
 
     def _passing_groups(self, ranked: Sequence[RankedMemory], explainer: ExplanationBuilder) -> list[RankedMemory]:
-        """Returns the memories that pass the threshold, source messages under their facts, without repetitions.
+        """Returns the first memories that pass the threshold, source messages under their facts, without repetitions.
 
         For a prompt the user's requests to an assistant are left out as well, unless the query asks for them.
         """
@@ -443,8 +447,8 @@ class _Search:
         grouped = self._grouped(raise_replies(passing, self._replies))
         grouped = [memory for memory in grouped if memory.id not in self._repetitions]
         if self._query.for_prompt and not asks_for_requests(self._query.text):
-            grouped = self._without_requests(grouped)
-        return grouped
+            return self._without_requests(grouped, self._most_assessed)
+        return grouped[: self._most_assessed]
 
     def _further_ids(self, arm_limit: int) -> tuple[list[str], int]:
         """Returns up to `arm_limit` memories of each arm that are no candidates, and the next limit, 0 for none left.
@@ -460,13 +464,14 @@ class _Search:
         is_exhausted = max(len(dense), len(keyword)) < arm_limit
         return further, 0 if is_exhausted else 4 * arm_limit
 
-    def _without_requests(self, ranked: list[RankedMemory]) -> list[RankedMemory]:
-        """Returns the memories without the user's requests to an assistant, which tell nothing."""
+    def _without_requests(self, ranked: Sequence[RankedMemory], most: int) -> list[RankedMemory]:
+        """Returns the first `most` memories without the user's requests to an assistant, which tell nothing."""
         rows = {self._candidates.evidence.rows[memory.id].row: memory.id for memory in ranked}
         with self._deps.ledger.read() as connection:
-            texts = candidate_rows.read_short_user_texts(connection, list(rows), MAX_REQUEST_CHARS)
-        requests = {rows[row] for row, text in texts.items() if is_request(text)}
-        return [memory for memory in ranked if memory.id not in requests]
+            read = candidate_rows.read_short_user_texts(connection, list(rows), MAX_REQUEST_CHARS)
+        texts = {rows[row]: text for row, text in read.items()}
+        others = (one for one in ranked if one.id not in texts or not is_request(texts[one.id]))
+        return list(islice(others, most))
 
     def _read_hits(
         self, best: Sequence[RankedMemory], explainer: ExplanationBuilder, relevances: Mapping[str, Relevance]
