@@ -720,8 +720,9 @@ class Memory:
         answer, and can be compared between searches. `sources` are the source messages of a fact that were found as
         well; they are hits of their own only if `kinds` is given. `degraded` names what the search had to do without:
         "vectors" (the embedder or the vector index), "graph" or "extractor". `explain=True` adds `{"arms", "path",
-        "why", "relevance"}` to each hit ("relevance" is what spoke for and against it), and to a long one "part", the
-        matching sentences. Raises ConfigError for `rerank=True`: there is no reranker yet.
+        "why", "shares", "relevance"}` to each hit ("shares" are what each feature adds to its score, "relevance" what
+        spoke for and against it), and to a long one "part", the matching sentences. Raises ConfigError for
+        `rerank=True`: there is no reranker yet.
         """
         self.engine.check_open()
         if validation.flag(rerank, "rerank"):

@@ -113,6 +113,7 @@ def hit(search_hit: Hit) -> HitDict:
             "arms": {name: dict(arm) for name, arm in search_hit.explanation.arms.items()},
             "path": [dict(node) for node in search_hit.explanation.path],
             "why": search_hit.explanation.why,
+            "shares": {name: dict(share) for name, share in search_hit.explanation.shares.items()},
             "relevance": dict(search_hit.explanation.relevance),
             **({} if search_hit.sentence_match is None else {"part": search_hit.sentence_match.excerpt}),
         }

@@ -11,6 +11,8 @@ from typing import Any
 from graphmem.model import Entity, EntityType, MemoryRecord, iso
 from graphmem.retrieval.features import FeatureTable
 from graphmem.retrieval.pagerank import Node, WalkResult
+from graphmem.retrieval.source_grouping import RankedMemory
+from graphmem.retrieval.weights import Weights
 
 # Characters of a memory that are quoted in the readable line.
 QUOTED_CHARS = 60
@@ -44,6 +46,10 @@ UNSPACED_REASONS = {
 PATH_ARMS = frozenset({"graph", "hop"})
 NO_REASON, REACHED_FROM = "next to what matches the question", "reached from"
 NEXT_MESSAGE, PREVIOUS_MESSAGE = "next in the conversation", "previous in the conversation"
+# The share of a score that a memory has from another one: a fact from its source message, a reply from its question.
+RAISED = "raised"
+# How the name of a feature ends that counts the memories before and after one with it.
+BESIDE = "_beside"
 # The names of token matches where the embedder does not read the query's script and characters are compared instead.
 _CHARACTER_NAMES = {"tokens": "characters", "tokens_beside": "characters_beside"}
 
@@ -54,20 +60,23 @@ class Explanation:
 
     `arms`: {arm or feature: {"rank": from 1, "score"}}. `path`: the memories, entities and relations in turn, from the
     node that matched the query to the hit; memories with their time and speaker, entities with their type. `why`: both
-    as one line. `relevance`: what spoke for and against the hit, {feature: share of its log odds}, the greatest first.
+    as one line, the reasons with the greatest shares first. `shares`: {feature: {"value", "weight", "share"}}, the
+    greatest first; the shares sum to the hit's score. `relevance`: what spoke for and against the hit, {feature: share
+    of its log odds}, the greatest first.
     """
 
     arms: Mapping[str, Mapping[str, float]]
     path: tuple[Mapping[str, Any], ...]
     why: str
+    shares: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     relevance: Mapping[str, float] = field(default_factory=dict)
 
 
 class ExplanationBuilder:
     """Explains the hits of one search by its arms' scores {arm: {id: score}}, its PageRanks and its feature table.
 
-    `matches_characters`: whether the token columns are `CharacterMatches`. `is_unspaced`: whether the query has
-    characters of a script without spaces.
+    `weights` are those by which the table was summed to the `ranked` scores. `matches_characters`: whether the token
+    columns are `CharacterMatches`. `is_unspaced`: whether the query has characters of a script without spaces.
     """
 
     def __init__(
@@ -75,6 +84,8 @@ class ExplanationBuilder:
         arms: Mapping[str, Mapping[str, float]],
         walks: Sequence[WalkResult],
         table: FeatureTable,
+        weights: Weights,
+        ranked: Sequence[RankedMemory],
         *,
         matches_characters: bool = False,
         is_unspaced: bool = False,
@@ -82,6 +93,8 @@ class ExplanationBuilder:
         self._arms = arms
         self._walks = walks
         self._table = table
+        self._weights = weights
+        self._scores = {memory.id: memory.score for memory in ranked}
         self._names = _CHARACTER_NAMES if matches_characters else {}
         self._reasons = {**REASONS, **UNSPACED_REASONS} if is_unspaced else REASONS
         self._nearest = next(iter(arms.get("dense", {})), None)
@@ -105,21 +118,58 @@ class ExplanationBuilder:
         """Returns the memory ids (kind "memory") or entity keys (kind "entity") on the paths to these memories."""
         return [name for uid in ids for node_kind, name in self._path(uid) if node_kind == kind]
 
-    def explain(self, uid: str, records: Mapping[str, MemoryRecord], entities: Mapping[str, Entity]) -> Explanation:
+    def explain(
+        self, memory: RankedMemory, records: Mapping[str, MemoryRecord], entities: Mapping[str, Entity]
+    ) -> Explanation:
         """Explains one hit. `records` by id and `entities` by key are those of the nodes on its path."""
+        uid = memory.id
         arms = {
             name: {"rank": ranks[uid], "score": scores[uid]}
             for name, (scores, ranks) in self._ranked.items()
             if uid in scores
         }
         steps = _steps(self._path(uid), records, entities)
-        return Explanation(arms, tuple(steps), self._why(arms, steps))
+        shares = self._shares(memory)
+        return Explanation(arms, tuple(steps), self._why(arms, steps, shares), shares)
 
-    def _why(self, arms: Mapping[str, Mapping[str, float]], steps: Sequence[Mapping[str, Any]]) -> str:
-        reasons = [f"{words} (rank {arms[name]['rank']:.0f})" for name, words in self._reasons.items() if name in arms]
+    def _shares(self, memory: RankedMemory) -> dict[str, Mapping[str, float]]:
+        """Returns what each feature adds to the score; `RAISED`: what another memory's score added, which raised it."""
+        place = self._table.places[memory.id]
+        values = {name: float(column[place]) for name, column in self._table.columns.items()}
+        parts = {name: weight * values[name] for name, weight in self._weights.items() if values.get(name)}
+        total, score = sum(parts.values()), self._scores[memory.id]
+        factor = score / total if total > 0 else 0.0
+        shares: dict[str, Mapping[str, float]] = {
+            self._names.get(name, name): {
+                "value": values[name], "weight": self._weights[name], "share": factor * part
+            }
+            for name, part in sorted(parts.items(), key=lambda item: -abs(item[1]))
+            if part
+        }  # fmt: skip
+        gain = memory.score - (score if total > 0 else 0.0)
+        if gain:
+            shares[RAISED] = {"value": gain, "weight": 1.0, "share": gain}
+        return shares
+
+    def _why(
+        self,
+        arms: Mapping[str, Mapping[str, float]],
+        steps: Sequence[Mapping[str, Any]],
+        shares: Mapping[str, Mapping[str, float]],
+    ) -> str:
+        def share(*names: str) -> float:
+            return sum(shares[name]["share"] for name in names if name in shares)
+
+        reasons = [
+            (share(own := name.removesuffix(BESIDE), own + BESIDE), f"{words} (rank {arms[name]['rank']:.0f})")
+            for name, words in self._reasons.items()
+            if name in arms
+        ]
         if len(steps) > 1:
-            reasons.append(f"{REACHED_FROM} {' → '.join(_step_label(step) for step in steps[:-1])}")
-        return "; ".join(reasons) or NO_REASON
+            path = " → ".join(_step_label(step) for step in steps[:-1])
+            reasons.append((share(*PATH_ARMS), f"{REACHED_FROM} {path}"))
+        reasons.sort(key=lambda reason: -reason[0])  # stable: equal ones in the order of REASONS
+        return "; ".join(words for _, words in reasons) or NO_REASON
 
     @cached_property
     def _ranked(self) -> dict[str, tuple[Mapping[str, float], Mapping[str, int]]]:

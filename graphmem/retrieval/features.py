@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -25,12 +26,17 @@ MIN_RANGE = 0.25
 IS_QUESTION = int(AnswerType.ASKS)  # plain numbers: a search compares thousands
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FeatureTable:
     """Columns of features by name, parallel to the candidates in `ids`."""
 
     ids: tuple[str, ...]
     columns: dict[str, Column] = field(default_factory=dict)
+
+    @cached_property
+    def places(self) -> Mapping[str, int]:
+        """The row of each candidate, by id."""
+        return {uid: place for place, uid in enumerate(self.ids)}
 
     def add(self, name: str, scores: Mapping[str, float]) -> None:
         """Adds a column without normalising it; candidates without a score get 0."""

@@ -392,7 +392,7 @@ class _Search:
         if self._weights.uses_graph and not self._lacks_tokens():
             self._add_passage_columns(table, table.total(weights))
         ranked = _ranked(table, weights)
-        explainer = self._explainer(table)
+        explainer = self._explainer(table, weights, ranked)
         grouped = self._passing_groups(ranked, explainer)
         limit, arm_limit = self._query.limit, self._query.limit or 0
         while limit is not None and limit > MAX_HITS_OF_CANDIDATES and len(grouped) < limit <= arm_limit:
@@ -400,7 +400,7 @@ class _Search:
             further = _ranked(self._table(further_ids), weights)
             last_score = ranked[-1].score if ranked else 1.0
             lower = [replace(memory, score=last_score * memory.score) for memory in further]
-            explainer = self._explainer(self._table([*self._ids, *further_ids]))
+            explainer = self._explainer(self._table([*self._ids, *further_ids]), weights, [*ranked, *lower])
             grouped = self._passing_groups([*ranked, *lower], explainer)
         relevances = self._relevances(grouped)
         best_relevance = max((one.value for one in relevances.values()), default=None)
@@ -429,11 +429,13 @@ class _Search:
         size = self._partitions[0].kept if self._partitions else 0
         return relevance.default_floor(size, best, has_vectors=encoded.multilingual is not None)
 
-    def _explainer(self, table: FeatureTable) -> ExplanationBuilder:
+    def _explainer(self, table: FeatureTable, weights: Weights, ranked: Sequence[RankedMemory]) -> ExplanationBuilder:
         return ExplanationBuilder(
             self._arms,
             [walk.result for walk in self._walks],
             table,
+            weights,
+            ranked,
             matches_characters=isinstance(self._candidates.evidence.matches, CharacterMatches),
             is_unspaced=is_unspaced(self._query.text),
         )
@@ -502,7 +504,7 @@ class _Search:
                 memory.score,
                 evidence.similarity.get(memory.id, 0.0),
                 relevances[memory.id].value,
-                self._explained(explainer.explain(memory.id, records, entities), relevances[memory.id])
+                self._explained(explainer.explain(memory, records, entities), relevances[memory.id])
                 if self._query.explain
                 else None,
                 tuple(records[uid] for uid in memory.sources if uid in records),

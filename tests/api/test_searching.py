@@ -130,7 +130,10 @@ def test_explain_gives_arms_path_and_reason(anna: Memory) -> None:
     assert texts(response)[0] == "Anna works at Siemens."
     for hit in response["results"]:
         explanation = hit["explain"]
-        assert set(explanation) == {"arms", "path", "why", "relevance"}
+        assert set(explanation) == {"arms", "path", "why", "shares", "relevance"}
+        assert all(set(share) == {"value", "weight", "share"} for share in explanation["shares"].values())
+        assert sum(share["share"] for share in explanation["shares"].values()) == pytest.approx(hit["score"])
+        assert explanation["shares"].keys().isdisjoint({"raised"})
         assert explanation["why"] and "\n" not in explanation["why"]
         for arm in explanation["arms"].values():
             assert arm["rank"] >= 1 and isinstance(arm["score"], float)

@@ -41,8 +41,11 @@ def test_a_fact_takes_the_better_rank_of_itself_and_its_source(memory: Memory) -
     source = source_message(memory, "tea in Oslo")
     store(memory, "tea in Oslo and in Bergen")
     fact_id = fact(memory, "Ana has a favourite drink", source)
-    results = memory.search("tea in Oslo", user_id="u")["results"]
+    results = memory.search("tea in Oslo", user_id="u", explain=True)["results"]
     assert (results[0]["id"], results[0]["score"]) == (fact_id, 1.0)
+    shares = results[0]["explain"]["shares"]
+    assert shares["raised"]["share"] > 0
+    assert sum(share["share"] for share in shares.values()) == pytest.approx(1.0)
     assert results[0]["similarity"] < results[1]["similarity"]
     assert search_with_sources(memory, top_k=1) == {fact_id: [source]}
 
