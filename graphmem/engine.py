@@ -29,8 +29,8 @@ from graphmem.observers import Observers
 from graphmem.retrieval.types import SearchDeps
 from graphmem.settings import Settings
 from graphmem.stores.ledger import items, jobs, vitals
-from graphmem.stores.ledger.embedder import check_embedder
 from graphmem.stores.ledger.jobs import JobKind
+from graphmem.stores.ledger.ledger_state import check_embedder
 from graphmem.stores.projection_worker import ProjectionWorker
 from graphmem.wiring import fact_pipeline, open_backends, storage_paths
 

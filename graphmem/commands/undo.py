@@ -40,7 +40,7 @@ from graphmem.model import (
     optional_micros,
 )
 from graphmem.stores.ledger import events, graph_reads, memories
-from graphmem.stores.ledger.decoding import entity_type, mention_kind, moment
+from graphmem.stores.ledger.sql import entity_type, mention_kind, moment
 
 DERIVED = "derived"
 ReverseCommand = RestoreMemory | RememberMemory | MoveMemory | DecomposeMemory | UpdateMemory

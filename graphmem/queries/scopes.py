@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from graphmem.model import View
-from graphmem.stores.ledger import Ledger, scope_counts
-from graphmem.stores.ledger.scope_counts import ScopeCount
+from graphmem.stores.ledger import Ledger, integrity
+from graphmem.stores.ledger.integrity import ScopeCount
 
 
 def list_scopes(ledger: Ledger, view: View, limit: int) -> list[ScopeCount]:
@@ -13,4 +13,4 @@ def list_scopes(ledger: Ledger, view: View, limit: int) -> list[ScopeCount]:
     Users come first, each by id.
     """
     with ledger.read() as connection:
-        return scope_counts.scope_counts(connection, view, limit)
+        return integrity.scope_counts(connection, view, limit)

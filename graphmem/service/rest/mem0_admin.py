@@ -27,7 +27,7 @@ from graphmem.service.rest.dependencies import AdminParam, CallerParam, ServiceP
 from graphmem.service.rest.json_route import JsonRoute
 from graphmem.service.schemas import Body
 from graphmem.settings import Settings
-from graphmem.stores.ledger.api_keys import ApiKey
+from graphmem.stores.ledger.service_tables import ApiKey
 
 REDACTED = "***"
 

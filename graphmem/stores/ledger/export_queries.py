@@ -12,8 +12,6 @@ from graphmem.model import Entity, Event, Link, MemoryRecord, MentionKind, Origi
 from graphmem.stores.ledger import events, graph_reads, tombstones, visibility
 from graphmem.stores.ledger import memories as memory_rows
 from graphmem.stores.ledger import vitals as vital_rows
-from graphmem.stores.ledger.array_parameters import in_array
-from graphmem.stores.ledger.decoding import moment
 from graphmem.stores.ledger.schema import (
     aliases,
     embeddings,
@@ -26,6 +24,7 @@ from graphmem.stores.ledger.schema import (
     supports,
 )
 from graphmem.stores.ledger.schema import tombstones as tombstones_table
+from graphmem.stores.ledger.sql import in_array, moment
 
 # The most memories of a page, and the most characters of their texts together; a page has at least one memory.
 PAGE, PAGE_CHARS = 100, 500_000
