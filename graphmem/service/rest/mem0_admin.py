@@ -15,7 +15,7 @@ from pydantic import ValidationError as PydanticError
 
 from graphmem.memory import Memory
 from graphmem.model import LISTED_KINDS, Scope, View
-from graphmem.queries.scopes import list_scopes
+from graphmem.queries.memories import list_scopes
 from graphmem.service import limits, problems
 from graphmem.service.chat_settings import SettingsChange, change_settings
 from graphmem.service.keys import PREFIX

@@ -72,7 +72,8 @@ class Ledger:
 
     def _prepare(self, key_source: SecretKeySource) -> Digests:
         with self._database.read() as connection:
-            digests = secret_key.existing_digests(connection, key_source) if _is_current(connection) else None
+            is_current = _has_schema(connection) and _revision(connection) == schema.REVISION  # as it mostly is
+            digests = secret_key.existing_digests(connection, key_source) if is_current else None
         if digests is not None:
             return digests
         with self._database.write() as connection:  # checks again: another process may have been faster
@@ -158,11 +159,6 @@ def _default_key_source(location: Path | URL | None) -> SecretKeySource:
 # --- the schema -------------------------------------------------------------------------------------------------------
 
 
-def _is_current(connection: Connection) -> bool:
-    """Returns whether the schema is up to date, as it is most of the times a ledger is opened."""
-    return _has_schema(connection) and _revision(connection) == schema.REVISION
-
-
 def _has_schema(connection: Connection) -> bool:
     """Returns whether a ledger was created there, by this release or another."""
     return inspect(connection).has_table("alembic_version")
@@ -188,7 +184,12 @@ def _ensure_schema(connection: Connection) -> None:
 
 def _create(connection: Connection) -> None:
     if connection.dialect.name == "postgresql":
-        _create_postgres_schema(connection)
+        encoding = connection.scalar(text("SHOW server_encoding"))
+        if encoding != "UTF8":
+            raise StoreError(f"this database stores text as {encoding}, which lacks characters; create one with UTF8")
+        # Checked first: a role without the right to create schemas may use an existing one.
+        if not inspect(connection).has_schema(schema.POSTGRES_SCHEMA):
+            connection.execute(CreateSchema(schema.POSTGRES_SCHEMA))
     for statement in (*_table_statements(connection.engine.url.drivername), *schema.PARTIAL_INDEXES):
         connection.exec_driver_sql(statement)
     iso = _ISO_FORMAT[connection.dialect.name]
@@ -210,15 +211,6 @@ def _table_statements(driver: str) -> tuple[str, ...]:
     engine = create_mock_engine(f"{driver}://", collect)
     schema.metadata.create_all(engine, checkfirst=False)
     return tuple(statements)
-
-
-def _create_postgres_schema(connection: Connection) -> None:
-    encoding = connection.scalar(text("SHOW server_encoding"))
-    if encoding != "UTF8":
-        raise StoreError(f"this database stores text as {encoding}, which lacks characters; create one with UTF8")
-    # Checked first: a role without the right to create schemas may use an existing one.
-    if not inspect(connection).has_schema(schema.POSTGRES_SCHEMA):
-        connection.execute(CreateSchema(schema.POSTGRES_SCHEMA))
 
 
 def _upgrade(connection: Connection, revision: str) -> None:

@@ -223,17 +223,13 @@ def tombstone_pages(connection: Connection, scope: Scope | None) -> Iterator[lis
         page = tombstones.tombstones_of(connection, statement.limit(PAGE))
         if not page:
             return
-        yield _tombstone_page(connection, page)
+        by_id = {tombstone.uid: ExportedTombstone(tombstone, [], []) for tombstone in page}
+        for event in events.history_of_all(connection, list(by_id)):
+            by_id[event.memory_id].events.append(event)
+        for uid, key, _ in _messages(connection, list(by_id)):
+            by_id[uid].keys.append(key)
+        yield list(by_id.values())
         after = page[-1].seq
-
-
-def _tombstone_page(connection: Connection, page: Sequence[tombstones.Tombstone]) -> list[ExportedTombstone]:
-    by_id = {tombstone.uid: ExportedTombstone(tombstone, [], []) for tombstone in page}
-    for event in events.history_of_all(connection, list(by_id)):
-        by_id[event.memory_id].events.append(event)
-    for uid, key, _ in _messages(connection, list(by_id)):
-        by_id[uid].keys.append(key)
-    return list(by_id.values())
 
 
 def _whole_partitions(connection: Connection, scope: Scope | None) -> list[str]:

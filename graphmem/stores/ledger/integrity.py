@@ -86,12 +86,26 @@ def count_unprotected_tombstones(connection: Connection) -> int:
 
 def inconsistent_columns(connection: Connection) -> list[str]:
     """Returns the names of the derived columns that disagree with the rows they are derived from."""
+    order = _episode_order()
+    wrong_order = (
+        select(memories.c.id)
+        .join(order, order.c.id == memories.c.id)
+        .where(memories.c.previous.is_distinct_from(order.c.before))
+    )
+    wrong_mentions = select(entities.c.id).where(entities.c.mentions != _mention_count())
+    sizes = {row_id: size for row_id, size in connection.execute(select(partitions.c.id, partitions.c.size)) if size}
+    counted_sizes = (
+        select(memories.c.partition, func.count())
+        .where(memories.c.embedding.is_not(None))
+        .group_by(memories.c.partition)
+    )
+    stored_terms = connection.execute(select(terms.c.partition, terms.c.term, terms.c.df)).all()
     checks = {
-        "memories.previous": _has_wrong_order(connection),
-        "entities.mentions": _has_wrong_mention_counts(connection),
+        "memories.previous": connection.scalar(wrong_order.limit(1)) is not None,
+        "entities.mentions": connection.scalar(wrong_mentions.limit(1)) is not None,
         "embeddings.uses": bool(_corrected_uses(connection)),
-        "partitions.size": _read_sizes(connection) != _count_sizes(connection),
-        "terms.df": _read_terms(connection) != _count_terms(connection),
+        "partitions.size": sizes != dict(connection.execute(counted_sizes).all()),
+        "terms.df": {(partition, term): df for partition, term, df in stored_terms} != _count_terms(connection),
     }
     return [name for name, is_wrong in checks.items() if is_wrong]
 
@@ -146,23 +160,8 @@ def _episode_order() -> Subquery:
     return select(m.id, before.label("before")).where(m.kind == Kind.EPISODE).subquery()
 
 
-def _has_wrong_order(connection: Connection) -> bool:
-    order = _episode_order()
-    statement = (
-        select(memories.c.id)
-        .join(order, order.c.id == memories.c.id)
-        .where(memories.c.previous.is_distinct_from(order.c.before))
-    )
-    return connection.scalar(statement.limit(1)) is not None
-
-
 def _mention_count() -> ScalarSelect[int]:
     return select(func.count()).select_from(mentions).where(mentions.c.entity == entities.c.id).scalar_subquery()
-
-
-def _has_wrong_mention_counts(connection: Connection) -> bool:
-    wrong = select(entities.c.id).where(entities.c.mentions != _mention_count())
-    return connection.scalar(wrong.limit(1)) is not None
 
 
 def _corrected_uses(connection: Connection) -> dict[str, int]:
@@ -179,26 +178,6 @@ def _corrected_uses(connection: Connection) -> dict[str, int]:
     )
     stored = connection.execute(select(embeddings.c.hash, embeddings.c.uses).distinct())
     return {text_hash: users.get(text_hash, 0) for text_hash, uses in stored if users.get(text_hash, 0) != uses}
-
-
-def _read_sizes(connection: Connection) -> dict[int, int]:
-    return {row_id: size for row_id, size in connection.execute(select(partitions.c.id, partitions.c.size)) if size}
-
-
-def _count_sizes(connection: Connection) -> dict[int, int]:
-    statement = (
-        select(memories.c.partition, func.count())
-        .where(memories.c.embedding.is_not(None))
-        .group_by(memories.c.partition)
-    )
-    return dict(connection.execute(statement).all())
-
-
-def _read_terms(connection: Connection) -> dict[tuple[int, int], int]:
-    return {
-        (partition, term): df
-        for partition, term, df in connection.execute(select(terms.c.partition, terms.c.term, terms.c.df))
-    }
 
 
 def _count_terms(connection: Connection) -> Counter[tuple[int, int]]:
