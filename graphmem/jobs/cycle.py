@@ -210,19 +210,7 @@ class Cycle:
         """Has memories composed; returns the outcomes of what was, and by operation why the others were not."""
         if not compositions or self._compose is None:
             return {}, {}
-        results = self._compose(
-            [
-                composition_job(
-                    one.operation,
-                    common_scope([source.scope for source in one.sources]),
-                    [source.id for source in one.sources],
-                    one.level,
-                    cycle,
-                    hides=one.hides,
-                )
-                for one in compositions
-            ]
-        )
+        results = self._compose([_composition_job(one, cycle) for one in compositions])
         done: dict[Composition, Outcome] = {}
         skipped: dict[str, str] = {}
         for one, result in zip(compositions, results, strict=True):
@@ -323,6 +311,13 @@ def _highest_similarities(rows: Sequence[int], matrices: Matrices) -> dict[int, 
             line[places[row]] = -1.0
             found[row] = float(line.max())
     return found
+
+
+def _composition_job(one: Composition, cycle: str) -> Job:
+    scope = common_scope([source.scope for source in one.sources])
+    return composition_job(
+        one.operation, scope, [source.id for source in one.sources], one.level, cycle, hides=one.hides
+    )
 
 
 def _decided(decision: Decision) -> VitalState:
