@@ -38,7 +38,7 @@ from graphmem.models.protocols import embedding_spec_of
 from graphmem.retrieval import retrievers
 from graphmem.settings import Settings
 from graphmem.stores.ledger import Ledger, integrity, outbox, schema
-from graphmem.stores.ledger.embedder import record_embedder
+from graphmem.stores.ledger.ledger_state import record_embedder
 
 SEED, DIMS, TOPICS, DISTINCT = 0, 384, 1000, 100_000
 SESSION, WORDS, VOCABULARY, TOKENS = 20, 12, 30_000, 12

@@ -14,9 +14,9 @@ from graphmem.jobs.worker import NO_MODEL, JobFailure
 from graphmem.logs import log_and_leave_pending
 from graphmem.model import LISTED_KINDS, ListFilter, Scope, View
 from graphmem.queries import gauges
-from graphmem.stores.ledger import embeddings, integrity, jobs, memories, model_usage
-from graphmem.stores.ledger.embedder import record_embedder, recorded_embedder, recorded_spaces
+from graphmem.stores.ledger import embeddings, integrity, jobs, ledger_state, memories
 from graphmem.stores.ledger.jobs import MODEL_KINDS, JobKind
+from graphmem.stores.ledger.ledger_state import record_embedder, recorded_embedder, recorded_spaces
 from graphmem.stores.projection import Progress
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ def stats(engine: Engine, scope: Scope | None) -> dict[str, Any]:
         counts, embedding_bytes = integrity.counts(connection), integrity.embedding_bytes(connection)
         everybodys = View(Scope(), datetime.now(UTC), kinds=LISTED_KINDS)
         listed, _ = memories.count_records(connection, everybodys, ListFilter(), with_sources=False)
-        usage = model_usage.usage_totals(connection, scope)
+        usage = ledger_state.usage_totals(connection, scope)
         pending_jobs = jobs.pending_kinds(connection, MODEL_KINDS | {JobKind.CYCLE})
         hidden = memories.count_hidden(connection, everybodys.now)
         unguarded = integrity.count_unprotected_tombstones(connection)

@@ -12,6 +12,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from pydantic import BaseModel
 
+from graphmem.errors import ConfigError
 from graphmem.memory import Memory
 
 P = ParamSpec("P")
@@ -41,6 +42,10 @@ class AsyncMemory:
     """
 
     def __init__(self, *args: Any, sync: Memory | None = None, executor: Executor | None = None, **kwargs: Any) -> None:
+        if sync is not None and (args or kwargs):
+            raise ConfigError(
+                "sync: is a memory that is open already; leave the other arguments out, or leave out sync"
+            )
         self.sync = Memory(*args, **kwargs) if sync is None else sync
         self.executor = executor
 

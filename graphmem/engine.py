@@ -29,8 +29,8 @@ from graphmem.observers import Observers
 from graphmem.retrieval.types import SearchDeps
 from graphmem.settings import Settings
 from graphmem.stores.ledger import items, jobs, vitals
-from graphmem.stores.ledger.embedder import check_embedder
 from graphmem.stores.ledger.jobs import JobKind
+from graphmem.stores.ledger.ledger_state import check_embedder
 from graphmem.stores.projection_worker import ProjectionWorker
 from graphmem.wiring import fact_pipeline, open_backends, storage_paths
 
@@ -53,8 +53,8 @@ class Engine:
 
     `storage_paths` are the files and folders of this memory, which an export must not overwrite. `llm` is None without
     a language model. `observers` are told of changes, searches and calls of models. `projections` are the vector index
-    and, unless it is the ledger's own tables, the graph. Raises ConfigError or StoreError when a store cannot be
-    opened.
+    and, unless it is the ledger's own tables, the graph. `graphmem.administration` checks and repairs it. Raises
+    ConfigError or StoreError when a store cannot be opened.
     """
 
     def __init__(self, settings: Settings, *, in_memory: bool) -> None:

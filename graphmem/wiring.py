@@ -33,7 +33,7 @@ from graphmem.settings import OpenaiEmbedder as OpenaiEmbedderSettings
 from graphmem.settings import SpacyExtractor as SpacySettings
 from graphmem.stores.ledger import Ledger, exists, secret_key
 from graphmem.stores.ledger.embedded_graph import EmbeddedGraph
-from graphmem.stores.ledger.embedder import recorded_embedder
+from graphmem.stores.ledger.ledger_state import recorded_embedder
 from graphmem.stores.ledger.postgres import parse_url
 from graphmem.stores.ledger.secret_key import SecretKeySource
 from graphmem.stores.ledger.sqlite import private_folder

@@ -11,7 +11,7 @@ from graphmem.model import iso, optional_iso
 
 if TYPE_CHECKING:
     from graphmem.cli.render import Renderer
-    from graphmem.stores.ledger.api_keys import ApiKey
+    from graphmem.stores.ledger.service_tables import ApiKey
 
 keys = typer.Typer(
     help="Makes, lists and revokes the keys of clients of the service.",

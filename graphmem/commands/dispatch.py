@@ -94,7 +94,7 @@ from graphmem.commands.types import (
     UpdateMemory,
 )
 from graphmem.commands.unit_of_work import UnitOfWork
-from graphmem.stores.ledger import Ledger, compaction
+from graphmem.stores.ledger import Ledger, ledger_state
 
 
 def commit(ledger: Ledger, change_set: ChangeSet, session_gap: timedelta) -> list[Outcome]:
@@ -110,7 +110,7 @@ def commit(ledger: Ledger, change_set: ChangeSet, session_gap: timedelta) -> lis
         for partition in uow.partitions_with_stale_names:
             entities.delete_unmentioned_names(connection, partition)
         if uow.has_erased:
-            compaction.count_erasure(connection)
+            ledger_state.count_erasure(connection)
         return outcomes
 
 

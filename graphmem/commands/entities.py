@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from datetime import datetime
 
 from rapidfuzz import process
@@ -66,18 +65,13 @@ def _mentioned_key(connection: Connection, view: View, key: str) -> str:
     entity = entity_queries.entity_in(connection, view, key)
     if entity is None:
         scope = ", ".join(f"{name}={value!r}" for name, value in view.scope.parts.items())
-        raise NotFoundError(
-            f"no memory written under {scope} mentions {key!r:.80}; {_suggestion(connection, view, key)}"
-        )
+        keys = entity_queries.keys_in(connection, view)
+        similar = [match for match, *_ in process.extract(key, keys, limit=NEAREST_LIMIT, score_cutoff=MIN_SIMILARITY)]
+        advice = "entities() lists what is known there"
+        if similar:
+            advice = f"the nearest that is known: {', '.join(map(repr, similar))}"
+        raise NotFoundError(f"no memory written under {scope} mentions {key!r:.80}; {advice}")
     return key if key in entity.keys else entity.key
-
-
-def _suggestion(connection: Connection, view: View, key: str) -> str:
-    keys = entity_queries.keys_in(connection, view)
-    similar = [match for match, *_ in process.extract(key, keys, limit=NEAREST_LIMIT, score_cutoff=MIN_SIMILARITY)]
-    if similar:
-        return f"the nearest that is known: {', '.join(map(repr, similar))}"
-    return "entities() lists what is known there"
 
 
 def _not_linked_message(connection: Connection, view: View, link: Link) -> str:
@@ -256,16 +250,14 @@ def prune_rule_links(connection: Connection, partition: int, keys: Iterable[str]
     """
     links = [link for link in entity_names.links_of(connection, partition, keys) if link.origin is not Origin.USER]
     mentioned = set(entity_names.existing_entities(connection, partition, {key for link in links for key in link[:2]}))
-    unsupported = [link for link in links if not _is_supported(connection, partition, link, mentioned)]
+    naming = entity_resolution.NAMING_PREDICATES
+    unsupported = [
+        link
+        for link in links
+        if not {link.key, link.other} <= mentioned
+        or (link.origin is Origin.SAID and not entity_names.is_stated(connection, partition, link, naming))
+    ]
     entity_names.remove_rule_links(connection, partition, unsupported)
-
-
-def _is_supported(connection: Connection, partition: int, link: Link, mentioned: AbstractSet[str]) -> bool:
-    if not {link.key, link.other} <= mentioned:
-        return False
-    return link.origin is not Origin.SAID or entity_names.is_stated(
-        connection, partition, link, entity_resolution.NAMING_PREDICATES
-    )
 
 
 def delete_unmentioned_names(connection: Connection, partition: int) -> None:

@@ -24,12 +24,12 @@ from graphmem.commands.unit_of_work import UnitOfWork
 from graphmem.extraction.entity_resolution import ChosenName
 from graphmem.model import Kind, MemoryRecord, micros
 from graphmem.stores.ledger import (
-    api_keys,
     embeddings,
     entity_names,
     events,
     graph_writes,
     memories,
+    service_tables,
     tombstones,
     vitals,
 )
@@ -188,5 +188,5 @@ def import_cycle(command: ImportCycle, uow: UnitOfWork) -> Outcome:
 def count_lacking_key(command: CountLackingKey, uow: UnitOfWork) -> Outcome:
     """Returns the reason `LACKING_KEY` for a key that is valid and unknown here, and another reason for any other."""
     key = command.key
-    is_lacking = key.is_valid(uow.now) and api_keys.find(uow.connection, key.id) is None
+    is_lacking = key.is_valid(uow.now) and service_tables.find_key(uow.connection, key.id) is None
     return Outcome(OutcomeType.NONE, key.id, reason=LACKING_KEY if is_lacking else "known or ended key")

@@ -13,7 +13,6 @@ from sqlalchemy import Row
 from graphmem.commands.memories import delete_memory, update_memory
 from graphmem.commands.messages import add_messages
 from graphmem.commands.types import (
-    AddMessage,
     DeleteExpiredItems,
     DeleteItem,
     DeleteItems,
@@ -48,7 +47,12 @@ def put_item(command: PutItem, uow: UnitOfWork) -> Outcome:
         _delete(stored, uow)
         stored = None
     former_memory = None if stored is None else stored.memory_uid
-    outcome = None if command.remember is None else _remember(command.remember, item, former_memory, uow)
+    message, outcome = command.remember, None
+    if message is not None and former_memory is None:
+        outcome = add_messages([replace(message, expires_at=item.expires_at)], uow)[0]
+    elif message is not None and former_memory is not None:
+        text, metadata = message.message.content, message.metadata
+        outcome = update_memory(UpdateMemory(former_memory, text, metadata, expires_at=item.expires_at), uow)
     memory_row = None if outcome is None or outcome.record is None else outcome.record.row
     if stored is None:
         items.insert(uow.connection, item, memory_row)
@@ -59,14 +63,6 @@ def put_item(command: PutItem, uow: UnitOfWork) -> Outcome:
         delete_memory(DeleteMemory(former_memory, missing_ok=True), uow)
     remembered = None if outcome is None or outcome.event is OutcomeType.NONE else outcome.record
     return Outcome(OutcomeType.PUT_ITEM, item.key, record=remembered)
-
-
-def _remember(message: AddMessage, item: Item, former_memory: str | None, uow: UnitOfWork) -> Outcome:
-    """Stores a message as the memory of an item, or as the new text of the memory that the item has."""
-    if former_memory is None:
-        return add_messages([replace(message, expires_at=item.expires_at)], uow)[0]
-    text, metadata = message.message.content, message.metadata
-    return update_memory(UpdateMemory(former_memory, text, metadata, expires_at=item.expires_at), uow)
 
 
 def delete_item(command: DeleteItem, uow: UnitOfWork) -> Outcome:

@@ -103,21 +103,18 @@ def _remove_derived(record: MemoryRecord, uow: UnitOfWork, *, with_graph: bool =
     connection = uow.connection
     text_hash, windows = embeddings.enrichment_state(connection, record.row)
     partition = uow.partition_row(record)
-    graph_parts = _remove_from_graph(record, partition, uow) if with_graph else 0
+    graph_parts = 0
+    if with_graph:
+        keys = entity_names.mentioned_keys(connection, record.row)
+        removed = graph_writes.remove(connection, record, uow.now, uow.digests)
+        entities.prune_rule_links(connection, partition, keys)
+        graph_parts = removed.mentions + removed.entities + removed.relations
     if text_hash is None:
         return ErasureReport(graph=graph_parts)
     term_stats.remove_term_counts(connection, partition, record)
     vectors = embeddings.release_reference(connection, text_hash)
     embeddings.clear_enrichment(connection, record.row)
     return ErasureReport(points=windows, graph=graph_parts, derived=vectors)
-
-
-def _remove_from_graph(record: MemoryRecord, partition: int, uow: UnitOfWork) -> int:
-    """Removes a memory's mentions and relations; returns the number of removed graph parts."""
-    keys = entity_names.mentioned_keys(uow.connection, record.row)
-    removed = graph_writes.remove(uow.connection, record, uow.now, uow.digests)
-    entities.prune_rule_links(uow.connection, partition, keys)
-    return removed.mentions + removed.entities + removed.relations
 
 
 def reindex_memory(command: ReindexMemory, uow: UnitOfWork) -> Outcome:

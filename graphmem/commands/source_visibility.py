@@ -70,7 +70,12 @@ def update_source_visibility(
         valid_to = _valid_to(uow, source, at)
         is_hidden_with_fact = former_end is not None and source.valid_to == former_end
         if (valid_to is None) != (source.valid_to is None) or is_hidden_with_fact:
-            _set_valid_to(uow, source, valid_to)
+            changed = replace(source, valid_to=valid_to, seq=uow.next_seq())
+            memories.update(uow.connection, changed)
+            if source.valid_to is not None:
+                graph_writes.reopen_supports(uow.connection, changed, source.valid_to)
+            if valid_to is not None:
+                graph_writes.end_supports(uow.connection, changed, valid_to)
 
 
 def update_forgotten_sources(uow: UnitOfWork, fact: MemoryRecord) -> None:
@@ -101,12 +106,3 @@ def _valid_to(uow: UnitOfWork, source: MemoryRecord, at: datetime) -> datetime |
     if any(fact.valid_to is None for fact in facts):
         return None
     return max([at, *(fact.valid_to for fact in facts if fact.valid_to is not None)])
-
-
-def _set_valid_to(uow: UnitOfWork, source: MemoryRecord, valid_to: datetime | None) -> None:
-    changed = replace(source, valid_to=valid_to, seq=uow.next_seq())
-    memories.update(uow.connection, changed)
-    if source.valid_to is not None:
-        graph_writes.reopen_supports(uow.connection, changed, source.valid_to)
-    if valid_to is not None:
-        graph_writes.end_supports(uow.connection, changed, valid_to)

@@ -29,9 +29,8 @@ from graphmem.model import (
 
 if TYPE_CHECKING:
     from graphmem.models.protocols import Embedded
-    from graphmem.stores.ledger.api_keys import ApiKey
     from graphmem.stores.ledger.jobs import Job
-    from graphmem.stores.ledger.settings import StoredSetting
+    from graphmem.stores.ledger.service_tables import ApiKey, StoredSetting
     from graphmem.stores.ledger.vitals import LastCycle, StoredVitals, VitalState
 
 

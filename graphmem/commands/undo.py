@@ -40,7 +40,7 @@ from graphmem.model import (
     optional_micros,
 )
 from graphmem.stores.ledger import events, graph_reads, memories
-from graphmem.stores.ledger.decoding import entity_type, mention_kind, moment
+from graphmem.stores.ledger.sql import entity_type, mention_kind, moment
 
 DERIVED = "derived"
 ReverseCommand = RestoreMemory | RememberMemory | MoveMemory | DecomposeMemory | UpdateMemory
@@ -70,7 +70,9 @@ def reverse_command(command: UndoEvent, uow: UnitOfWork) -> ReverseCommand:
             "erasing all memories of a run takes it out of the run"
         )
     if event.event in COMPOSING_EVENTS:
-        return _reverse_composition(event, record)
+        if record.text != event.new_text:
+            raise ValidationError("event_id: text changed again after this event; take the later events back first")
+        return DecomposeMemory(record.id, f"{UNDO_REASON}{event.id}", number_of_sources(event.reason))
     if event.event not in REVERSIBLE_EVENTS or event.previous_state is None:
         raise ValidationError(
             f"event_id: its event is {event.event}, and only {', '.join(REVERSIBLE_EVENTS)} can be taken back; "
@@ -84,12 +86,6 @@ def reverse_command(command: UndoEvent, uow: UnitOfWork) -> ReverseCommand:
     if "layer" in changed:
         return MoveMemory(record.id, Layer(event.previous_state["layer"]), f"{UNDO_REASON}{event.id}")
     return _reverse_update(event, event.previous_state, changed)
-
-
-def _reverse_composition(event: Event, record: MemoryRecord) -> DecomposeMemory:
-    if record.text != event.new_text:
-        raise ValidationError("event_id: text changed again after this event; take the later events back first")
-    return DecomposeMemory(record.id, f"{UNDO_REASON}{event.id}", number_of_sources(event.reason))
 
 
 def _changed_fields(event: Event, before: Mapping[str, Any], record: MemoryRecord, uow: UnitOfWork) -> set[str]:
@@ -134,13 +130,11 @@ def derived_from(record: MemoryRecord, uow: UnitOfWork) -> dict[str, Any]:
         {"key": entity.key, "name": entity.name, "type": entity.type.value, "kind": int(kind)}
         for _, entity, kind in graph_reads.mentions_of(connection, [record.id])
     ]
-    statements = [_encode(statement) for _, statement, *_ in graph_reads.statements_of(connection, [record.id])]
+    statements = [
+        {**asdict(statement), **{name: optional_micros(getattr(statement, name)) for name in _TIMES}}
+        for _, statement, *_ in graph_reads.statements_of(connection, [record.id])
+    ]
     return {DERIVED: {"mentions": mentions, "statements": statements}}
-
-
-def _encode(statement: Statement) -> dict[str, Any]:
-    times = {name: getattr(statement, name) for name in _TIMES}
-    return {**asdict(statement), **{name: optional_micros(at) for name, at in times.items()}}
 
 
 def _decode_extraction(derived: Mapping[str, Any]) -> Extraction:

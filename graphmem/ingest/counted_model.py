@@ -10,7 +10,7 @@ from graphmem.errors import LLMError, StoreError
 from graphmem.logs import log_text
 from graphmem.model import Scope
 from graphmem.models.protocols import LanguageModel, Prompt, Reply, Usage
-from graphmem.stores.ledger import Ledger, model_usage
+from graphmem.stores.ledger import Ledger, ledger_state
 
 logger = logging.getLogger("graphmem")
 
@@ -50,7 +50,7 @@ class CountedModel:
     def _count(self, operation: str, usage: Usage) -> None:
         def write() -> None:
             with self._ledger.write() as connection:
-                model_usage.record_usage(connection, operation, self.name, self._scope, usage)
+                ledger_state.record_usage(connection, operation, self.name, self._scope, usage)
 
         def write_or_log() -> None:
             try:

@@ -16,7 +16,7 @@ from graphmem.models.protocols import Embedded, Embedder, TokenEmbedder, embeddi
 from graphmem.observers import Observers
 from graphmem.recent import Recent
 from graphmem.stores.ledger import Ledger, embeddings, entity_names, memories
-from graphmem.stores.ledger.embedder import is_recorded_embedder, record_embedder
+from graphmem.stores.ledger.ledger_state import is_recorded_embedder, record_embedder
 from graphmem.text import content_hash, normalise_key
 
 # A sentence in which the extractor reads a name that a language model gives: alone, "schools" is no entity.

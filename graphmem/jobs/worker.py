@@ -295,15 +295,11 @@ class JobWorker:
         except Exception as error:  # noqa: BLE001  (an answer is untrusted text: whatever it causes, the job stays)
             return self._record_failure(row, error)
         if in_background:
-            self._schedule_next()
+            try:
+                self.schedule()  # it may have made others due, such as a session's summary
+            except GraphmemError as error:  # closed meanwhile: they stay recorded
+                logger.debug("a job is left for later (%s)", type(error).__name__)
         return result
-
-    def _schedule_next(self) -> None:
-        """Starts the jobs that a background job made due, such as a session's summary. Errors are only logged."""
-        try:
-            self.schedule()
-        except GraphmemError as error:  # closed meanwhile: the job stays recorded
-            logger.debug("a job is left for later (%s)", type(error).__name__)
 
     def _run(self, job: Job) -> JobResult:
         if job.kind is JobKind.CYCLE:

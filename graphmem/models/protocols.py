@@ -187,10 +187,10 @@ class LanguageModel(Protocol):
 
 @runtime_checkable
 class Closeable(Protocol):
-    """A model that holds connections."""
+    """A model with connections, or another object with work that has to end before the stores are closed."""
 
     def close(self) -> None:
-        """Closes the connections. A second call does nothing."""
+        """Closes the connections and ends the work, within a time limit. A second call does nothing."""
         ...
 
 

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from graphmem.answer_size import count_texts
-from graphmem.model import Entity, Link, MemoryRecord, MentionKind, Relation, View
+from graphmem.model import Entity, MemoryRecord, MentionKind, Relation, View
 from graphmem.stores.ledger import Ledger, entity_names, entity_queries, graph_neighbourhood, graph_reads, memories
 from graphmem.text import normalise_key
 
@@ -51,7 +51,10 @@ def build_graph(ledger: Ledger, view: View, around: str | None, hops: int, limit
         )
     _add_memories(graph, nodes, mentions, pairs)
     _add_relations(graph, relations)
-    _add_links(graph, links)
+    for link in links:
+        ends = f"entity:{link.key}", f"entity:{link.other}"
+        if all(end in graph for end in ends):
+            graph.add_edge(*ends, key="SAME_AS", relationship="SAME_AS", origin=link.origin.value)
     if around is None:
         return graph
     key = normalise_key(around)
@@ -98,13 +101,6 @@ def _add_relations(graph: nx.MultiDiGraph[str], relations: list[Relation]) -> No
             valid_at=_iso_format(relation.valid_at),
             invalid_at=_iso_format(relation.invalid_at),
         )
-
-
-def _add_links(graph: nx.MultiDiGraph[str], links: list[Link]) -> None:
-    for link in links:
-        ends = f"entity:{link.key}", f"entity:{link.other}"
-        if all(end in graph for end in ends):
-            graph.add_edge(*ends, key="SAME_AS", relationship="SAME_AS", origin=link.origin.value)
 
 
 def _memory_attributes(record: MemoryRecord) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Reads of memories that are not searches: one by its id, and a page of those inside a view."""
+"""Reads of memories that are not searches: one by its id, a page of those inside a view, and who has any."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from datetime import date, datetime, timedelta
 from graphmem.answer_size import counted, memory_bytes
 from graphmem.boundary.filters import Filter, Matcher
 from graphmem.model import ListFilter, MemoryRecord, Relation, Scope, View
-from graphmem.stores.ledger import Ledger, graph_reads, memories
+from graphmem.stores.ledger import Ledger, graph_reads, integrity, memories
+from graphmem.stores.ledger.integrity import ScopeCount
 
 # Relations in one page, the newest; `queries.graph` reads all.
 RELATION_LIMIT = 100
@@ -137,3 +138,12 @@ def memories_after(
         records = memories.as_they_were(connection, view, taken)
         total, retired = memories.count_records(connection, view, list_filter, with_sources=with_sources)
     return MemorySlice(records, total, retired, is_last)
+
+
+def list_scopes(ledger: Ledger, view: View, limit: int) -> list[ScopeCount]:
+    """Returns the first `limit` users, agents and runs with the number of their memories that a list of the view has.
+
+    Users come first, each by id.
+    """
+    with ledger.read() as connection:
+        return integrity.scope_counts(connection, view, limit)

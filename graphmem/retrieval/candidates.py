@@ -17,7 +17,7 @@ from graphmem.retrieval.space_estimates import SpaceEstimates
 from graphmem.retrieval.token_matching import TokenMatches
 from graphmem.retrieval.types import EncodedQuery, ScoredIds, SearchQuery
 from graphmem.stores.ledger import Ledger, candidate_rows, memories
-from graphmem.stores.ledger.decoding import decoding
+from graphmem.stores.ledger.sql import decoding
 
 
 class Candidates:

@@ -198,7 +198,9 @@ class _Gate:
         self._rest, self._mcp, self._default_user = rest, mcp, default_user
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or not _is_mcp(scope["path"]):
+        path = scope.get("path", "")
+        is_mcp = path == MCP_PATH or path.startswith("/.well-known/oauth-protected-resource")
+        if scope["type"] != "http" or not is_mcp:
             await self._rest(scope, receive, send)
             return
         scope["route"] = _MCP_ROUTE
@@ -208,10 +210,6 @@ class _Gate:
         if self._default_user is not None and scope["state"]["caller"].role == "admin":
             headers.setdefault(USER_HEADER, self._default_user)
         await self._mcp({**scope, "headers": headers.raw}, receive, send)
-
-
-def _is_mcp(path: str) -> bool:
-    return path == MCP_PATH or path.startswith("/.well-known/oauth-protected-resource")
 
 
 def _mcp_keys(authenticator: Authenticator) -> Any:

@@ -22,8 +22,8 @@ from graphmem.memory import Memory
 from graphmem.service import limits
 from graphmem.service.schemas import Body
 from graphmem.settings.schema import ProxySettings
-from graphmem.stores.ledger import settings
-from graphmem.stores.ledger.settings import StoredSetting
+from graphmem.stores.ledger import service_tables
+from graphmem.stores.ledger.service_tables import StoredSetting
 
 logger = logging.getLogger("graphmem")
 
@@ -123,10 +123,10 @@ def view_settings(memory: Memory, user_id: str | None, defaults: ChatSettings) -
     memory.engine.check_open()
     user = _checked_user(user_id)
     with memory.engine.ledger.read() as connection:
-        changes_of_all = settings.of_user(connection, None)
+        changes_of_all = service_tables.settings_of_user(connection, None)
         if user is None:
             return SettingsView(_changed(defaults, changes_of_all), changes_of_all, defaults, frozenset())
-        changes = settings.of_user(connection, user)
+        changes = service_tables.settings_of_user(connection, user)
     inherited = _changed(defaults, changes_of_all)
     shared = frozenset(change.name for change in changes_of_all if change.value is not None)
     return SettingsView(_changed(inherited, changes), changes, inherited, shared)

@@ -19,8 +19,8 @@ from graphmem.concurrency import Pool
 from graphmem.errors import NotFoundError, StoreError, StoreUnavailable
 from graphmem.logs import log_text
 from graphmem.memory import Memory
-from graphmem.stores.ledger import api_keys
-from graphmem.stores.ledger.api_keys import ApiKey
+from graphmem.stores.ledger import service_tables
+from graphmem.stores.ledger.service_tables import ApiKey
 from graphmem.transfer.records import KeyRole
 
 logger = logging.getLogger("graphmem")
@@ -91,7 +91,7 @@ class Keys:
             rate=validation.rate(rate),
         )
         with self._engine.ledger.write() as connection:
-            api_keys.insert(connection, key, self._hash(secret))
+            service_tables.insert_key(connection, key, self._hash(secret))
         return NewKey(key, f"{PREFIX}_{key.id}_{secret}")
 
     def find(self, text: str) -> ApiKey | None:
@@ -102,7 +102,7 @@ class Keys:
         if prefix != PREFIX or len(key_id) != 2 * ID_BYTES or not (key_id + secret).isascii():
             return None
         with self._engine.ledger.read() as connection:
-            stored = api_keys.find(connection, key_id)
+            stored = service_tables.find_key(connection, key_id)
         # An unknown id takes as long as a wrong secret.
         key, stored_hash = (None, bytes(HASH_BYTES)) if stored is None else stored
         is_right = secrets.compare_digest(self._hash(secret), stored_hash)
@@ -112,19 +112,19 @@ class Keys:
         """Returns all keys, also revoked and expired ones, oldest first."""
         self._engine.check_open()
         with self._engine.ledger.read() as connection:
-            return api_keys.list_keys(connection)
+            return service_tables.list_keys(connection)
 
     def revoke(self, key_id: str) -> None:
         """Revokes a key: from now on it is refused, in every process. Raises NotFoundError for an unknown id."""
         self._engine.check_open()
         with self._engine.ledger.write() as connection:
-            if not api_keys.revoke(connection, validation.memory_id(key_id, "key_id"), datetime.now(UTC)):
+            if not service_tables.revoke_key(connection, validation.memory_id(key_id, "key_id"), datetime.now(UTC)):
                 raise NotFoundError("no key with this id; `graphmem keys list` shows those that there are")
 
     def record_uses(self, key_ids: Sequence[str]) -> None:
         """Records that keys are used now."""
         with self._engine.ledger.write() as connection:
-            api_keys.record_uses(connection, key_ids, datetime.now(UTC))
+            service_tables.record_key_uses(connection, key_ids, datetime.now(UTC))
 
     def _hash(self, secret: str) -> bytes:
         ledger = self._engine.ledger.uuid.encode()

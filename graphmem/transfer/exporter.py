@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from sqlalchemy import Connection
 
 from graphmem.model import Scope
-from graphmem.stores.ledger import Ledger, api_keys, export_queries, items, settings, vitals
-from graphmem.stores.ledger.embedder import recorded_embedder
+from graphmem.stores.ledger import Ledger, export_queries, items, service_tables, vitals
+from graphmem.stores.ledger.ledger_state import recorded_embedder
 from graphmem.stores.projection import Progress
 from graphmem.transfer import serialization
 from graphmem.transfer.records import Record
@@ -55,6 +55,6 @@ def _records_after_memories(connection: Connection, scope: Scope | None) -> Iter
         yield serialization.cycle(partition, last)
     yield from map(serialization.item, items.all_items(connection, scope))
     if scope is None:
-        for user_id, setting in settings.all_settings(connection):
+        for user_id, setting in service_tables.all_settings(connection):
             yield serialization.setting(user_id, setting)
-        yield from map(serialization.key, api_keys.list_keys(connection))
+        yield from map(serialization.key, service_tables.list_keys(connection))

@@ -60,10 +60,9 @@ from graphmem.model import (
     Statement,
 )
 from graphmem.models.protocols import Embedded, Matrix, Tokens
-from graphmem.stores.ledger.api_keys import ApiKey
 from graphmem.stores.ledger.embeddings import decode_multilingual
 from graphmem.stores.ledger.memories import encode_record
-from graphmem.stores.ledger.settings import StoredSetting
+from graphmem.stores.ledger.service_tables import ApiKey, StoredSetting
 from graphmem.stores.ledger.vitals import LastCycle, StoredVitals
 from graphmem.text import content_hash, folded_key
 from graphmem.times import offset_minutes

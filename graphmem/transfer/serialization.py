@@ -12,11 +12,10 @@ from graphmem import __version__
 from graphmem.boundary import validation
 from graphmem.digests import Digests
 from graphmem.model import Event, Item, MemoryRecord, MentionKind, Message, Scope, iso, optional_iso
-from graphmem.stores.ledger.api_keys import ApiKey
-from graphmem.stores.ledger.decoding import moment
 from graphmem.stores.ledger.export_queries import ExportedMemory, ExportedName, ExportedTombstone
 from graphmem.stores.ledger.memories import encode_record
-from graphmem.stores.ledger.settings import StoredSetting
+from graphmem.stores.ledger.service_tables import ApiKey, StoredSetting
+from graphmem.stores.ledger.sql import moment
 from graphmem.stores.ledger.vitals import LastCycle, StoredVitals
 from graphmem.transfer import records
 from graphmem.transfer.format import FORMAT

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 
 import pytest
 from support.fakes import fake_models
 
 from graphmem import AsyncMemory, Memory, Settings
 from graphmem.errors import (
+    ConfigError,
     StoreUnavailable,
     ValidationError,
 )
@@ -51,6 +54,19 @@ def test_async_memory_adds_searches_updates_and_deletes() -> None:
         await memory.close()
 
     asyncio.run(live())
+
+
+def test_an_open_memory_is_awaited_in_the_threads_that_are_given(tmp_path: Path) -> None:
+    is_used = Event()
+    with Memory(":memory:", settings=Settings.from_dict(fake_models())) as memory:
+        with ThreadPoolExecutor(1, initializer=is_used.set) as threads:
+            awaited = AsyncMemory(sync=memory, executor=threads)
+            assert asyncio.run(awaited.add("tea", user_id="u1"))["results"]
+        assert memory.get_all(user_id="u1")["total"] == 1
+        with pytest.raises(ConfigError, match="^sync: is a memory that is open already"):
+            AsyncMemory(tmp_path / "other", sync=memory)
+    assert is_used.is_set()
+    assert not (tmp_path / "other").exists()
 
 
 @pytest.mark.parametrize("awaits", [False, True])

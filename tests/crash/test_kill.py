@@ -169,7 +169,7 @@ UNSYNCED = [
 ]
 
 OPENINGS = [
-    ("inside the schema's transaction", "after graphmem.stores.ledger.schema_migration:_create", 1),
+    ("inside the schema's transaction", "after graphmem.stores.ledger:_create", 1),
     ("ledger made, no Edge", "after graphmem.wiring:Ledger", 1),
     ("Edge's folder made, empty", "before shard.create", 1),
     ("Edge made, without field indexes", "after shard.create", 1),

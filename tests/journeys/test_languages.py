@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from graphmem import Memory, Settings
-from graphmem.stores.ledger import embedder
+from graphmem.stores.ledger import ledger_state
 
 # What is said, in German, Chinese and Russian among English, and who asks for it in other words.
 SAID = (
@@ -94,7 +94,7 @@ def without_second_space(folder: Path) -> None:
 def test_a_folder_of_one_space_works_on_and_a_rebuild_completes_it(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(embedder, "_warned_of", set())
+    monkeypatch.setattr(ledger_state, "_warned_of", set())
     settings = Settings.from_dict({**SETTINGS, "home": str(tmp_path)})
     with Memory(settings=settings) as memory:
         memory.add([{"role": "user", "content": text} for text in SAID[5:8]], user_id="u")

@@ -29,8 +29,8 @@ from graphmem.errors import ConfigError, GraphmemError, StoreError, StoreUnavail
 from graphmem.model import EntityType
 from graphmem.stores.ledger import Ledger, entity_names, events, outbox, schema
 from graphmem.stores.ledger import memories as rows
-from graphmem.stores.ledger.dialects import contains_word
 from graphmem.stores.ledger.postgres import parse_url
+from graphmem.stores.ledger.sql import contains_word
 from graphmem.stores.networkx_graph import NetworkxIndex
 from graphmem.stores.projection import GraphSink, Projection
 

@@ -21,7 +21,7 @@ from graphmem.retrieval import context, fallback
 from graphmem.service import chat_settings, limits
 from graphmem.service.app import service_app
 from graphmem.service.rest import chats
-from graphmem.stores.ledger import model_usage
+from graphmem.stores.ledger import ledger_state
 from graphmem.testing import ModelEndpoint, behaviours
 
 Make = Callable[..., Memory]
@@ -252,7 +252,7 @@ def test_a_recall_does_not_fail_if_its_calls_cannot_be_counted(
     def fail(*_: Any) -> None:
         raise StoreUnavailable("full")
 
-    monkeypatch.setattr(model_usage, "record_usage", fail)
+    monkeypatch.setattr(ledger_state, "record_usage", fail)
     endpoint.then(case["rewritten"])
     answer = recall(chat, case["vague"], make_turns(*case["indirect"]))
     assert case["found"] in answer["block"]

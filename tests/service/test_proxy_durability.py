@@ -19,7 +19,7 @@ from graphmem import Memory
 from graphmem.service import limits
 from graphmem.service.app import service_app
 from graphmem.service.proxy.proxy import ChatProxy
-from graphmem.stores.ledger import compaction, items
+from graphmem.stores.ledger import items, ledger_state
 from graphmem.testing import ModelEndpoint, behaviours
 
 CHAT = "/v1/chat/completions"
@@ -212,7 +212,7 @@ def test_an_answer_that_is_stored_is_not_erased_where_it_waited(memory: Memory, 
 
     def erasures() -> int:
         with memory.engine.ledger.read() as connection:
-            return compaction.erasures(connection)
+            return ledger_state.erasures(connection)
 
     upstream.then("First.", "Second.")
     with proxied(memory, upstream) as client:

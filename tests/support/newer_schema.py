@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from graphmem.stores.ledger import schema_migration
+from graphmem.stores import ledger
 
 REVISION = "9001"
 _MIGRATION = Path(__file__).with_name("newer_schema_migration.py")
@@ -22,10 +22,10 @@ def newer_schema(folder: Path) -> dict[str, Any]:
     """
     migrations = folder / "migrations"
     if not migrations.exists():
-        shutil.copytree(schema_migration.MIGRATIONS, migrations)
+        shutil.copytree(ledger.MIGRATIONS, migrations)
         shutil.copy(_MIGRATION, migrations / "versions")
     return {
-        "graphmem.stores.ledger.schema_migration:MIGRATIONS": str(migrations),
+        "graphmem.stores.ledger:MIGRATIONS": str(migrations),
         "graphmem.stores.ledger.schema:REVISION": REVISION,
     }
 

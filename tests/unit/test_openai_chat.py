@@ -624,8 +624,7 @@ def test_a_memory_opens_and_closes_it() -> None:
         assert parts.llm is not None
         assert parts.llm.answer(Prompt("x", "", "y")).usage.cost > 0
         assert endpoint.requests[0].body.items() >= {"max_tokens": 5, "temperature": 0, "top_p": 0.3}.items()
-        parts.close_projections()
-        parts.ledger.close()
+        parts.close()
         check_failure(parts.llm, LLMUnavailable)
         Memory(":memory:", settings=Settings.from_dict(fake_models(llm={"config": config}))).close()
 

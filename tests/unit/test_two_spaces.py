@@ -13,7 +13,7 @@ from graphmem.commands.types import DeleteMemory, ReindexMemory, UpdateMemory
 from graphmem.model import VECTOR, SpaceVector
 from graphmem.retrieval.space_estimates import MIN_MEMORIES, SpaceEstimates
 from graphmem.stores.ledger import candidate_rows, change_feed, embeddings, outbox
-from graphmem.stores.ledger.embedder import check_embedder, record_embedder, recorded_spaces
+from graphmem.stores.ledger.ledger_state import check_embedder, record_embedder, recorded_spaces
 from graphmem.stores.ledger.schema import embeddings as embeddings_table
 from graphmem.stores.ledger.schema import memories as rows
 from graphmem.testing import HashEmbedder

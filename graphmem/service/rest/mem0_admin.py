@@ -15,7 +15,7 @@ from pydantic import ValidationError as PydanticError
 
 from graphmem.memory import Memory
 from graphmem.model import LISTED_KINDS, Scope, View
-from graphmem.queries.scopes import list_scopes
+from graphmem.queries.memories import list_scopes
 from graphmem.service import limits, problems
 from graphmem.service.chat_settings import SettingsChange, change_settings
 from graphmem.service.keys import PREFIX
@@ -27,7 +27,7 @@ from graphmem.service.rest.dependencies import AdminParam, CallerParam, ServiceP
 from graphmem.service.rest.json_route import JsonRoute
 from graphmem.service.schemas import Body
 from graphmem.settings import Settings
-from graphmem.stores.ledger.api_keys import ApiKey
+from graphmem.stores.ledger.service_tables import ApiKey
 
 REDACTED = "***"
 

@@ -1,6 +1,6 @@
 """The ledger, the SQL database that is the system of record.
 
-`Ledger` opens it. Each module beside it holds the statements of one subject.
+`Ledger` opens it, and creates or migrates its schema. Each module beside it holds the statements of one subject.
 """
 
 from __future__ import annotations
@@ -8,14 +8,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
 from uuid import uuid4
 
-from sqlalchemy import URL, Connection
+from sqlalchemy import URL, Connection, create_mock_engine, inspect, text
+from sqlalchemy.schema import CreateSchema, ExecutableDDLElement
 
 from graphmem.digests import Digests
-from graphmem.errors import ConfigError, StoreUnavailable
-from graphmem.stores.ledger import compaction, schema_migration, secret_key
+from graphmem.errors import ConfigError, StoreError, StoreUnavailable
+from graphmem.stores.ledger import ledger_state, schema, secret_key
 from graphmem.stores.ledger.database import Database
 from graphmem.stores.ledger.postgres import PostgresDatabase
 from graphmem.stores.ledger.secret_key import SecretKeySource
@@ -24,6 +26,16 @@ from graphmem.stores.ledger.sqlite import SqliteDatabase
 logger = logging.getLogger("graphmem")
 # Bytes of the largest file that `close` compacts: a second for 200 MB, with the new file in memory meanwhile.
 COMPACT_AT_CLOSE = 256 * 1024 * 1024
+MIGRATIONS = Path(__file__).parent / "migrations"
+# SQL that formats a column of microseconds as ISO 8601 text.
+_ISO_FORMAT = {
+    "sqlite": (
+        "strftime('%Y-%m-%dT%H:%M:%S', {column} / 1000000, 'unixepoch') || printf('.%06d+00:00', {column} % 1000000)"
+    ),
+    "postgresql": (
+        "to_char(timestamp 'epoch' + {column} * interval '1 microsecond', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"+00:00\"')"
+    ),
+}
 
 
 class Ledger:
@@ -60,13 +72,12 @@ class Ledger:
 
     def _prepare(self, key_source: SecretKeySource) -> Digests:
         with self._database.read() as connection:
-            digests = (
-                secret_key.existing_digests(connection, key_source) if schema_migration.is_current(connection) else None
-            )
+            is_current = _has_schema(connection) and _revision(connection) == schema.REVISION  # as it mostly is
+            digests = secret_key.existing_digests(connection, key_source) if is_current else None
         if digests is not None:
             return digests
         with self._database.write() as connection:  # checks again: another process may have been faster
-            schema_migration.ensure_schema(connection)
+            _ensure_schema(connection)
             return secret_key.ensure_digests(connection, key_source)
 
     @contextmanager
@@ -92,16 +103,16 @@ class Ledger:
     def compact(self) -> None:
         """Frees the space of deleted rows. A file is rewritten without what SQLite left of them in unused space."""
         with self.read() as connection:
-            count = compaction.erasures(connection)
+            count = ledger_state.erasures(connection)
         self._database.compact()
         if count:
             with self.write() as connection:
-                compaction.subtract_erasures(connection, count)
+                ledger_state.subtract_erasures(connection, count)
 
     def compact_after_erasures(self) -> None:
         """Compacts the ledger if words were erased since it was compacted."""
         with self.read() as connection:
-            count = compaction.erasures(connection)
+            count = ledger_state.erasures(connection)
         if count:
             self.compact()
 
@@ -132,7 +143,7 @@ def exists(location: Path | URL) -> bool:
     database = PostgresDatabase(location)
     try:
         with database.read() as connection:
-            return schema_migration.has_schema(connection)
+            return _has_schema(connection)
     except StoreUnavailable:
         return True
     finally:
@@ -143,3 +154,76 @@ def _default_key_source(location: Path | URL | None) -> SecretKeySource:
     if isinstance(location, Path):
         return SecretKeySource(file=location.absolute().with_name(secret_key.KEY_FILE))
     return SecretKeySource(is_local=location is None)
+
+
+# --- the schema -------------------------------------------------------------------------------------------------------
+
+
+def _has_schema(connection: Connection) -> bool:
+    """Returns whether a ledger was created there, by this release or another."""
+    return inspect(connection).has_table("alembic_version")
+
+
+def _revision(connection: Connection) -> str:
+    return str(connection.scalar(text("SELECT version_num FROM alembic_version")))
+
+
+def _ensure_schema(connection: Connection) -> None:
+    """Creates or migrates the schema inside the caller's transaction; does nothing if it is up to date.
+
+    Raises StoreError for a ledger of a newer release, and for a PostgreSQL database that is not in UTF8.
+    """
+    tables = set(inspect(connection).get_table_names())
+    if not tables:
+        _create(connection)
+        return
+    revision = _revision(connection)
+    if revision != schema.REVISION:
+        _upgrade(connection, revision)
+
+
+def _create(connection: Connection) -> None:
+    if connection.dialect.name == "postgresql":
+        encoding = connection.scalar(text("SHOW server_encoding"))
+        if encoding != "UTF8":
+            raise StoreError(f"this database stores text as {encoding}, which lacks characters; create one with UTF8")
+        # Checked first: a role without the right to create schemas may use an existing one.
+        if not inspect(connection).has_schema(schema.POSTGRES_SCHEMA):
+            connection.execute(CreateSchema(schema.POSTGRES_SCHEMA))
+    for statement in (*_table_statements(connection.engine.url.drivername), *schema.PARTIAL_INDEXES):
+        connection.exec_driver_sql(statement)
+    iso = _ISO_FORMAT[connection.dialect.name]
+    created, updated = iso.format(column="memory_created_at"), iso.format(column="at")
+    connection.exec_driver_sql(schema.HISTORY_VIEW.format(created=created, updated=updated))
+    connection.execute(schema.ledger.insert().values(id=1, uuid=str(uuid4()), seq=0, epoch=0))
+    connection.exec_driver_sql("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY)")
+    connection.execute(text("INSERT INTO alembic_version VALUES (:r)"), {"r": schema.REVISION})
+
+
+@cache
+def _table_statements(driver: str) -> tuple[str, ...]:
+    """Returns the CREATE statements of tables and indexes, compiled once per process: most of an opening's time."""
+    statements: list[str] = []
+
+    def collect(ddl: ExecutableDDLElement, *_args: object, **_options: object) -> None:
+        statements.append(str(ddl.compile(dialect=engine.dialect)))
+
+    engine = create_mock_engine(f"{driver}://", collect)
+    schema.metadata.create_all(engine, checkfirst=False)
+    return tuple(statements)
+
+
+def _upgrade(connection: Connection, revision: str) -> None:
+    from alembic import command  # noqa: PLC0415  (a quarter of a second, needed only to migrate)
+    from alembic.config import Config  # noqa: PLC0415
+    from alembic.script import ScriptDirectory  # noqa: PLC0415
+
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    known_revisions = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
+    if revision not in known_revisions:
+        raise StoreError(
+            f"this ledger has schema {revision}, newer than this release's {schema.REVISION}; upgrade graphmem"
+        )
+    config.attributes["connection"] = connection
+    command.upgrade(config, schema.REVISION)

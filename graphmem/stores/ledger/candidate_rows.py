@@ -10,10 +10,9 @@ from sqlalchemy import Connection, Select, bindparam, func, select
 
 from graphmem.model import VECTOR, CandidateRow, EmbeddingSpec, Kind, View
 from graphmem.stores.ledger import visibility
-from graphmem.stores.ledger.array_parameters import in_array
-from graphmem.stores.ledger.decoding import moment
 from graphmem.stores.ledger.embeddings import decode_multilingual, decode_vectors
 from graphmem.stores.ledger.schema import embeddings, entities, memories, mentions, partitions
+from graphmem.stores.ledger.sql import in_array, moment
 
 if TYPE_CHECKING:
     from graphmem.models.protocols import Matrix

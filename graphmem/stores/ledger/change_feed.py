@@ -23,11 +23,10 @@ from graphmem.model import (
     optional_from_micros,
 )
 from graphmem.stores.ledger import embeddings, entity_names, graph_reads, memories, outbox
-from graphmem.stores.ledger.array_parameters import in_array
-from graphmem.stores.ledger.decoding import decoding
 from graphmem.stores.ledger.schema import aliases, entities, partitions, relations, supports
 from graphmem.stores.ledger.schema import memories as memories_table
 from graphmem.stores.ledger.schema import tombstones as tombstones_table
+from graphmem.stores.ledger.sql import decoding, in_array
 from graphmem.stores.ledger.tombstones import Tombstone, tombstones_after
 from graphmem.stores.protocols import EntityState, MemoryState, Point, RelationState, Support
 from graphmem.text import bm25_weights, entity_id, term_counts
@@ -93,7 +92,11 @@ def since(
         records=tuple(record for record in records if record.seq <= upto),
         relations=tuple(relation for relation, seq in changed_relations if seq <= upto),
         entities=tuple(entity for entity, seq in changed_entities if seq <= upto),
-        tombstones=tuple(_decrypted(tombstone, digests) for tombstone in tombstones if tombstone.seq <= upto),
+        tombstones=tuple(
+            replace(tombstone, uid=digests.decrypt(tombstone.uid)) if tombstone.kind == "entity" else tombstone
+            for tombstone in tombstones
+            if tombstone.seq <= upto
+        ),
     )
 
 
@@ -108,10 +111,6 @@ def has_changes(connection: Connection, after: int, partitions_read: Sequence[st
         tombstones_table.c.seq > after, tombstones_table.c.partition.in_(partitions_read)
     )
     return bool(connection.scalar(select(or_(*changed, erased.exists()))))
-
-
-def _decrypted(tombstone: Tombstone, digests: Digests) -> Tombstone:
-    return replace(tombstone, uid=digests.decrypt(tombstone.uid)) if tombstone.kind == "entity" else tombstone
 
 
 def states_of(connection: Connection, ids: Sequence[str]) -> ChangeBatch:

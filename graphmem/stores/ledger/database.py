@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Engine, Transaction, event, exc
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from graphmem.errors import CLOSED, GraphmemError, StoreUnavailable
-from graphmem.stores.ledger.decoding import CorruptValue
+from graphmem.stores.ledger.sql import CorruptValue
 
 # How long a writer waits for another process's transaction before it fails.
 BUSY_SECONDS = 30

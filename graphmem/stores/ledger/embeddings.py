@@ -14,10 +14,9 @@ import numpy as np
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, func, not_, or_, select, true
 
 from graphmem.model import VECTOR, VECTOR_BYTES, AnswerType, EmbeddingSpec, MemoryRecord, SpaceVector
-from graphmem.stores.ledger.array_parameters import in_array
-from graphmem.stores.ledger.decoding import decoding
 from graphmem.stores.ledger.schema import embeddings as embeddings_table
 from graphmem.stores.ledger.schema import memories
+from graphmem.stores.ledger.sql import decoding, in_array
 from graphmem.stores.ledger.term_stats import add_term_counts
 from graphmem.text import is_passage, is_question, question_share
 

@@ -29,11 +29,9 @@ from graphmem.extraction.entity_resolution import ChosenName
 from graphmem.folding import without_marks
 from graphmem.model import Entity, EntityType, Link, MentionKind, Origin
 from graphmem.stores.ledger import outbox
-from graphmem.stores.ledger.array_parameters import array_rows, in_array
-from graphmem.stores.ledger.decoding import decoding
-from graphmem.stores.ledger.dialects import upsert
 from graphmem.stores.ledger.memories import BATCH
 from graphmem.stores.ledger.schema import aliases, entities, jobs, memories, mentions, names, relations
+from graphmem.stores.ledger.sql import array_rows, decoding, in_array, upsert
 from graphmem.text import normalise_key
 
 RULE_ORIGINS = tuple(origin for origin in Origin if origin is not Origin.USER)

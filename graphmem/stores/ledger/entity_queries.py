@@ -18,9 +18,9 @@ from graphmem.extraction.entity_resolution import ChosenName
 from graphmem.folding import fold, without_marks
 from graphmem.model import Entity, EntityType, Link, View
 from graphmem.stores.ledger import entity_names, visibility
-from graphmem.stores.ledger.decoding import entity_type
 from graphmem.stores.ledger.memories import BATCH, partition_row, view_values
 from graphmem.stores.ledger.schema import entities, memories, mentions
+from graphmem.stores.ledger.sql import entity_type
 
 
 def entities_in(

@@ -11,10 +11,9 @@ from sqlalchemy import Connection, RowMapping, and_, or_, select
 
 from graphmem.model import COMPOSING_EVENTS, Event, MemoryRecord, Scope, from_micros, micros
 from graphmem.stores.ledger import visibility
-from graphmem.stores.ledger.array_parameters import in_array
-from graphmem.stores.ledger.decoding import decoding
 from graphmem.stores.ledger.schema import events as events_table
 from graphmem.stores.ledger.schema import memories, messages, tombstones
+from graphmem.stores.ledger.sql import decoding, in_array
 
 # Rows that are fetched at a time where the reader may stop at any: a memory or an event can have megabytes.
 FEW = {"yield_per": 16}

@@ -12,8 +12,6 @@ from graphmem.model import Entity, Event, Link, MemoryRecord, MentionKind, Origi
 from graphmem.stores.ledger import events, graph_reads, tombstones, visibility
 from graphmem.stores.ledger import memories as memory_rows
 from graphmem.stores.ledger import vitals as vital_rows
-from graphmem.stores.ledger.array_parameters import in_array
-from graphmem.stores.ledger.decoding import moment
 from graphmem.stores.ledger.schema import (
     aliases,
     embeddings,
@@ -26,6 +24,7 @@ from graphmem.stores.ledger.schema import (
     supports,
 )
 from graphmem.stores.ledger.schema import tombstones as tombstones_table
+from graphmem.stores.ledger.sql import in_array, moment
 
 # The most memories of a page, and the most characters of their texts together; a page has at least one memory.
 PAGE, PAGE_CHARS = 100, 500_000
@@ -224,17 +223,13 @@ def tombstone_pages(connection: Connection, scope: Scope | None) -> Iterator[lis
         page = tombstones.tombstones_of(connection, statement.limit(PAGE))
         if not page:
             return
-        yield _tombstone_page(connection, page)
+        by_id = {tombstone.uid: ExportedTombstone(tombstone, [], []) for tombstone in page}
+        for event in events.history_of_all(connection, list(by_id)):
+            by_id[event.memory_id].events.append(event)
+        for uid, key, _ in _messages(connection, list(by_id)):
+            by_id[uid].keys.append(key)
+        yield list(by_id.values())
         after = page[-1].seq
-
-
-def _tombstone_page(connection: Connection, page: Sequence[tombstones.Tombstone]) -> list[ExportedTombstone]:
-    by_id = {tombstone.uid: ExportedTombstone(tombstone, [], []) for tombstone in page}
-    for event in events.history_of_all(connection, list(by_id)):
-        by_id[event.memory_id].events.append(event)
-    for uid, key, _ in _messages(connection, list(by_id)):
-        by_id[uid].keys.append(key)
-    return list(by_id.values())
 
 
 def _whole_partitions(connection: Connection, scope: Scope | None) -> list[str]:

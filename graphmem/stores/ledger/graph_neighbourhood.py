@@ -17,10 +17,9 @@ from sqlalchemy import CompoundSelect, Connection, Select, and_, bindparam, sele
 
 from graphmem.model import GraphBounds, MentionEdge, MentionKind, Seeds, Subgraph, View
 from graphmem.stores.ledger import visibility
-from graphmem.stores.ledger.array_parameters import in_array
-from graphmem.stores.ledger.decoding import mention_kind
 from graphmem.stores.ledger.memories import partition_row
 from graphmem.stores.ledger.schema import entities, memories, mentions
+from graphmem.stores.ledger.sql import in_array, mention_kind
 
 # Entities read by one UNION; shorter lists are padded with `_NO_ENTITY`.
 UNION_SIZE = 16

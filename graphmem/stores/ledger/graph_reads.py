@@ -33,9 +33,8 @@ from graphmem.model import (
 )
 from graphmem.stores.ledger import entity_names, entity_queries, visibility
 from graphmem.stores.ledger import memories as memory_rows
-from graphmem.stores.ledger.array_parameters import in_array
-from graphmem.stores.ledger.decoding import decoding, entity_type, mention_kind
 from graphmem.stores.ledger.schema import entities, memories, mentions, partitions, relations, supports
+from graphmem.stores.ledger.sql import decoding, entity_type, in_array, mention_kind
 
 # Since when a support holds; where that is unknown, when it was said: only for the order.
 _SINCE = func.coalesce(supports.c.valid_at, memories.c.at)

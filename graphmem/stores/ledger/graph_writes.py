@@ -15,10 +15,9 @@ from graphmem.digests import Digests
 from graphmem.folding import fold
 from graphmem.model import Extraction, MemoryRecord, Scope, Statement, micros, optional_micros
 from graphmem.stores.ledger import entity_names, outbox, tombstones
-from graphmem.stores.ledger.array_parameters import in_array
-from graphmem.stores.ledger.dialects import larger, upsert_for
 from graphmem.stores.ledger.entity_names import MentionedEntities
 from graphmem.stores.ledger.schema import entities, memories, mentions, relations, supports
+from graphmem.stores.ledger.sql import in_array, larger, upsert_for
 from graphmem.text import bare_key, entity_id, words_of
 
 # Memories that are read to see whether one of them still has the name of an entity.

@@ -1,4 +1,4 @@
-"""Counts the ledger's rows, checks and recomputes its derived columns, and empties it.
+"""Counts the ledger's rows and owners of memories, checks and recomputes its derived columns, and empties it.
 
 A derived column follows from other rows (`memories.previous`, counts). `verify` checks them; `repair` and `rebuild`
 recompute them.
@@ -7,12 +7,27 @@ recompute them.
 from __future__ import annotations
 
 from collections import Counter
+from datetime import datetime
+from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, ScalarSelect, Subquery, func, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    FromClause,
+    ScalarSelect,
+    Subquery,
+    and_,
+    case,
+    func,
+    literal,
+    select,
+    union_all,
+)
 
-from graphmem.model import Kind, embedded_text
-from graphmem.stores.ledger import compaction
+from graphmem.model import SCOPE_NAMES, Kind, View, embedded_text, from_micros
+from graphmem.stores.ledger import ledger_state, visibility
 from graphmem.stores.ledger import memories as memory_rows
+from graphmem.stores.ledger.memories import source_conditions, view_values
 from graphmem.stores.ledger.schema import (
     aliases,
     cursors,
@@ -71,12 +86,26 @@ def count_unprotected_tombstones(connection: Connection) -> int:
 
 def inconsistent_columns(connection: Connection) -> list[str]:
     """Returns the names of the derived columns that disagree with the rows they are derived from."""
+    order = _episode_order()
+    wrong_order = (
+        select(memories.c.id)
+        .join(order, order.c.id == memories.c.id)
+        .where(memories.c.previous.is_distinct_from(order.c.before))
+    )
+    wrong_mentions = select(entities.c.id).where(entities.c.mentions != _mention_count())
+    sizes = {row_id: size for row_id, size in connection.execute(select(partitions.c.id, partitions.c.size)) if size}
+    counted_sizes = (
+        select(memories.c.partition, func.count())
+        .where(memories.c.embedding.is_not(None))
+        .group_by(memories.c.partition)
+    )
+    stored_terms = connection.execute(select(terms.c.partition, terms.c.term, terms.c.df)).all()
     checks = {
-        "memories.previous": _has_wrong_order(connection),
-        "entities.mentions": _has_wrong_mention_counts(connection),
+        "memories.previous": connection.scalar(wrong_order.limit(1)) is not None,
+        "entities.mentions": connection.scalar(wrong_mentions.limit(1)) is not None,
         "embeddings.uses": bool(_corrected_uses(connection)),
-        "partitions.size": _read_sizes(connection) != _count_sizes(connection),
-        "terms.df": _read_terms(connection) != _count_terms(connection),
+        "partitions.size": sizes != dict(connection.execute(counted_sizes).all()),
+        "terms.df": {(partition, term): df for partition, term, df in stored_terms} != _count_terms(connection),
     }
     return [name for name, is_wrong in checks.items() if is_wrong]
 
@@ -121,7 +150,7 @@ def wipe(connection: Connection) -> None:
             embedder=None, embedder_dims=None, multilingual=None, unguarded=0, epoch=ledger.c.epoch + 1
         )
     )
-    compaction.count_erasure(connection)
+    ledger_state.count_erasure(connection)
 
 
 def _episode_order() -> Subquery:
@@ -131,23 +160,8 @@ def _episode_order() -> Subquery:
     return select(m.id, before.label("before")).where(m.kind == Kind.EPISODE).subquery()
 
 
-def _has_wrong_order(connection: Connection) -> bool:
-    order = _episode_order()
-    statement = (
-        select(memories.c.id)
-        .join(order, order.c.id == memories.c.id)
-        .where(memories.c.previous.is_distinct_from(order.c.before))
-    )
-    return connection.scalar(statement.limit(1)) is not None
-
-
 def _mention_count() -> ScalarSelect[int]:
     return select(func.count()).select_from(mentions).where(mentions.c.entity == entities.c.id).scalar_subquery()
-
-
-def _has_wrong_mention_counts(connection: Connection) -> bool:
-    wrong = select(entities.c.id).where(entities.c.mentions != _mention_count())
-    return connection.scalar(wrong.limit(1)) is not None
 
 
 def _corrected_uses(connection: Connection) -> dict[str, int]:
@@ -166,26 +180,6 @@ def _corrected_uses(connection: Connection) -> dict[str, int]:
     return {text_hash: users.get(text_hash, 0) for text_hash, uses in stored if users.get(text_hash, 0) != uses}
 
 
-def _read_sizes(connection: Connection) -> dict[int, int]:
-    return {row_id: size for row_id, size in connection.execute(select(partitions.c.id, partitions.c.size)) if size}
-
-
-def _count_sizes(connection: Connection) -> dict[int, int]:
-    statement = (
-        select(memories.c.partition, func.count())
-        .where(memories.c.embedding.is_not(None))
-        .group_by(memories.c.partition)
-    )
-    return dict(connection.execute(statement).all())
-
-
-def _read_terms(connection: Connection) -> dict[tuple[int, int], int]:
-    return {
-        (partition, term): df
-        for partition, term, df in connection.execute(select(terms.c.partition, terms.c.term, terms.c.df))
-    }
-
-
 def _count_terms(connection: Connection) -> Counter[tuple[int, int]]:
     frequencies: Counter[tuple[int, int]] = Counter()
     enriched = select(memories.c.id, memories.c.partition).where(memories.c.embedding.is_not(None))
@@ -196,3 +190,56 @@ def _count_terms(connection: Connection) -> Counter[tuple[int, int]]:
         for record in batch.values():
             frequencies.update((partition_of[record.row], term) for term in term_counts(record.embedded_text))
     return frequencies
+
+
+class ScopeCount(NamedTuple):
+    """One user, agent or run (`name`: "user_id", "agent_id" or "run_id"), and how many of its memories are listed.
+
+    An owner of only such memories that are in no list, such as source messages, has 0. `created_at` and `updated_at`
+    are the first creation and the last change of any of its memories.
+    """
+
+    name: str
+    id: str
+    memories: int
+    created_at: datetime
+    updated_at: datetime
+
+
+def scope_counts(connection: Connection, view: View, limit: int) -> list[ScopeCount]:
+    """Returns the first `limit` users, agents and runs of which there are memories, users first, each by id.
+
+    Their memories are counted as `memories.count_records` counts those of the view, without source messages.
+    """
+    m, shape = memories.c, visibility.shape(view)
+    is_listed = and_(*visibility.conditions(shape), *source_conditions(shape, with_sources=False))
+
+    def counted(place: int, of: ColumnElement[Any], source: FromClause) -> Any:
+        return (
+            select(
+                literal(place).label("place"),
+                of.label("id"),
+                func.count(case((is_listed, 1))).label("listed"),
+                func.min(m.created_at).label("created_at"),
+                func.max(m.updated_at).label("updated_at"),
+            )
+            .select_from(source)
+            .where(of.is_not(None))
+            .group_by(of)
+        )
+
+    said_in = union_all(
+        select(m.id.label("memory"), m.run_id.label("run_id")),
+        select(further_runs.c.memory, further_runs.c.run_id),
+    ).subquery()
+    found = union_all(
+        counted(0, m.user_id, memories),
+        counted(1, m.agent_id, memories),
+        counted(2, said_in.c.run_id, memories.join(said_in, said_in.c.memory == m.id)),
+    ).subquery()
+    statement = select(found).order_by(found.c.place, found.c.id).limit(limit)
+    rows = connection.execute(statement, view_values(connection, view))
+    return [
+        ScopeCount(SCOPE_NAMES[row.place], row.id, row.listed, from_micros(row.created_at), from_micros(row.updated_at))
+        for row in rows
+    ]

@@ -11,10 +11,9 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, not_, 
 
 from graphmem.escapes import json_text
 from graphmem.model import SCOPE_NAMES, Item, Scope, from_micros, micros, optional_from_micros, optional_micros
-from graphmem.stores.ledger.array_parameters import in_array
-from graphmem.stores.ledger.decoding import decoding
 from graphmem.stores.ledger.memories import exact_scope
 from graphmem.stores.ledger.schema import items, memories
+from graphmem.stores.ledger.sql import decoding, in_array
 from graphmem.text import content_hash
 
 _ITEM = select(items, memories.c.uid.label("memory_uid")).outerjoin(memories, memories.c.id == items.c.memory)

@@ -17,11 +17,9 @@ from sqlalchemy import JSON, ColumnElement, Connection, Row, and_, case, func, l
 
 from graphmem.lifecycle.decay import Operation
 from graphmem.model import EMPTY_MAPPING, SCOPE_NAMES, Layer, MemoryRecord, Scope, micros
-from graphmem.stores.ledger.array_parameters import in_array
-from graphmem.stores.ledger.decoding import decoding
-from graphmem.stores.ledger.dialects import now_micros, upsert
 from graphmem.stores.ledger.memories import RECORD, decode_record, ensure_partition, forgotten_by
 from graphmem.stores.ledger.schema import jobs, memories, mentions, partitions
+from graphmem.stores.ledger.sql import decoding, in_array, now_micros, upsert
 
 MICROS_PER_SECOND = 1_000_000
 # Seconds in which only the call that enqueued a job may claim it: a worker that looks for claimable jobs would take it

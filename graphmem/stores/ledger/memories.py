@@ -46,10 +46,8 @@ from graphmem.model import (
     optional_micros,
 )
 from graphmem.stores.ledger import events, schema, visibility
-from graphmem.stores.ledger.array_parameters import in_array, json_object_agg
-from graphmem.stores.ledger.decoding import decoding
-from graphmem.stores.ledger.dialects import contains_word, upsert
 from graphmem.stores.ledger.schema import entities, further_runs, links, memories, mentions, partitions
+from graphmem.stores.ledger.sql import contains_word, decoding, in_array, json_object_agg, upsert
 
 # SQLite takes at most 32,766 parameters in one statement; longer lists of ids go in batches.
 BATCH = 10_000

@@ -11,9 +11,9 @@ from typing import NamedTuple
 from sqlalchemy import Connection, bindparam, func, or_, select
 
 from graphmem.model import EmbedderId
-from graphmem.stores.ledger.dialects import now_micros, upsert
 from graphmem.stores.ledger.schema import cursors, leases, ledger
 from graphmem.stores.ledger.schema import dead_letters as dead_letters_table
+from graphmem.stores.ledger.sql import now_micros, upsert
 
 # Built once: every write runs these.
 _NEXT_SEQS = ledger.update().values(seq=ledger.c.seq + bindparam("number")).returning(ledger.c.seq)

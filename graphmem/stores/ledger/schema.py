@@ -23,7 +23,7 @@ from sqlalchemy import (
     false,
 )
 
-from graphmem.stores.ledger.dialects import Text
+from graphmem.stores.ledger.sql import Text
 
 # The alembic revision that this code reads and writes. An older ledger is migrated to it, a newer one refused.
 REVISION = "0007"

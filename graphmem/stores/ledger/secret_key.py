@@ -21,9 +21,9 @@ from graphmem.digests import SECRET_BYTES, Digests
 from graphmem.errors import ConfigError, StoreUnavailable
 from graphmem.model import Message
 from graphmem.stores.ledger import events, memories
-from graphmem.stores.ledger.dialects import upsert
 from graphmem.stores.ledger.schema import cursors, ledger, messages
 from graphmem.stores.ledger.schema import tombstones as tombstones_table
+from graphmem.stores.ledger.sql import upsert
 from graphmem.stores.ledger.sqlite import private_folder
 
 logger = logging.getLogger("graphmem")

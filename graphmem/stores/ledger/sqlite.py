@@ -24,7 +24,7 @@ from sqlalchemy.pool import StaticPool
 from graphmem.errors import StoreError, StoreUnavailable
 from graphmem.folding import fold, without_marks
 from graphmem.stores.ledger.database import BUSY_SECONDS, Database
-from graphmem.stores.ledger.decoding import decoding
+from graphmem.stores.ledger.sql import decoding
 
 logger = logging.getLogger("graphmem")
 # The application id in SQLite's header of a ledger file ("gmem").

@@ -11,9 +11,8 @@ from sqlalchemy import Connection, bindparam, select
 
 from graphmem.model import MemoryRecord
 from graphmem.stores.ledger import memories as rows
-from graphmem.stores.ledger.array_parameters import in_array
-from graphmem.stores.ledger.dialects import upsert_for
 from graphmem.stores.ledger.schema import partitions, terms
+from graphmem.stores.ledger.sql import in_array, upsert_for
 from graphmem.text import term_counts
 
 _CHANGE_SIZE = (

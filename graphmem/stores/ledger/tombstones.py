@@ -12,11 +12,9 @@ from typing import Any
 from sqlalchemy import Connection, Select, bindparam, func, select
 
 from graphmem.model import Scope, from_micros, micros
-from graphmem.stores.ledger.array_parameters import in_array
-from graphmem.stores.ledger.decoding import decoding
-from graphmem.stores.ledger.dialects import upsert
 from graphmem.stores.ledger.schema import cursors, messages
 from graphmem.stores.ledger.schema import tombstones as tombstones_table
+from graphmem.stores.ledger.sql import decoding, in_array, upsert
 
 # Built once: every write runs these.
 _MESSAGES = select(messages.c.key, messages.c.memory, messages.c.content_digest).where(in_array(messages.c.key, "keys"))

@@ -12,8 +12,8 @@ from typing import Any
 from sqlalchemy import ColumnElement, FromClause, bindparam, or_, select
 
 from graphmem.model import ALL_KINDS, Scope, View, micros
-from graphmem.stores.ledger.array_parameters import in_subquery
 from graphmem.stores.ledger.schema import further_runs, memories, partitions
+from graphmem.stores.ledger.sql import in_subquery
 
 
 @dataclass(frozen=True, slots=True)

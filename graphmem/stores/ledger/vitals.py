@@ -29,12 +29,10 @@ from graphmem.model import (
     optional_micros,
 )
 from graphmem.stores.ledger import visibility
-from graphmem.stores.ledger.array_parameters import in_array
-from graphmem.stores.ledger.decoding import decoding
-from graphmem.stores.ledger.dialects import larger, upsert
 from graphmem.stores.ledger.memories import RECORD, SINGLE_SESSION, decode_record, view_values
 from graphmem.stores.ledger.schema import events, ledger, links, memories, partitions, vitals
 from graphmem.stores.ledger.sessions import OF_EVENTS
+from graphmem.stores.ledger.sql import decoding, in_array, larger, upsert
 
 _EXISTING = select(memories.c.id).where(in_array(memories.c.id, "rows"))
 _STORED = select(

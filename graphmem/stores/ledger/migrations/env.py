@@ -1,4 +1,4 @@
-"""Runs the migrations for alembic, on the connection and in the transaction of `schema_migration.ensure_schema`."""
+"""Runs the migrations for alembic, on the connection and in the transaction in which `Ledger` opens a database."""
 
 from __future__ import annotations
 

@@ -1,22 +1,31 @@
-"""The embedder whose vectors the ledger and its projections hold: recorded by the first write, and by a rebuild."""
+"""What a ledger records of itself: the embedder of its vectors, the usage of language models, erasures to be compacted.
+
+The embedder whose vectors the ledger and its projections hold is recorded by the first write, and by a rebuild. The
+usage are totals of calls, tokens, seconds and cost by operation, model and scope.
+"""
 
 from __future__ import annotations
 
 from logging import getLogger
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, func, select
 
 from graphmem.errors import ConfigError
-from graphmem.model import EmbedderId, EmbeddingSpec
+from graphmem.model import SCOPE_NAMES, EmbedderId, EmbeddingSpec, Scope
 from graphmem.stores.ledger.schema import ledger as ledger_table
+from graphmem.stores.ledger.schema import usage
+from graphmem.stores.ledger.sql import upsert
 
 if TYPE_CHECKING:
+    from graphmem.models.protocols import Usage
     from graphmem.stores.ledger import Ledger
 
 logger = getLogger(__name__)
 # The UUIDs of the ledgers of which a warning was logged.
 _warned_of: set[str] = set()
+_SUMS = ("calls", "prompt_tokens", "completion_tokens", "cached_tokens", "seconds", "cost")
+_KEYS = ("operation", "model", *SCOPE_NAMES)
 
 
 class EmbedderChanged(ConfigError):
@@ -78,3 +87,43 @@ def record_embedder(ledger: Ledger, spec: EmbeddingSpec) -> None:
     values = {"embedder": spec.model, "embedder_dims": spec.dims, "multilingual": spec.multilingual}
     with ledger.write() as connection:
         connection.execute(ledger_table.update().values(values))
+
+
+def record_usage(connection: Connection, operation: str, model: str, scope: Scope, used: Usage) -> None:
+    """Adds the usage of one or more calls to the totals."""
+    keys = {"operation": operation, "model": model, **dict.fromkeys(SCOPE_NAMES, ""), **scope.parts}
+    amounts = {name: getattr(used, name) for name in _SUMS}
+    statement = upsert(connection, usage).values({**keys, **amounts})
+    increased = {name: usage.c[name] + amounts[name] for name in _SUMS}
+    connection.execute(
+        statement.on_conflict_do_update(index_elements=[usage.c[name] for name in _KEYS], set_=increased)
+    )
+
+
+def usage_totals(connection: Connection, scope: Scope | None = None) -> list[dict[str, Any]]:
+    """Returns the totals of each operation and model, over all scopes or for one."""
+    sums = [func.sum(usage.c[name]).label(name) for name in _SUMS]
+    statement = select(usage.c.operation, usage.c.model, *sums).group_by(usage.c.operation, usage.c.model)
+    if scope is not None:
+        statement = statement.where(*(usage.c[name] == value for name, value in scope.parts.items()))
+    return [_with_integers(dict(row)) for row in connection.execute(statement.order_by(usage.c.operation)).mappings()]
+
+
+def _with_integers(row: dict[str, Any]) -> dict[str, Any]:
+    """Turns the sums of integer columns, which PostgreSQL returns as Decimal, into int."""
+    return {name: int(value) if name.endswith(("calls", "tokens")) else value for name, value in row.items()}
+
+
+def count_erasure(connection: Connection) -> None:
+    """Counts one more commit that erased words."""
+    connection.execute(ledger_table.update().values(erasures=ledger_table.c.erasures + 1))
+
+
+def erasures(connection: Connection) -> int:
+    """Returns the number of commits that erased words since the last compaction."""
+    return connection.scalar(select(ledger_table.c.erasures)) or 0
+
+
+def subtract_erasures(connection: Connection, count: int) -> None:
+    """Takes the erasures before a compaction off the count; others that came during it stay counted."""
+    connection.execute(ledger_table.update().values(erasures=ledger_table.c.erasures - count))
