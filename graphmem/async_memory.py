@@ -79,6 +79,7 @@ class AsyncMemory:
     undo_cycle = _awaited(Memory.undo_cycle)
     lifecycle_status = _awaited(Memory.lifecycle_status)
     pending_deletion = _awaited(Memory.pending_deletion)
+    why_not = _awaited(Memory.why_not)
     purge = _awaited(Memory.purge)
     delete = _awaited(Memory.delete)
     delete_all = _awaited(Memory.delete_all)

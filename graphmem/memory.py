@@ -727,7 +727,113 @@ class Memory:
         self.engine.check_open()
         if validation.flag(rerank, "rerank"):
             raise ConfigError("rerank=True needs a reranker, and none is configured; leave rerank out")
-        scope, conditions = validation.required_scope(user_id, agent_id, run_id, filters=filters)
+        search_query = self._search_query(
+            query,
+            (user_id, agent_id, run_id),
+            (top_k, limit),
+            filters,
+            threshold=threshold,
+            min_relevance=min_relevance,
+            kinds=kinds,
+            as_of=as_of,
+            reference_date=reference_date,
+            show_expired=show_expired,
+            show_retired=show_retired,
+            show_forgotten=show_forgotten,
+        )
+        search_query = replace(search_query, explain=validation.flag(explain, "explain"))
+        self.engine.check_embedder()
+        from graphmem.retrieval.pipeline import search  # noqa: PLC0415  (what only a search needs)
+
+        with traced_operation("search_memory") as span:
+            outcome = search(search_query, self.engine.search_deps)
+            span.set_attributes(**{"gen_ai.memory.record.count": len(outcome.hits)})
+        if not search_query.explain:
+            self.engine.note_found((hit.record for hit in outcome.hits), search_query.view)
+        return self._shaped(responses.search_result(outcome))
+
+    def why_not(
+        self,
+        query: str,
+        memory_id: str,
+        *,
+        user_id: Any = None,
+        agent_id: Any = None,
+        run_id: Any = None,
+        top_k: int | str | None = None,
+        limit: int | None = None,
+        filters: Mapping[str, Any] | None = None,
+        threshold: float | None = None,
+        min_relevance: MinRelevance = None,
+        kinds: str | Sequence[str] | None = None,
+        as_of: datetime | str | float | None = None,
+        reference_date: datetime | str | float | None = None,
+        show_expired: bool = False,
+        show_retired: bool = False,
+        show_forgotten: bool = False,
+    ) -> types.AbsenceDict:
+        """Tells why `search` with the same arguments does not find a memory, or at which place it does.
+
+        Returns `{"id", "step", "why", "details", "degraded"?}`: `step` is where the memory falls out, "not_visible"
+        (retired, forgotten, expired, of another time, kind or scope), "filtered" (`details` names the conditions),
+        "not_found" (no arm gives it to the search: its `ranks` in each, and their `limits`), "threshold", "grouped"
+        (it stands under the hit of a fact), "relevance", or "rank" (its place, its score with the `shares` of each
+        feature, and the last hit's score); "hit" if it is found. `why` says it in a sentence. Raises NotFoundError if
+        the user, or whoever the ids name, has no memory of this id.
+        """
+        self.engine.check_open()
+        uid = validation.memory_id(memory_id)
+        search_query = self._search_query(
+            query,
+            (user_id, agent_id, run_id),
+            (top_k, limit),
+            filters,
+            threshold=threshold,
+            min_relevance=min_relevance,
+            kinds=kinds,
+            as_of=as_of,
+            reference_date=reference_date,
+            show_expired=show_expired,
+            show_retired=show_retired,
+            show_forgotten=show_forgotten,
+        )
+        scope = search_query.view.scope
+        record = find_memory(self.engine.ledger, uid, Scope(scope.user_id) if scope.user_id is not None else scope)
+        if record is None:
+            raise NotFoundError(NOT_FOUND.format(id=uid))
+        self.engine.check_embedder()
+        from graphmem.retrieval import absence  # noqa: PLC0415  (what only a search needs)
+        from graphmem.retrieval.pipeline import search  # noqa: PLC0415
+
+        _, conditions = validation.required_scope(user_id, agent_id, run_id, filters=filters)
+        refusing = filtering.refusing_conditions(conditions, record, self.limits)
+        told = absence.hidden(record, search_query.view) or absence.filtered(refusing)
+        degraded: tuple[str, ...] = ()
+        if told is None:
+            outcome = search(replace(search_query, traced=uid), self.engine.search_deps)
+            degraded = outcome.degraded
+            told = absence.left_out(outcome.trace or absence.Trace(), search_query.limit, search_query.threshold)
+        return responses.absence(uid, told, degraded)
+
+    def _search_query(
+        self,
+        query: str,
+        ids: tuple[Any, Any, Any],
+        numbers: tuple[int | str | None, int | None],
+        filters: Mapping[str, Any] | None,
+        *,
+        threshold: float | None,
+        min_relevance: MinRelevance,
+        kinds: str | Sequence[str] | None,
+        as_of: datetime | str | float | None,
+        reference_date: datetime | str | float | None,
+        show_expired: bool,
+        show_retired: bool,
+        show_forgotten: bool,
+    ) -> SearchQuery:
+        """Checks the arguments of a search; `ids` are those of user, agent and run, `numbers` `top_k` and `limit`."""
+        scope, conditions = validation.required_scope(*ids, filters=filters)
+        top_k, limit = numbers
         requested = validation.merge_aliases(top_k, limit, ("top_k", "limit"))
         most: int | None = TOP_K
         if requested is not None:
@@ -741,25 +847,15 @@ class Memory:
             show_retired=show_retired,
             show_forgotten=show_forgotten,
         )
-        search_query = SearchQuery(
+        return SearchQuery(
             text=validation.query(query),
             view=view,
             limit=most,
             filter=filtering.parse(conditions, limits=self.limits),
             threshold=validation.threshold(threshold),
             min_relevance="default" if most is None and least is None else least,
-            explain=validation.flag(explain, "explain"),
             now=validation.asked_at(reference_date, view.moment, self.limits.timezone),
         )
-        self.engine.check_embedder()
-        from graphmem.retrieval.pipeline import search  # noqa: PLC0415  (what only a search needs)
-
-        with traced_operation("search_memory") as span:
-            outcome = search(search_query, self.engine.search_deps)
-            span.set_attributes(**{"gen_ai.memory.record.count": len(outcome.hits)})
-        if not search_query.explain:
-            self.engine.note_found((hit.record for hit in outcome.hits), view)
-        return self._shaped(responses.search_result(outcome))
 
     def context(
         self,

@@ -22,6 +22,7 @@ from graphmem.retrieval.types import Hit, SearchOutcome
 from graphmem.settings.schema import LifecycleSettings
 from graphmem.text import cut_line, estimate_tokens
 from graphmem.types import (
+    AbsenceDict,
     AbstractionDict,
     AbstractionResult,
     AddResultItem,
@@ -51,6 +52,7 @@ from graphmem.types import (
 
 if TYPE_CHECKING:
     from graphmem.jobs.cycle import CycleResult
+    from graphmem.retrieval.absence import Absence
 
 # In a profile: the texts of its summary and their characters, and the characters of a topic.
 SUMMARY_TEXTS, SUMMARY_CHARS, TOPIC_CHARS = 3, 400, 60
@@ -117,6 +119,14 @@ def hit(search_hit: Hit) -> HitDict:
             "relevance": dict(search_hit.explanation.relevance),
             **({} if search_hit.sentence_match is None else {"part": search_hit.sentence_match.excerpt}),
         }
+    return result
+
+
+def absence(uid: str, told: Absence, degraded: Sequence[str]) -> AbsenceDict:
+    """Converts the reason for which a search does not find a memory to the result of `why_not`."""
+    result = AbsenceDict(id=uid, step=told.step, why=told.why, details=dict(told.details))
+    if degraded:
+        result["degraded"] = list(degraded)
     return result
 
 

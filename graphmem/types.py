@@ -167,6 +167,16 @@ class HitDict(MemoryDict):
     explain: NotRequired[dict[str, Any]]
 
 
+class AbsenceDict(TypedDict):
+    """The result of `why_not`: the step of the search at which a memory falls out, in a sentence and as data."""
+
+    id: str
+    step: str
+    why: str
+    details: dict[str, Any]
+    degraded: NotRequired[list[str]]
+
+
 class RelationDict(TypedDict):
     """A relation between two entities, as the memories in view state it; `facts` are the texts that state it."""
 

@@ -248,6 +248,15 @@ def parse(filters: Mapping[str, Any] | None, argument: str = "filters", limits: 
     return _parse_filter(filters, argument, _Bounds(levels, levels, limits.timezone)) if filters else None
 
 
+def refusing_conditions(
+    filters: Mapping[str, Any] | None, record: MemoryRecord, limits: InputLimits = LIMITS
+) -> list[str]:
+    """Returns the keys at the top of a filter dict whose conditions a memory does not meet. Raises as `parse`."""
+    fields = fields_of(record)
+    parts = {name: parse({name: condition}, limits=limits) for name, condition in (filters or {}).items()}
+    return [name for name, part in parts.items() if part is not None and not part.matches(fields)]
+
+
 def _refuse_too_many(filters: Mapping[str, Any], argument: str, max_conditions: int) -> None:
     """Refuses a filter with too many conditions, as each is tested on each memory.
 

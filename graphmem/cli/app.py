@@ -77,6 +77,7 @@ for _command in (
     write.demo,
     write.add,
     search.search,
+    search.why_not,
     search.context,
     search.profile,
     search.list_,

@@ -1,4 +1,4 @@
-"""Commands that read memories: search, context, profile, list, show, history, explain."""
+"""Commands that read memories: search, why-not, context, profile, list, show, history, explain."""
 
 from __future__ import annotations
 
@@ -31,22 +31,25 @@ def _checked_top_k(value: str) -> str:
     return value
 
 
+TopK = Annotated[
+    str,
+    typer.Option(
+        metavar="NUMBER|auto", callback=_checked_top_k, help='Maximum of hits; "auto": those that context takes.'
+    ),
+]
+Threshold = Annotated[float | None, typer.Option(help="The minimum cosine similarity, -1 to 1.")]
+AsOf = Annotated[str | None, typer.Option(metavar="TIME", help="Search in the state of that time.")]
+
+
 @command
 def search(
     call: CommandContext,
     query: Annotated[str, typer.Argument(metavar="QUERY", help="What to search for.")],
-    top_k: Annotated[
-        str,
-        typer.Option(
-            metavar="NUMBER|auto",
-            callback=_checked_top_k,
-            help='Maximum of hits; "auto": those that context takes.',
-        ),
-    ] = "10",
+    top_k: TopK = "10",
     filters: Filters = None,
-    threshold: Annotated[float | None, typer.Option(help="The minimum cosine similarity, -1 to 1.")] = None,
+    threshold: Threshold = None,
     min_relevance: MinRelevance = None,
-    as_of: Annotated[str | None, typer.Option(metavar="TIME", help="Search in the state of that time.")] = None,
+    as_of: AsOf = None,
     reference_date: ReferenceDate = None,
     kinds: Kinds = None,
     show_retired: ShowRetired = False,  # noqa: FBT002
@@ -188,6 +191,43 @@ def explain(call: CommandContext, memory_id: Id) -> None:
     with call.memory() as memory:
         explanation = memory.explain(memory_id, **call.scope)
     _print_if_exists(call, memory_id, explanation, "explanation")
+
+
+@command
+def why_not(
+    call: CommandContext,
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="What was searched for.")],
+    memory_id: Id,
+    top_k: TopK = "10",
+    filters: Filters = None,
+    threshold: Threshold = None,
+    min_relevance: MinRelevance = None,
+    as_of: AsOf = None,
+    reference_date: ReferenceDate = None,
+    kinds: Kinds = None,
+    show_retired: ShowRetired = False,  # noqa: FBT002
+    show_forgotten: ShowForgotten = False,  # noqa: FBT002
+) -> None:
+    """Prints why a search does not find a memory."""
+    conditions = json_object(filters, "--filters")
+    with call.memory() as memory:
+        told = memory.why_not(
+            query,
+            memory_id,
+            **call.scope,
+            top_k=top_k if top_k == "auto" else int(top_k),
+            filters=conditions,
+            threshold=threshold,
+            min_relevance=min_relevance,
+            as_of=as_of,
+            reference_date=reference_date,
+            kinds=comma_separated(kinds),
+            show_retired=show_retired,
+            show_forgotten=show_forgotten,
+        )
+    if told.get("degraded"):
+        typer.echo(f"graphmem: answered without {', '.join(told['degraded'])}", err=True)
+    call.print_answer(told, lambda renderer: renderer.plain(f"{told['step']}: {told['why']}"))
 
 
 def _print_if_exists(call: CommandContext, memory_id: str, value: object, renderer_method: str) -> None:

@@ -129,10 +129,10 @@ class ExplanationBuilder:
             if uid in scores
         }
         steps = _steps(self._path(uid), records, entities)
-        shares = self._shares(memory)
+        shares = self.shares(memory)
         return Explanation(arms, tuple(steps), self._why(arms, steps, shares), shares)
 
-    def _shares(self, memory: RankedMemory) -> dict[str, Mapping[str, float]]:
+    def shares(self, memory: RankedMemory) -> dict[str, Mapping[str, float]]:
         """Returns what each feature adds to the score; `RAISED`: what another memory's score added, which raised it."""
         place = self._table.places[memory.id]
         values = {name: float(column[place]) for name, column in self._table.columns.items()}

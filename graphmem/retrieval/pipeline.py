@@ -37,6 +37,7 @@ from graphmem.retrieval import (
     term_overlap,
     token_matching,
 )
+from graphmem.retrieval.absence import Trace
 from graphmem.retrieval.candidates import Candidates
 from graphmem.retrieval.character_matching import CharacterMatches
 from graphmem.retrieval.context.sentence_values import weigh_sentences
@@ -77,6 +78,8 @@ MAX_HITS_OF_CANDIDATES = 50
 MIN_ASSESSED = 20
 # Types of the entities that a query names, as opposed to things it is about.
 NAMED_TYPES = frozenset({EntityType.PERSON, EntityType.PLACE, EntityType.ORGANIZATION})
+# What an arm is asked for to tell the rank of a memory that it did not give to the search.
+TRACED_LIMIT = 10_000
 # The least relevance of a reply that the query asks for.
 REPLY_RELEVANCE = 0.5
 # Hits that may date the event from which the query counts, and the least score of such a hit.
@@ -158,7 +161,12 @@ class _Search:
         """
         if self._analysis.offset is not None:
             event = replace(
-                self._query, text=self._analysis.offset.anchor, limit=EVENT_LIMIT, explain=False, min_relevance=None
+                self._query,
+                text=self._analysis.offset.anchor,
+                limit=EVENT_LIMIT,
+                explain=False,
+                min_relevance=None,
+                traced=None,
             )
             outcome = _answer(event, self._deps, self._weights)
             event_terms = set(query_term_counts(self._analysis.offset.anchor))
@@ -391,17 +399,18 @@ class _Search:
             weights = {**weights, "keyword": KEYWORD_QUERY_WEIGHT}
         if self._weights.uses_graph and not self._lacks_tokens():
             self._add_passage_columns(table, table.total(weights))
-        ranked = _ranked(table, weights)
+        ranked = of_candidates = _ranked(table, weights)
         explainer = self._explainer(table, weights, ranked)
-        grouped = self._passing_groups(ranked, explainer)
+        grouped = self._passing_groups(ranked, explainer, self._most_assessed)
         limit, arm_limit = self._query.limit, self._query.limit or 0
         while limit is not None and limit > MAX_HITS_OF_CANDIDATES and len(grouped) < limit <= arm_limit:
             further_ids, arm_limit = self._further_ids(arm_limit)
             further = _ranked(self._table(further_ids), weights)
-            last_score = ranked[-1].score if ranked else 1.0
+            last_score = of_candidates[-1].score if of_candidates else 1.0
             lower = [replace(memory, score=last_score * memory.score) for memory in further]
-            explainer = self._explainer(self._table([*self._ids, *further_ids]), weights, [*ranked, *lower])
-            grouped = self._passing_groups([*ranked, *lower], explainer)
+            ranked = [*of_candidates, *lower]
+            explainer = self._explainer(self._table([*self._ids, *further_ids]), weights, ranked)
+            grouped = self._passing_groups(ranked, explainer, self._most_assessed)
         relevances = self._relevances(grouped)
         best_relevance = max((one.value for one in relevances.values()), default=None)
         floor = self._floor(best_relevance or 0.0)
@@ -410,8 +419,39 @@ class _Search:
         if self._query.select is not None:
             hits = self._query.select(hits)
         hits = self._with_sentence_matches(hits)
+        trace = None if self._query.traced is None else self._trace(self._query.traced, ranked, explainer, hits)
+        if trace is not None and trace.place is not None:
+            found = relevances.get(self._query.traced or "")
+            trace = replace(trace, relevance=None if found is None else found.value, floor=floor)
         degraded = tuple(sorted(self._retrievers.degraded))
-        return SearchOutcome(hits, relations, degraded, self._named(), best_relevance)
+        return SearchOutcome(hits, relations, degraded, self._named(), best_relevance, trace)
+
+    def _trace(
+        self, uid: str, ranked: Sequence[RankedMemory], explainer: ExplanationBuilder, hits: Sequence[Hit]
+    ) -> Trace:
+        """Returns what the search knows of a memory, but for its relevance; asks the arms again, and for more."""
+        search, retrieved = self._retrievers, self._retrieved
+        arms = {
+            "dense": (DENSE_LIMIT, search.dense(retrieved.encoded, TRACED_LIMIT)),
+            "keyword": (KEYWORD_CANDIDATE_LIMIT, search.keyword(retrieved.partitions, TRACED_LIMIT)),
+        }
+        places = {name: [found for found, _ in scored] for name, (_, scored) in arms.items()}
+        own = next((place for place, memory in enumerate(ranked, 1) if memory.id == uid), None)
+        grouped = self._passing_groups(ranked, explainer, len(ranked)) if own is not None else []
+        return Trace(
+            arm_ranks={name: ids.index(uid) + 1 for name, ids in places.items() if uid in ids},
+            arm_limits={name: limit for name, (limit, _) in arms.items()},
+            candidates=len(ranked),
+            rank=own,
+            score=None if own is None else ranked[own - 1].score,
+            similarity=self._candidates.evidence.similarity.get(uid),
+            passes_threshold=own is None or self._passes_threshold(uid, explainer),
+            grouped_under=next((memory.id for memory in grouped if uid in memory.sources), None),
+            place=next((place for place, memory in enumerate(grouped, 1) if memory.id == uid), None),
+            hit=next((place for place, hit in enumerate(hits, 1) if hit.record.id == uid), None),
+            last_score=hits[-1].score if hits else None,
+            shares={} if own is None else explainer.shares(ranked[own - 1]),
+        )
 
     @property
     def _most_assessed(self) -> int:
@@ -440,8 +480,10 @@ class _Search:
             is_unspaced=is_unspaced(self._query.text),
         )
 
-    def _passing_groups(self, ranked: Sequence[RankedMemory], explainer: ExplanationBuilder) -> list[RankedMemory]:
-        """Returns the first memories that pass the threshold, source messages under their facts, without repetitions.
+    def _passing_groups(
+        self, ranked: Sequence[RankedMemory], explainer: ExplanationBuilder, most: int
+    ) -> list[RankedMemory]:
+        """Returns the first `most` memories that pass the threshold, source messages under facts, without repetitions.
 
         For a prompt the user's requests to an assistant are left out as well, unless the query asks for them.
         """
@@ -449,8 +491,8 @@ class _Search:
         grouped = self._grouped(raise_replies(passing, self._replies))
         grouped = [memory for memory in grouped if memory.id not in self._repetitions]
         if self._query.for_prompt and not asks_for_requests(self._query.text):
-            return self._without_requests(grouped, self._most_assessed)
-        return grouped[: self._most_assessed]
+            return self._without_requests(grouped, most)
+        return grouped[:most]
 
     def _further_ids(self, arm_limit: int) -> tuple[list[str], int]:
         """Returns up to `arm_limit` memories of each arm that are no candidates, and the next limit, 0 for none left.

@@ -21,6 +21,7 @@ from graphmem.stores.projection_worker import ProjectionWorker
 from graphmem.stores.protocols import Graph, VectorIndex
 
 if TYPE_CHECKING:  # this module is imported by all that can search, the steps of a search by those that do
+    from graphmem.retrieval.absence import Trace
     from graphmem.retrieval.context.sentence_values import Sentence
     from graphmem.retrieval.explanation import Explanation
     from graphmem.retrieval.sentence_matching import SentenceMatch
@@ -39,6 +40,7 @@ class SearchQuery:
     `min_relevance`: the least relevance of a hit (None: none; "default": by the partition's size,
     `relevance.default_floor`). `for_prompt`: leaves out requests to an assistant, and replaces stored repetitions of
     the query by the replies to them.
+    `traced`: the id of a memory of which the outcome tells where the search left it (`absence.Trace`).
     `select` returns those of the best `limit` hits that are wanted (None: all): matching sentences, which take as long
     as the rest of a search, are computed for these only.
     """
@@ -53,6 +55,7 @@ class SearchQuery:
     now: datetime | None = None
     min_relevance: MinRelevance = None
     for_prompt: bool = False
+    traced: str | None = None
     select: Callable[[tuple[Hit, ...]], tuple[Hit, ...]] | None = None
 
 
@@ -162,7 +165,7 @@ class SearchOutcome:
 
     `degraded`: the names of the arms, stores and models that failed and were left out. `named`: keys of the entities
     that the query names and memories mention. `best_relevance`: the highest of what was found, also if it is below the
-    query's `min_relevance`; None if nothing was found.
+    query's `min_relevance`; None if nothing was found. `trace`: of the memory that the query has as `traced`.
     """
 
     hits: tuple[Hit, ...] = ()
@@ -170,3 +173,4 @@ class SearchOutcome:
     degraded: tuple[str, ...] = ()
     named: tuple[str, ...] = ()
     best_relevance: float | None = None
+    trace: Trace | None = None

@@ -13,7 +13,7 @@ METHODS = {
     Memory: """
         abstract add alias close context count_by_day delete delete_all entities entity explain export flush forget
         from_config from_file get get_all graph history import_ lifecycle_status pending_deletion pin profile
-        purge rebuild rename_entity repair reset retry_failed search stats tend unalias undo undo_cycle
+        purge rebuild rename_entity repair reset retry_failed search stats tend unalias undo undo_cycle why_not
         unpin update verify
     """,
     ChatLink: "close flush inject recall saved",

@@ -554,6 +554,7 @@ def test_failures_are_one_line_and_status_one(plain_home):
         ["show", ""],
         ["history", "nothing"],
         ["explain", "nothing"],
+        ["why-not", "words", "nothing", "--user", "ann"],
         ["update", "nothing", "words"],
         ["undo", "nothing"],
         ["forget", "nothing"],
@@ -595,6 +596,14 @@ UNUSABLE = {
     "search --as-of": (["some day", "user_id"], ["x", "--user", "ann"]),
     "search --reference-date": (["some day"], ["x", "--user", "ann"]),
     "search --kinds": (["dream", ""], ["x", "--user", "ann"]),
+    "why-not QUERY": ([" ", "a\0b"], ["--user", "ann"]),
+    "why-not --top-k": (["0", "many", "5000"], ["x", "x", "--user", "ann"]),
+    "why-not --filters": (["{oops", "[1]"], ["x", "x", "--user", "ann"]),
+    "why-not --threshold": (["7", "high"], ["x", "x", "--user", "ann"]),
+    "why-not --min-relevance": (["7", "high"], ["x", "x", "--user", "ann"]),
+    "why-not --as-of": (["some day"], ["x", "x", "--user", "ann"]),
+    "why-not --reference-date": (["some day"], ["x", "x", "--user", "ann"]),
+    "why-not --kinds": (["dream", ""], ["x", "x", "--user", "ann"]),
     "context QUERY": ([" "], ["--user", "ann"]),
     "context --max-chars": (["0"], ["x", "--user", "ann"]),
     "context --max-tokens": (["0"], ["x", "--user", "ann"]),
@@ -641,8 +650,8 @@ UNUSABLE = {
 }  # fmt: skip
 # Parts of which a command takes any value that is no fault of its own: the names of files, and ids.
 ANY_VALUE = {
-    "add --file", "show ID", "history ID", "explain ID", "update ID", "undo EVENT", "delete ID", "backup FILE",
-    "forget ID", "pin ID", "lifecycle undo CYCLE", "lifecycle abstract ID",
+    "add --file", "show ID", "history ID", "explain ID", "why-not ID", "update ID", "undo EVENT", "delete ID",
+    "backup FILE", "forget ID", "pin ID", "lifecycle undo CYCLE", "lifecycle abstract ID",
     "graph --output", "bench locomo LOCOMO", "bench chats CHATS", "bench multihop QUESTIONS", "bench multihop --corpus",
     "bench pooled LOCOMO", "bench pooled QUESTIONS", "bench pooled --corpus", "bench languages FOLDER",
     "bench answers ANSWERS", "keys revoke ID", "migrate jsonl FILE",
@@ -673,6 +682,7 @@ def test_an_unusable_value_is_named_as_it_is_written_and_status_two(empty_memory
     (*command, written), (values, rest) = part.split(), UNUSABLE[part]
     for value in values:
         given = [f"{written}={value}"] if written.startswith("--") else ["--", value]
+        given += ["an-id"] if part == "why-not QUERY" else []
         before = rest if part.startswith("update") else []
         result = run(*command, *before, *(option for option in rest if option not in before), *given, status=2)
         assert result.stdout == "", value
@@ -691,7 +701,7 @@ def test_an_unusable_user_is_named_as_an_option_of_every_command(empty_memory, c
         "list": [], "profile": [], "graph": [], "mcp": [], "create": [], "delete": ["--all", "--yes"],
         "undo": ["an-id"],
         "run": ["--dry-run"], "status": [], "pending": [], "purge": ["--yes"],
-        "update": ["an-id", "words"],
+        "update": ["an-id", "words"], "why-not": ["words", "an-id"],
     }.get(command.split()[-1], ["words"])  # fmt: skip
     for option in ("--user", "--agent") if command == "keys create" else ("--user", "--agent", "--run"):
         named = [] if option == "--user" else ["--user", "ann"]
@@ -724,6 +734,7 @@ READING = [
     ["show", "x"],
     ["history", "x"],
     ["explain", "x"],
+    ["why-not", "words", "x", "--user", "ann"],
     ["update", "x", "words"],
     ["undo", "x"],
     ["forget", "x"],
@@ -850,6 +861,7 @@ def test_texts_are_never_markup_nor_terminal_escapes(plain_home, monkeypatch):
             ["show", uid],
             ["history", uid],
             ["explain", uid],
+            ["why-not", "stop", uid, "--user", "ann"],
             ["graph", "--user", "ann"],
             ["context", "stop", "--user", "ann"],
         )

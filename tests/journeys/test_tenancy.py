@@ -112,6 +112,7 @@ def list_attempts(ids: list[str]) -> dict[str, list[Attempt]]:
         ],
         "history": by_id,
         "explain": by_id,
+        "why_not": [((text, uid), {}) for uid in like_ids(ids) for text in QUESTIONS[:2]],
         "entities": [((), {}), *(((), {"query": key}) for key in KEYS), ((), {"type": "Other"}), ((), {"limit": 1})],
         "entity": [((key,), more) for key in KEYS for more in ({}, {"as_of": LATER})],
         "graph": [
@@ -323,6 +324,7 @@ def list_command_lines(ids: list[str]) -> dict[str, list[list[str]]]:
         "show": by_id,
         "history": by_id,
         "explain": by_id,
+        "why-not": [[GUESSED, *one] for one in by_id],
         "update": [[uid, "Taken over."] for uid in (ids[0], "nobody")],
         "undo": by_id,
         "forget": by_id,

@@ -168,6 +168,9 @@ def list_requests(ids: list[str], events: list[str]) -> dict[str, list[Request]]
         "GET /memories/{memory_id}": by_id,
         "GET /memories/{memory_id}/history": by_id,
         "GET /memories/{memory_id}/explain": by_id,
+        "POST /memories/{memory_id}/why-not": [
+            Request(uid, body={"query": text}) for uid in uids for text in QUESTIONS[:2]
+        ],
         "POST /search": searching,
         "POST /context": [
             Request("", body={"query": text, "max_chars": 20_000, "profile": True}) for text in QUESTIONS[1:5]

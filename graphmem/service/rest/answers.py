@@ -87,6 +87,18 @@ class HitAnswer(MemoryAnswer):
     score_details: ScoreDetails | None = None
 
 
+class AbsenceAnswer(BaseModel):
+    """Why a search does not find a memory: the `step` at which it falls out ("not_visible", "filtered", "not_found",
+    "threshold", "grouped", "relevance", "rank"; "hit" if it is found), in a sentence and as data.
+    """
+
+    id: str
+    step: str
+    why: str
+    details: dict[str, Any]
+    degraded: list[str] = []
+
+
 class RelationAnswer(BaseModel):
     """A relation between two entities; `facts` are the texts that state it."""
 

@@ -379,6 +379,38 @@ def _history(memory: Memory, memory_id: str, ids: dict[str, str]) -> list[answer
     return [answers.HistoryItem.model_validate({**responses.event(event), "reason": event.reason}) for event in events]
 
 
+def _search_options(body: SearchBody, caller: Caller) -> dict[str, Any]:
+    """Returns the arguments of a search beside its query: whose memories, which of them, and how many."""
+    ids, conditions = scope_and_conditions(body, body.filters, caller, body.app_id)
+    return {
+        **ids,
+        "filters": conditions,
+        **given(
+            top_k=body.top_k,
+            limit=body.limit,
+            threshold=body.threshold,
+            min_relevance=body.min_relevance,
+            kinds=body.kinds,
+            as_of=body.as_of,
+            reference_date=body.reference_date,
+            show_expired=body.show_expired,
+            show_retired=body.show_retired,
+            show_forgotten=body.show_forgotten,
+        ),
+    }
+
+
+@router.post("/memories/{memory_id}/why-not", response_model_exclude_unset=True)
+async def explain_absence(
+    memory_id: str, body: SearchBody, caller: CallerParam, service: ServiceParam, request: Request, response: Response
+) -> answers.AbsenceAnswer:
+    """Tells why a search does not find a memory, or at which place it does: the step at which it falls out."""
+    body.name_ignored(response)
+    async with until_client_leaves(request):
+        told = await service.memory.why_not(body.query, memory_id, **_search_options(body, caller))
+    return answers.AbsenceAnswer.model_validate(told)
+
+
 @router.post("/search", response_model_exclude_unset=True)
 async def search_memories(
     body: SearchBody, caller: CallerParam, service: ServiceParam, request: Request, response: Response
@@ -388,23 +420,10 @@ async def search_memories(
     Hits that take more than 16 MiB are refused: ask for fewer.
     """
     body.name_ignored(response)
-    ids, conditions = scope_and_conditions(body, body.filters, caller, body.app_id)
-    options = given(
-        top_k=body.top_k,
-        limit=body.limit,
-        threshold=body.threshold,
-        min_relevance=body.min_relevance,
-        kinds=body.kinds,
-        as_of=body.as_of,
-        reference_date=body.reference_date,
-        explain=body.explain,
-        show_expired=body.show_expired,
-        show_retired=body.show_retired,
-        show_forgotten=body.show_forgotten,
-    )
+    options = {**_search_options(body, caller), **given(explain=body.explain)}
     async with until_client_leaves(request):
         with listing.within_answer("top_k", "ask for fewer hits"):
-            found = result_dict(await service.memory.search(body.query, **ids, filters=conditions, **options))
+            found = result_dict(await service.memory.search(body.query, **options))
     if body.explain:
         found["results"] = [{**hit, "score_details": _score_details(hit, body.threshold)} for hit in found["results"]]
     return answers.SearchAnswer.model_validate(found)
