@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import types
+from pathlib import Path
+from typing import Any
 
 import graphmem
 import graphmem.testing
@@ -18,6 +20,7 @@ METHODS = {
     """,
     ChatLink: "close flush inject recall saved",
 }
+PARAMETERS = Path(__file__).parent.parent / "data" / "public_parameters.txt"
 ERRORS = """
     ConfigError EmbedderUnavailable EmbeddingError GraphmemError LLMError LLMRefused LLMRejected LLMTruncated
     LLMUnavailable LLMUnusable ModelError NotFoundError PartialWrite StoreError StoreLocked StoreUnavailable
@@ -43,6 +46,29 @@ def test_classes_have_these_methods() -> None:
     assert public(AsyncMemory) == public(Memory)
 
 
+def test_methods_have_these_parameters() -> None:
+    """A changed parameter needs the new file, `python tests/api/test_public_surface.py`, and a line in CHANGELOG.md."""
+    assert parameters() == PARAMETERS.read_text("utf-8")
+
+
+def parameters() -> str:
+    """Returns the parameters of all public methods with their defaults, one method to a line."""
+    owners: list[Any] = [*METHODS, AsyncMemory, graphmem.testing.HashEmbedder, graphmem.testing.ModelEndpoint]
+    lines = [
+        f"{owner.__name__}.{name}{_without_types(method)}"
+        for owner in owners
+        for name in sorted({"__init__", *public(owner)})
+        if callable(method := getattr(owner, name))
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _without_types(method: Any) -> str:
+    signature = inspect.signature(method)
+    bare = [one.replace(annotation=inspect.Parameter.empty) for one in signature.parameters.values()]
+    return str(signature.replace(parameters=bare, return_annotation=inspect.Signature.empty))
+
+
 def test_errors_are_these() -> None:
     own = {
         name: value
@@ -61,3 +87,7 @@ def test_ids_of_a_scope_are_given_by_name_only() -> None:
         parameters = inspect.signature(method).parameters
         for scope in {"user_id", "agent_id", "run_id"} & set(parameters):
             assert parameters[scope].kind is inspect.Parameter.KEYWORD_ONLY, (name, scope)
+
+
+if __name__ == "__main__":
+    PARAMETERS.write_text(parameters(), "utf-8")
