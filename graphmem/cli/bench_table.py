@@ -89,6 +89,34 @@ def print_languages(renderer: Renderer, report: Mapping[str, Any]) -> None:
     _print_times(renderer, report)
 
 
+def print_lifecycle(renderer: Renderer, report: Mapping[str, Any]) -> None:
+    """Prints a report of simulated years: the bars, missed ones first, then what was found and how it grew."""
+    data = report["data"]
+    renderer.line("persons: {persons}, messages: {messages}, questions: {questions}".format(**data))
+    renderer.title("Bars")
+    for bar in sorted(report["bars"], key=lambda bar: bar["met"] is not False):
+        verdict = {True: "met", False: "MISSED", None: "not measured"}[bar["met"]]
+        value = "-" if bar["value"] is None else f"{bar['value']:g}"
+        renderer.line(f"{bar['bar']:<46}{value:>9}  {bar['limit']:>7}  {verdict}")
+    for scope, figures in report["figures"].items():
+        renderer.title(f"Found among {report['arguments']['top_k']}, in percent of the questions: {scope}")
+        renderer.line((f"{'':20}{'asked':>7}{'on':>8}{'off':>8}{'equal size':>12}", "dim"))
+        for name, shares in {**figures["classes"], "needed": figures["needed"]}.items():
+            renderer.line(f"{name:<20}{shares['asked']:>7}{shares['on']:>8}{shares['off']:>8}{shares['equal']:>12}")
+    everybody = report["figures"]["all"]
+    renderer.title("Why what is found without the lifecycle is not found with it")
+    for reason, number in sorted(everybody["lost"].items(), key=lambda pair: -pair[1]):
+        renderer.line(f"{number:>7}  {reason}")
+    renderer.title("Months, with the lifecycle (growth in percent: visible, rows, bytes)")
+    for month in everybody["months"]:
+        grown = month["growth"].get("on", {})
+        cells = "".join(f"{month['on'][name]:>11}" for name in ("visible", "long_term", "rows", "bytes"))
+        renderer.line(f"{month['month']}{cells}   " + " ".join(f"{number:+.1f}" for number in grown.values()))
+    renderer.title("Time in ms (median, 99 % within)")
+    for name, times in everybody["milliseconds"].items():
+        renderer.line(f"{name:<8}{times['p50']:>9}{times['p99']:>9}   of {times['number']}")
+
+
 def _found(measures: Mapping[str, float]) -> str:
     return "/".join(f"{100 * measures[f'recall@{depth}']:.0f}" for depth in languages.DEPTHS)
 

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from graphmem import Memory, Settings
 from graphmem.cli import render
 from graphmem.cli.app import app
+from graphmem.evaluation import lifecycle
 from graphmem.testing import ModelEndpoint
 
 runner = CliRunner()
@@ -233,6 +234,34 @@ def test_languages_are_shown_beside_each_other(tmp_path):
     error = run("languages", str(tmp_path), "--languages", "de,xx", status=2).stderr
     assert error.startswith("graphmem: --languages='xx': must be one of 'de'")
     assert "--limit=9: must be" in run("languages", str(tmp_path), "--limit", "9", status=2).stderr
+
+
+LIFECYCLE = str(Path(__file__).parents[2] / "benchmarks" / "lifecycle")
+
+
+@pytest.mark.thorough
+def test_a_simulated_year_is_lived_and_goes_on_from_what_is_kept(tmp_path, monkeypatch, ledger_path):
+    arguments = ("lifecycle", LIFECYCLE, "--languages", "en,zh", "--personas", "1", "--days", "33", "--home")
+    arguments += (str(tmp_path / "kept"),)
+    report = json.loads(run(*arguments, "--json").stdout)
+    assert report["data"]["messages"] == 2 * 33 * 20
+    assert {path.name for path in (tmp_path / "kept").iterdir()} == {"en-1.json", "zh-1.json"}
+    assert [month["month"] for month in report["figures"]["en"]["months"]] == ["2025-01", "2025-02"]
+    for one in report["persons"]:
+        last = one["months"][-1]
+        assert last["on"]["visible"] == sum(last["on"]["layers"].values()) < last["off"]["visible"] == 33 * 20
+        nights = one["nights"]["counts"]
+        # Of what the cycles hid nothing was erased but what had been hidden for thirty days.
+        assert nights["forgotten"] == 33 * 20 - last["on"]["visible"]
+        assert nights["purged"] == 33 * 20 - last["on"]["memories"]
+        assert one["nights"]["cycle_ms"]["number"] == 33
+    assert {bar["met"] for bar in report["bars"]} > {None}
+    assert not ledger_path.exists()
+    monkeypatch.setattr(lifecycle, "live", None)
+    again = run(*arguments).stdout
+    assert "persons: 2, messages: 1320" in again
+    assert re.search(r"^fact +\d+ +[\d.]+ +[\d.]+ +[\d.]+$", again, re.MULTILINE)
+    assert all(len(line) <= 80 for line in again.splitlines())
 
 
 def test_data_is_kept_only_with_home(files, opened_folders, tmp_path):
