@@ -101,8 +101,10 @@ def print_lifecycle(renderer: Renderer, report: Mapping[str, Any]) -> None:
     for scope, figures in report["figures"].items():
         renderer.title(f"Found among {report['arguments']['top_k']}, in percent of the questions: {scope}")
         renderer.line((f"{'':20}{'asked':>7}{'on':>8}{'off':>8}{'equal size':>12}", "dim"))
-        for name, shares in {**figures["classes"], "needed": figures["needed"]}.items():
-            renderer.line(f"{name:<20}{shares['asked']:>7}{shares['on']:>8}{shares['off']:>8}{shares['equal']:>12}")
+        totals = {"needed": figures["needed"], "known by a rule": figures["recognised"]}
+        for name, shares in {**figures["classes"], **totals}.items():
+            cells = ("-" if shares[way] is None else shares[way] for way in ("on", "off", "equal"))
+            renderer.line(f"{name:<20}{shares['asked']:>7}" + "{:>8}{:>8}{:>12}".format(*cells))
     everybody = report["figures"]["all"]
     renderer.title("Why what is found without the lifecycle is not found with it")
     for reason, number in sorted(everybody["lost"].items(), key=lambda pair: -pair[1]):

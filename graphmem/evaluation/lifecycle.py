@@ -11,7 +11,7 @@ import json
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -24,8 +24,9 @@ from typing import Any
 from graphmem.atomic_files import replace_file
 from graphmem.boundary import filters, validation
 from graphmem.evaluation.configurations import refuse_degraded
-from graphmem.evaluation.year import DAYS, FIRST_DAY, GONE, PREFERENCE, Message, Question, Texts, Year
-from graphmem.lifecycle.decay import MERGED_INTO
+from graphmem.evaluation.year import DAYS, FACT, FIRST_DAY, GONE, OLD_EVENT, PREFERENCE, Message, Question, Texts, Year
+from graphmem.lifecycle.decay import MERGED_INTO, matters
+from graphmem.lifecycle.rules import Rules
 from graphmem.memory import Memory
 from graphmem.model import Scope, View
 from graphmem.retrieval.pipeline import search
@@ -39,6 +40,8 @@ NIGHT = timedelta(hours=3)
 PURGE_AFTER_DAYS, NO_PROMOTION_DAYS = 30, 3650
 # Why a question is not answered though no cycle forgot its answer.
 NOT_AMONG_HITS = "still visible, and not among the hits"
+# What is to be remembered for good.
+STANDING = (FACT, PREFERENCE, OLD_EVENT)
 ON, OFF, EQUAL = "on", "off", "equal"
 Progress = Callable[[str, int, int], None]
 
@@ -126,6 +129,8 @@ def live(year: Year, settings: Settings, arguments: Arguments, progress: Progres
     ):
         asked = cycle([question.text for question in year.questions(DAYS - 1) if question.group != GONE])
         uids = {message.number: _uid(year, message) for message in year.messages}
+        rules = settings.lifecycle.read_rules()
+        weighty = frozenset(message.number for message in year.messages if _is_weighty(rules, message.text))
         words = {uids[message.number]: message.text for message in year.messages}
         for day in range(arguments.days):
             today = [message for message in year.messages if message.day == day]
@@ -137,7 +142,7 @@ def live(year: Year, settings: Settings, arguments: Arguments, progress: Progres
                 off.import_(_records(year, told[stored:]))
                 off.flush()
                 stored = len(told)
-                months.append(_month(year, day, told, (on, on_folder), (off, off_folder), uids, nights))
+                months.append(_month(year, day, told, (on, on_folder), (off, off_folder), uids, nights, weighty))
             progress(year.name, day + 1, arguments.days)
     return {
         "person": year.name,
@@ -260,13 +265,18 @@ def _month(
     off: tuple[Memory, str],
     uids: Mapping[int, str],
     nights: _Nights,
+    weighty: Collection[int],
 ) -> dict[str, Any]:
-    """Asks the questions of an evening in all three ways; returns what was found, and the sizes."""
+    """Asks the questions of an evening in all three ways; returns what was found, and the sizes.
+
+    `weighty`: numbers of the messages that a rule finds important enough to be kept for good.
+    """
     visible = on[0].get_all(user_id=year.name, limit=1)["total"]
     newest = {"created_at": {"gte": told[-min(visible, len(told))].at.isoformat()}}
     ways = {ON: (on[0], None), OFF: (off[0], None), EQUAL: (off[0], newest)}
     classes: dict[str, Counter[str]] = {}
     lost: Counter[str] = Counter()
+    recognised: Counter[str] = Counter()
     for question in year.questions(day):
         counts = classes.setdefault(question.group, Counter())
         counts["asked"] += 1
@@ -277,6 +287,9 @@ def _month(
             counts[way] += found[way] is not None
             if question.group == PREFERENCE:
                 counts[f"{way}, current first"] += _is_current_first(hits, found[way], question)
+        told_weightily = (message for message in told if message.number in weighty)
+        if question.group in STANDING and any(question.right.search(message.text) for message in told_weightily):
+            recognised.update(["asked", *(way for way, place in found.items() if place is not None)])
         if question.group != GONE and found[ON] is None and found[OFF] is not None:
             lost[_loss(question, told, uids, nights)] += 1
     return {
@@ -286,8 +299,14 @@ def _month(
         ON: {"visible": visible, "layers": on[0].lifecycle_status(user_id=year.name)["layers"], **_size(*on)},
         OFF: {"visible": len(told), **_size(*off)},
         "classes": {name: dict(counts) for name, counts in classes.items()},
+        "recognised": dict(recognised),
         "lost": dict(lost),
     }
+
+
+def _is_weighty(rules: Rules, text: str) -> bool:
+    rule = rules.match(text)
+    return rule is not None and matters(rule.importance, rule.memory_type)
 
 
 def _search(

@@ -61,6 +61,7 @@ def _figures(outcomes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     nights = [one["nights"] for one in outcomes]
     return {
         "needed": _shares(_total(counts for name, counts in classes.items() if name in NEEDED)),
+        "recognised": _shares(_total(month["recognised"] for one in outcomes for month in one["months"])),
         "classes": {name: _shares(classes[name]) for name in (*NEEDED, GONE) if name in classes},
         "lost": dict(_total(month["lost"] for one in outcomes for month in one["months"])),
         "months": months,
@@ -85,11 +86,10 @@ def _numbers(size: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _shares(counts: Mapping[str, int]) -> dict[str, Any]:
-    """Returns how many questions were asked, and what share of them found an answer, in percent."""
+    """Returns how many questions were asked, and what share of them found an answer, in percent (None: of none)."""
     asked = counts.get("asked", 0)
-    return {"asked": asked} | {
-        name: round(100 * found / asked, 1) for name, found in sorted(counts.items()) if name != "asked" and asked
-    }
+    names = dict.fromkeys((*WAYS, *sorted(name for name in counts if name != "asked")))
+    return {"asked": asked} | {name: round(100 * counts.get(name, 0) / asked, 1) if asked else None for name in names}
 
 
 def _compression(nights: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

@@ -152,7 +152,17 @@ def outcome(found, grown=1.0, during=(10.0,), alone=(10.0,)):
         }
         on = {**size, "layers": {"short_term": 1, "long_term": 2}}
         month = f"2025-{number + 1:02}"
-        months.append({"month": month, "told": 600, "on": on, "off": size, "classes": classes, "lost": {"why": 2}})
+        months.append(
+            {
+                "month": month,
+                "told": 600,
+                "on": on,
+                "off": size,
+                "classes": classes,
+                "lost": {"why": 2},
+                "recognised": {},
+            }
+        )
     nights = {
         "counts": {"forgotten": 3},
         "reasons": {"why": 3},
