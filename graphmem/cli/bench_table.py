@@ -103,8 +103,8 @@ def print_lifecycle(renderer: Renderer, report: Mapping[str, Any]) -> None:
         renderer.line((f"{'':20}{'asked':>7}{'on':>8}{'off':>8}{'equal size':>12}", "dim"))
         totals = {"needed": figures["needed"], "known by a rule": figures["recognised"]}
         for name, shares in {**figures["classes"], **totals}.items():
-            cells = ("-" if shares[way] is None else shares[way] for way in ("on", "off", "equal"))
-            renderer.line(f"{name:<20}{shares['asked']:>7}" + "{:>8}{:>8}{:>12}".format(*cells))
+            found = ("-" if shares[way] is None else shares[way] for way in ("on", "off", "equal"))
+            renderer.line(f"{name:<20}{shares['asked']:>7}" + "{:>8}{:>8}{:>12}".format(*found))
     everybody = report["figures"]["all"]
     renderer.title("Why what is found without the lifecycle is not found with it")
     for reason, number in sorted(everybody["lost"].items(), key=lambda pair: -pair[1]):
