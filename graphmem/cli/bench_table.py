@@ -109,11 +109,12 @@ def print_lifecycle(renderer: Renderer, report: Mapping[str, Any]) -> None:
     renderer.title("Why what is found without the lifecycle is not found with it")
     for reason, number in sorted(everybody["lost"].items(), key=lambda pair: -pair[1]):
         renderer.line(f"{number:>7}  {reason}")
-    renderer.title("Months, with the lifecycle (growth in percent: visible, rows, bytes)")
+    renderer.title("Months, with the lifecycle and growth in percent")
+    sizes = ("visible", "memories", "rows", "bytes")
+    renderer.line((f"{'':7}" + "".join(f"{name:>10}{'':7}" for name in sizes), "dim"))
     for month in everybody["months"]:
-        grown = month["growth"].get("on", {})
-        cells = "".join(f"{month['on'][name]:>11}" for name in ("visible", "long_term", "rows", "bytes"))
-        renderer.line(f"{month['month']}{cells}   " + " ".join(f"{number:+.1f}" for number in grown.values()))
+        grown = {name: f"{number:+.1f}" for name, number in month["growth"].get("on", {}).items()}
+        renderer.line(month["month"] + "".join(f"{month['on'][name]:>10}{grown.get(name, ''):>7}" for name in sizes))
     renderer.title("Time in ms (median, 99 % within)")
     for name, times in everybody["milliseconds"].items():
         renderer.line(f"{name:<8}{times['p50']:>9}{times['p99']:>9}   of {times['number']}")

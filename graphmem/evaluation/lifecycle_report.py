@@ -16,7 +16,7 @@ from graphmem.evaluation.year import GONE, NEEDED, Texts
 
 WAYS = (ON, OFF, EQUAL)
 # The bars of LIFECYCLE §17: growth of these sizes in the months from GROWTH_FROM on, in percent.
-GROWING, GROWTH_FROM = ("visible", "rows", "bytes"), 7
+GROWING, GROWTH_FROM = ("visible", "memories", "rows", "bytes"), 7
 RECALL_BAR, BEHIND_BAR, GROWTH_BAR, COMPRESSION_BAR, P99_BAR, RATIO_BAR = 85.0, 3.0, 5.0, 3.0, 100.0, 1.2
 
 

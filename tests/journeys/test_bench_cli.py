@@ -241,25 +241,23 @@ LIFECYCLE = str(Path(__file__).parents[2] / "benchmarks" / "lifecycle")
 
 @pytest.mark.thorough
 def test_a_simulated_year_is_lived_and_goes_on_from_what_is_kept(tmp_path, monkeypatch, ledger_path):
-    arguments = ("lifecycle", LIFECYCLE, "--languages", "en,zh", "--personas", "1", "--days", "33", "--home")
-    arguments += (str(tmp_path / "kept"),)
+    arguments = ("lifecycle", LIFECYCLE, "--languages", "zh", "--personas", "1", "--days", "33")
+    arguments += ("--home", str(tmp_path / "kept"))
     report = json.loads(run(*arguments, "--json").stdout)
-    assert report["data"]["messages"] == 2 * 33 * 20
-    assert {path.name for path in (tmp_path / "kept").iterdir()} == {"en-1.json", "zh-1.json"}
-    assert [month["month"] for month in report["figures"]["en"]["months"]] == ["2025-01", "2025-02"]
-    for one in report["persons"]:
-        last = one["months"][-1]
-        assert last["on"]["visible"] == sum(last["on"]["layers"].values()) < last["off"]["visible"] == 33 * 20
-        nights = one["nights"]["counts"]
-        # Of what the cycles hid nothing was erased but what had been hidden for thirty days.
-        assert nights["forgotten"] == 33 * 20 - last["on"]["visible"]
-        assert nights["purged"] == 33 * 20 - last["on"]["memories"]
-        assert one["nights"]["cycle_ms"]["number"] == 33
+    assert report["data"]["messages"] == 33 * 20
+    assert [path.name for path in (tmp_path / "kept").iterdir()] == ["zh-1.json"]
+    assert [month["month"] for month in report["figures"]["all"]["months"]] == ["2025-01", "2025-02"]
+    (person,) = report["persons"]
+    last, nights = person["months"][-1], person["nights"]
+    assert last["on"]["visible"] == sum(last["on"]["layers"].values()) < last["off"]["visible"] == 33 * 20
+    assert nights["counts"]["forgotten"] == 33 * 20 - last["on"]["visible"]
+    assert nights["counts"]["purged"] == 33 * 20 - last["on"]["memories"] > 0
+    assert nights["cycle_ms"]["number"] == 33
     assert {bar["met"] for bar in report["bars"]} > {None}
     assert not ledger_path.exists()
     monkeypatch.setattr(lifecycle, "live", None)
     again = run(*arguments).stdout
-    assert "persons: 2, messages: 1320" in again
+    assert "persons: 1, messages: 660" in again
     assert re.search(r"^fact +\d+ +[\d.]+ +[\d.]+ +[\d.]+$", again, re.MULTILINE)
     assert all(len(line) <= 80 for line in again.splitlines())
 
