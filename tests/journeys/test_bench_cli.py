@@ -241,23 +241,23 @@ LIFECYCLE = str(Path(__file__).parents[2] / "benchmarks" / "lifecycle")
 
 @pytest.mark.thorough
 def test_a_simulated_year_is_lived_and_goes_on_from_what_is_kept(tmp_path, monkeypatch, ledger_path):
-    arguments = ("lifecycle", LIFECYCLE, "--languages", "zh", "--personas", "1", "--days", "33")
+    arguments = ("lifecycle", LIFECYCLE, "--languages", "zh", "--personas", "1", "--days", "38")
     arguments += ("--home", str(tmp_path / "kept"))
     report = json.loads(run(*arguments, "--json").stdout)
-    assert report["data"]["messages"] == 33 * 20
+    assert report["data"]["messages"] == 38 * 20
     assert [path.name for path in (tmp_path / "kept").iterdir()] == ["zh-1.json"]
     assert [month["month"] for month in report["figures"]["all"]["months"]] == ["2025-01", "2025-02"]
     (person,) = report["persons"]
     last, nights = person["months"][-1], person["nights"]
-    assert last["on"]["visible"] == sum(last["on"]["layers"].values()) < last["off"]["visible"] == 33 * 20
-    assert nights["counts"]["forgotten"] == 33 * 20 - last["on"]["visible"]
-    assert nights["counts"]["purged"] == 33 * 20 - last["on"]["memories"] > 0
-    assert nights["cycle_ms"]["number"] == 33
+    assert last["on"]["visible"] == sum(last["on"]["layers"].values()) < last["off"]["visible"] == 38 * 20
+    assert nights["counts"]["forgotten"] == 38 * 20 - last["on"]["visible"]
+    assert nights["counts"]["purged"] == 38 * 20 - last["on"]["memories"] > 0
+    assert nights["cycle_ms"]["number"] == 38
     assert {bar["met"] for bar in report["bars"]} > {None}
     assert not ledger_path.exists()
     monkeypatch.setattr(lifecycle, "live", None)
     again = run(*arguments).stdout
-    assert "persons: 1, messages: 660" in again
+    assert "persons: 1, messages: 760" in again
     assert re.search(r"^fact +\d+ +[\d.]+ +[\d.]+ +[\d.]+$", again, re.MULTILINE)
     assert all(len(line) <= 80 for line in again.splitlines())
 
