@@ -49,11 +49,22 @@ Threshold = Annotated[
     float | None,
     typer.Option(metavar="COSINE", help="The least similarity of a memory.", show_default="context()'s own rule"),
 ]
+Year = Annotated[
+    Path, typer.Argument(metavar="FOLDER", help="A folder with texts for each language: benchmarks/lifecycle.")
+]
+YearLanguages = Annotated[
+    str | None,
+    typer.Option(metavar="LANGUAGES", help="The languages, separated by commas: en,zh.", show_default="all"),
+]
+Personas = Annotated[int, typer.Option(metavar="N", help="Persons of each language, each with a year of their own.")]
+Days = Annotated[int, typer.Option(metavar="N", help="Days of the year that are lived.")]
+Seed = Annotated[int, typer.Option(metavar="N", min=0, help="The number from which the years are made.")]
+NoPromotion = Annotated[bool, typer.Option("--no-promotion", help="No memory is kept for its importance.")]
 Cases = Annotated[bool, typer.Option("--cases", help="Also what came of each case, with --json.")]
 
 bench = typer.Typer(
-    help="Measures the quality of the search and of the context. Data: graphmem's own chats, everyday questions and "
-    "parallel sentences; LOCOMO, MuSiQue and HotpotQA files.",
+    help="Measures the quality of the search and of the context. Data: graphmem's own chats, everyday questions, "
+    "parallel sentences and simulated years; LOCOMO, MuSiQue and HotpotQA files.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -150,7 +161,43 @@ def languages(call: CommandContext, path: ParallelFiles, languages: Languages = 
     _run_benchmark(call, load(path, comma_separated(languages), limit), MEASUREMENT, print_languages)
 
 
-for _command in (locomo, chats, multihop, pooled, languages, answers):
+@unscoped_command
+def lifecycle(
+    call: CommandContext,
+    path: Year,
+    languages: YearLanguages = None,
+    personas: Personas = 5,
+    days: Days = 365,
+    seed: Seed = 1,
+    no_promotion: NoPromotion = False,  # noqa: FBT002
+) -> None:
+    """Lives simulated years with the lifecycle on and off, and asks what is still found.
+
+    The memories are stored in temporary folders. With --home what was measured of each person is kept in that folder,
+    and a later run with the same arguments goes on from there. The settings of the lifecycle that the configuration
+    names count; a language model that it names merges and summarises.
+    """
+    from graphmem.cli.bench_table import print_lifecycle  # noqa: PLC0415
+    from graphmem.cli.render import ProgressBar  # noqa: PLC0415
+    from graphmem.evaluation.lifecycle import Arguments, run  # noqa: PLC0415
+    from graphmem.evaluation.lifecycle_report import build_report  # noqa: PLC0415
+    from graphmem.evaluation.year import load  # noqa: PLC0415
+
+    texts = load(path, comma_separated(languages))
+    settings = _without_locations(call.settings())
+    arguments = Arguments(days, personas, seed, promotion=not no_promotion)
+    with ProgressBar(delay=0) as bar:
+        outcomes = run(texts, settings, arguments, call.home, bar.update)
+    models = {
+        "embedder": settings.embedder.provider,
+        "extractor": settings.extractor.provider,
+        "llm": "none" if settings.llm is None else str(settings.llm.config.model),
+    }
+    report = build_report(texts, outcomes, arguments, models)
+    call.print_answer(report, lambda renderer: print_lifecycle(renderer, report))
+
+
+for _command in (locomo, chats, multihop, pooled, languages, answers, lifecycle):
     bench.command(_command.__name__)(_command)
 
 

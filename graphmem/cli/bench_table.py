@@ -89,6 +89,37 @@ def print_languages(renderer: Renderer, report: Mapping[str, Any]) -> None:
     _print_times(renderer, report)
 
 
+def print_lifecycle(renderer: Renderer, report: Mapping[str, Any]) -> None:
+    """Prints a report of simulated years: the bars, missed ones first, then what was found and how it grew."""
+    data = report["data"]
+    renderer.line("persons: {persons}, messages: {messages}, questions: {questions}".format(**data))
+    renderer.title("Bars")
+    for bar in sorted(report["bars"], key=lambda bar: bar["met"] is not False):
+        verdict = {True: "met", False: "MISSED", None: "not measured"}[bar["met"]]
+        value = "-" if bar["value"] is None else f"{bar['value']:g}"
+        renderer.line(f"{bar['bar']:<46}{value:>9}  {bar['limit']:>7}  {verdict}")
+    for scope, figures in report["figures"].items():
+        renderer.title(f"Found among {report['arguments']['top_k']}, in percent of the questions: {scope}")
+        renderer.line((f"{'':20}{'asked':>7}{'on':>8}{'off':>8}{'equal size':>12}", "dim"))
+        totals = {"needed": figures["needed"], "known by a rule": figures["recognised"]}
+        for name, shares in {**figures["classes"], **totals}.items():
+            found = ("-" if shares[way] is None else shares[way] for way in ("on", "off", "equal"))
+            renderer.line(f"{name:<20}{shares['asked']:>7}" + "{:>8}{:>8}{:>12}".format(*found))
+    everybody = report["figures"]["all"]
+    renderer.title("Why what is found without the lifecycle is not found with it")
+    for reason, number in sorted(everybody["lost"].items(), key=lambda pair: -pair[1]):
+        renderer.line(f"{number:>7}  {reason}")
+    renderer.title("Months, with the lifecycle and growth in percent")
+    sizes = ("visible", "memories", "rows", "bytes")
+    renderer.line((f"{'':7}" + "".join(f"{name:>10}{'':7}" for name in sizes), "dim"))
+    for month in everybody["months"]:
+        grown = {name: f"{number:+.1f}" for name, number in month["growth"].get("on", {}).items()}
+        renderer.line(month["month"] + "".join(f"{month['on'][name]:>10}{grown.get(name, ''):>7}" for name in sizes))
+    renderer.title("Time in ms (median, 99 % within)")
+    for name, times in everybody["milliseconds"].items():
+        renderer.line(f"{name:<8}{times['p50']:>9}{times['p99']:>9}   of {times['number']}")
+
+
 def _found(measures: Mapping[str, float]) -> str:
     return "/".join(f"{100 * measures[f'recall@{depth}']:.0f}" for depth in languages.DEPTHS)
 

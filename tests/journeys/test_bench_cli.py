@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from graphmem import Memory, Settings
 from graphmem.cli import render
 from graphmem.cli.app import app
+from graphmem.evaluation import lifecycle
 from graphmem.testing import ModelEndpoint
 
 runner = CliRunner()
@@ -233,6 +234,32 @@ def test_languages_are_shown_beside_each_other(tmp_path):
     error = run("languages", str(tmp_path), "--languages", "de,xx", status=2).stderr
     assert error.startswith("graphmem: --languages='xx': must be one of 'de'")
     assert "--limit=9: must be" in run("languages", str(tmp_path), "--limit", "9", status=2).stderr
+
+
+LIFECYCLE = str(Path(__file__).parents[2] / "benchmarks" / "lifecycle")
+
+
+@pytest.mark.thorough
+def test_a_simulated_year_is_lived_and_goes_on_from_what_is_kept(tmp_path, monkeypatch, ledger_path):
+    arguments = ("lifecycle", LIFECYCLE, "--languages", "zh", "--personas", "1", "--days", "38")
+    arguments += ("--home", str(tmp_path / "kept"))
+    report = json.loads(run(*arguments, "--json").stdout)
+    assert report["data"]["messages"] == 38 * 20
+    assert [path.name for path in (tmp_path / "kept").iterdir()] == ["zh-1.json"]
+    assert [month["month"] for month in report["figures"]["all"]["months"]] == ["2025-01", "2025-02"]
+    (person,) = report["persons"]
+    last, nights = person["months"][-1], person["nights"]
+    assert last["on"]["visible"] == sum(last["on"]["layers"].values()) < last["off"]["visible"] == 38 * 20
+    assert nights["counts"]["forgotten"] == 38 * 20 - last["on"]["visible"]
+    assert nights["counts"]["purged"] == 38 * 20 - last["on"]["memories"] > 0
+    assert nights["cycle_ms"]["number"] == 38
+    assert {bar["met"] for bar in report["bars"]} > {None}
+    assert not ledger_path.exists()
+    monkeypatch.setattr(lifecycle, "live", None)
+    again = run(*arguments).stdout
+    assert "persons: 1, messages: 760" in again
+    assert re.search(r"^fact +\d+ +[\d.]+ +[\d.]+ +[\d.]+$", again, re.MULTILINE)
+    assert all(len(line) <= 80 for line in again.splitlines())
 
 
 def test_data_is_kept_only_with_home(files, opened_folders, tmp_path):

@@ -647,6 +647,10 @@ UNUSABLE = {
     "bench languages --limit": (["0", "61"], ["benchmarks/languages"]),
     "bench answers --max-chars": (["0"], ["benchmarks/answers"]),
     "bench answers --threshold": (["2"], ["benchmarks/answers"]),
+    "bench lifecycle --languages": (["xx"], ["benchmarks/lifecycle"]),
+    "bench lifecycle --personas": (["0", "6"], ["benchmarks/lifecycle"]),
+    "bench lifecycle --days": (["0", "366"], ["benchmarks/lifecycle"]),
+    "bench lifecycle --seed": (["-1", "soon"], ["benchmarks/lifecycle"]),
 }  # fmt: skip
 # Parts of which a command takes any value that is no fault of its own: the names of files, and ids.
 ANY_VALUE = {
@@ -654,7 +658,7 @@ ANY_VALUE = {
     "backup FILE", "forget ID", "pin ID", "lifecycle undo CYCLE", "lifecycle abstract ID",
     "graph --output", "bench locomo LOCOMO", "bench chats CHATS", "bench multihop QUESTIONS", "bench multihop --corpus",
     "bench pooled LOCOMO", "bench pooled QUESTIONS", "bench pooled --corpus", "bench languages FOLDER",
-    "bench answers ANSWERS", "keys revoke ID", "migrate jsonl FILE",
+    "bench answers ANSWERS", "bench lifecycle FOLDER", "keys revoke ID", "migrate jsonl FILE",
     "migrate mem0 --collection", "migrate mem0 --api-key",
 }  # fmt: skip
 SCOPED = {"--user", "--agent", "--run"}
@@ -761,7 +765,7 @@ READING = [
 # The commands that make a memory where there is none, and `backup`, which has an error of its own.
 MAKING = {
     "demo", "add", "import", "mcp", "serve", "bench locomo", "bench chats", "bench multihop", "bench pooled",
-    "bench languages", "bench answers", "keys create", "migrate mem0", "migrate jsonl", "backup",
+    "bench languages", "bench answers", "bench lifecycle", "keys create", "migrate mem0", "migrate jsonl", "backup",
 }  # fmt: skip
 
 

@@ -1,0 +1,354 @@
+"""Lives a person's year with the lifecycle on and off, and asks at the end of each month what is still found.
+
+Messages enter by `Memory.import_`, day by day, and each night a cycle runs. The questions are asked of the memory with
+the lifecycle, of one without, and of the newest memories of the latter, as many as the former shows. No search of the
+benchmark counts as an access.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from itertools import cycle
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Event, Thread
+from typing import Any
+
+from graphmem.atomic_files import replace_file
+from graphmem.boundary import filters, validation
+from graphmem.evaluation.configurations import refuse_degraded
+from graphmem.evaluation.year import DAYS, FACT, FIRST_DAY, GONE, OLD_EVENT, PREFERENCE, Message, Question, Texts, Year
+from graphmem.lifecycle.decay import MERGED_INTO, matters
+from graphmem.lifecycle.rules import Rules
+from graphmem.memory import Memory
+from graphmem.model import Scope, View
+from graphmem.retrieval.pipeline import search
+from graphmem.retrieval.types import SearchQuery
+from graphmem.settings import Settings
+from graphmem.settings.schema import NEVER
+
+TOP_K = 10
+# The hour of the night at which a cycle runs, on the next day.
+NIGHT = timedelta(hours=3)
+PURGE_AFTER_DAYS, NO_PROMOTION_DAYS = 30, 3650
+# Why a question is not answered though no cycle forgot its answer.
+NOT_AMONG_HITS = "still visible, and not among the hits"
+# What is to be remembered for good.
+STANDING = (FACT, PREFERENCE, OLD_EVENT)
+ON, OFF, EQUAL = "on", "off", "equal"
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """What is measured: how many days and persons of each language, from which seed, and whether cycles promote."""
+
+    days: int = DAYS
+    persons: int = 5
+    seed: int = 1
+    promotion: bool = True
+
+
+@dataclass(slots=True)
+class _Nights:
+    """What the nights of a year did: counts, why memories were forgotten by id, milliseconds of cycles and searches.
+
+    `taken_in` and `results` have the bytes of merged memories and of those that stand for them, by id.
+    """
+
+    counts: Counter[str] = field(default_factory=Counter)
+    reasons: dict[str, str] = field(default_factory=dict)
+    taken_in: dict[str, int] = field(default_factory=dict)
+    results: dict[str, int] = field(default_factory=dict)
+    cycle_ms: list[float] = field(default_factory=list)
+    during_ms: list[float] = field(default_factory=list)
+    alone_ms: list[float] = field(default_factory=list)
+
+
+def run(texts: Sequence[Texts], settings: Settings, arguments: Arguments, home: Path | None, progress: Progress) -> Any:
+    """Lives the years of all persons. Returns the outcome of each, in order.
+
+    With `home` outcomes are kept there, and those of an earlier run with the same arguments are taken from there.
+    Raises ValidationError for more persons than the texts are enough for.
+    """
+    most = min(one.persons for one in texts)
+    validation.count(arguments.persons, "personas", 1, most)
+    validation.count(arguments.days, "days", 1, DAYS)
+    outcomes = []
+    for of_language in texts:
+        for person in range(arguments.persons):
+            year = Year(of_language, person, arguments.seed)
+            conditions = {
+                "days": arguments.days,
+                "seed": arguments.seed,
+                "promotion": arguments.promotion,
+                "texts": of_language.source.sha256,
+                "lifecycle": settings.lifecycle.model_dump(mode="json"),
+                "model": None if settings.llm is None else settings.llm.config.model,
+            }
+            file = None if home is None else home / f"{year.name}.json"
+            outcome = None if file is None else _kept(file, conditions)
+            if outcome is None:
+                outcome = {"conditions": conditions, **live(year, settings, arguments, progress)}
+                if file is not None:
+                    file.parent.mkdir(parents=True, exist_ok=True)
+                    with replace_file(file) as write:
+                        write(json.dumps(outcome, ensure_ascii=False).encode())
+            outcomes.append(outcome)
+    return outcomes
+
+
+def _kept(file: Path, conditions: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Returns the outcome in a file, None if there is none or it is one of other conditions."""
+    try:
+        outcome = json.loads(file.read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+    return outcome if isinstance(outcome, dict) and outcome.get("conditions") == conditions else None
+
+
+def live(year: Year, settings: Settings, arguments: Arguments, progress: Progress) -> dict[str, Any]:
+    """Lives a year in two memories in temporary folders. Returns the figures of each month and of the whole time."""
+    began = time.perf_counter()
+    without = settings.model_copy(
+        update={"lifecycle": settings.lifecycle.model_copy(update={"enabled": False}), "llm": None}
+    )
+    nights, months, stored = _Nights(), [], 0
+    with (
+        TemporaryDirectory(prefix="graphmem-") as on_folder,
+        TemporaryDirectory(prefix="graphmem-") as off_folder,
+        Memory(on_folder, settings=_with_lifecycle(settings, promotion=arguments.promotion)) as on,
+        Memory(off_folder, settings=without) as off,
+    ):
+        asked = cycle([question.text for question in year.questions(DAYS - 1) if question.group != GONE])
+        uids = {message.number: _uid(year, message) for message in year.messages}
+        rules = settings.lifecycle.read_rules()
+        weighty = frozenset(message.number for message in year.messages if _is_weighty(rules, message.text))
+        words = {uids[message.number]: message.text for message in year.messages}
+        for day in range(arguments.days):
+            today = [message for message in year.messages if message.day == day]
+            on.import_(_records(year, today))
+            on.flush()
+            _night(on, year.name, day, asked, words, nights)
+            if day in _month_ends(arguments.days):
+                told = [message for message in year.messages if message.day <= day]
+                off.import_(_records(year, told[stored:]))
+                off.flush()
+                stored = len(told)
+                months.append(_month(year, day, told, (on, on_folder), (off, off_folder), uids, nights, weighty))
+            progress(year.name, day + 1, arguments.days)
+    return {
+        "person": year.name,
+        "language": year.language,
+        "seconds": round(time.perf_counter() - began, 1),
+        "months": months,
+        "nights": {
+            "counts": dict(nights.counts),
+            "reasons": dict(Counter(_kind(reason) for reason in nights.reasons.values())),
+            "taken_in": _sizes(nights.taken_in),
+            "results": _sizes(nights.results),
+            "cycle_ms": nights.cycle_ms,
+            "during_ms": nights.during_ms,
+            "alone_ms": nights.alone_ms,
+        },
+    }
+
+
+def _with_lifecycle(settings: Settings, *, promotion: bool) -> Settings:
+    changed: dict[str, Any] = {"enabled": True, "daily_at": NEVER, "since": FIRST_DAY.isoformat()}
+    if settings.lifecycle.purge_after_days is None:
+        changed["purge_after_days"] = PURGE_AFTER_DAYS
+    if not promotion:
+        changed["promote_after_days"] = NO_PROMOTION_DAYS
+    return settings.model_copy(update={"lifecycle": settings.lifecycle.model_copy(update=changed)})
+
+
+def _month_ends(days: int) -> set[int]:
+    """Returns the last days of all months that end within the first `days`, and the last of these."""
+    every = (FIRST_DAY + timedelta(days=day + 1) for day in range(days))
+    return {day for day, tomorrow in enumerate(every) if tomorrow.day == 1} | {days - 1}
+
+
+def _uid(year: Year, message: Message) -> str:
+    return f"{year.language.encode().hex():0>8}-{year.person:04}-4000-8000-{message.number:012}"
+
+
+def _records(year: Year, messages: Sequence[Message]) -> list[dict[str, Any]]:
+    return [
+        {
+            "type": "memory",
+            "id": _uid(year, message),
+            "text": message.text,
+            "at": message.at.isoformat(),
+            "created_at": message.at.isoformat(),
+            "user_id": year.name,
+            "role": "user",
+        }
+        for message in messages
+    ]
+
+
+def _evening(day: int) -> datetime:
+    return datetime.combine(FIRST_DAY, datetime.max.time(), UTC) + timedelta(days=day)
+
+
+# --- nights ---------------------------------------------------------------------------------------------------------
+
+
+def _night(
+    memory: Memory, user: str, day: int, asked: Iterator[str], words: Mapping[str, str], nights: _Nights
+) -> None:
+    """Runs the cycle of the night after a day, with searches while it runs, and as many after it."""
+    now = datetime.combine(FIRST_DAY, datetime.min.time(), UTC) + timedelta(days=day + 1) + NIGHT
+    is_over = Event()
+
+    def search_on() -> None:
+        while not is_over.is_set():
+            nights.during_ms.append(_timed(memory, user, next(asked)))
+
+    before = len(nights.during_ms)
+    searching = Thread(target=search_on)
+    searching.start()
+    try:
+        began = time.perf_counter()
+        result = memory.tend(user_id=user, now=now)
+        nights.cycle_ms.append(round(1000 * (time.perf_counter() - began), 1))
+    finally:
+        is_over.set()
+        searching.join()
+    for _ in range(len(nights.during_ms) - before):
+        nights.alone_ms.append(_timed(memory, user, next(asked)))
+    for name in ("forgotten", "merged", "promoted", "summarized", "abstracted", "purged"):
+        nights.counts[name] += result[name]
+    nights.counts["held"] += "brake" in result
+    if not result["forgotten"]:
+        return
+    for one in memory.pending_deletion(user_id=user, limit=result["forgotten"])["results"]:
+        nights.reasons[one["id"]] = one["reason"]
+        if one["reason"].startswith(MERGED_INTO):
+            kept = one["reason"].removeprefix(MERGED_INTO)
+            nights.taken_in[one["id"]] = len(one["memory"].encode())
+            nights.results[kept] = len((words.get(kept) or (memory.get(kept) or one)["memory"]).encode())
+            if kept in words:  # one of like messages stands for the others, and for itself
+                nights.taken_in[kept] = nights.results[kept]
+
+
+def _timed(memory: Memory, user: str, text: str) -> float:
+    began = time.perf_counter()
+    _search(memory, user, text, None)
+    return round(1000 * (time.perf_counter() - began), 2)
+
+
+def _kind(reason: str) -> str:
+    return "merged" if reason.startswith(MERGED_INTO) else reason
+
+
+def _sizes(by_id: Mapping[str, int]) -> dict[str, int]:
+    return {"memories": len(by_id), "bytes": sum(by_id.values())}
+
+
+# --- questions ------------------------------------------------------------------------------------------------------
+
+
+def _month(
+    year: Year,
+    day: int,
+    told: Sequence[Message],
+    on: tuple[Memory, str],
+    off: tuple[Memory, str],
+    uids: Mapping[int, str],
+    nights: _Nights,
+    weighty: Collection[int],
+) -> dict[str, Any]:
+    """Asks the questions of an evening in all three ways; returns what was found, and the sizes.
+
+    `weighty`: numbers of the messages that a rule finds important enough to be kept for good.
+    """
+    visible = on[0].get_all(user_id=year.name, limit=1)["total"]
+    newest = {"created_at": {"gte": told[-min(visible, len(told))].at.isoformat()}}
+    ways = {ON: (on[0], None), OFF: (off[0], None), EQUAL: (off[0], newest)}
+    classes: dict[str, Counter[str]] = {}
+    lost: Counter[str] = Counter()
+    recognised: Counter[str] = Counter()
+    for question in year.questions(day):
+        counts = classes.setdefault(question.group, Counter())
+        counts["asked"] += 1
+        found = {}
+        for way, (memory, only) in ways.items():
+            hits = _search(memory, year.name, question.text, _evening(day), only)
+            found[way] = _place(hits, question, uids)
+            counts[way] += found[way] is not None
+            if question.group == PREFERENCE:
+                counts[f"{way}, current first"] += _is_current_first(hits, found[way], question)
+        told_weightily = (message for message in told if message.number in weighty)
+        if question.group in STANDING and any(question.right.search(message.text) for message in told_weightily):
+            recognised.update(["asked", *(way for way, place in found.items() if place is not None)])
+        if question.group != GONE and found[ON] is None and found[OFF] is not None:
+            lost[_loss(question, told, uids, nights)] += 1
+    return {
+        "month": (FIRST_DAY + timedelta(days=day)).isoformat()[:7],
+        "days": day + 1,
+        "told": len(told),
+        ON: {"visible": visible, "layers": on[0].lifecycle_status(user_id=year.name)["layers"], **_size(*on)},
+        OFF: {"visible": len(told), **_size(*off)},
+        "classes": {name: dict(counts) for name, counts in classes.items()},
+        "recognised": dict(recognised),
+        "lost": dict(lost),
+    }
+
+
+def _is_weighty(rules: Rules, text: str) -> bool:
+    rule = rules.match(text)
+    return rule is not None and matters(rule.importance, rule.memory_type)
+
+
+def _search(
+    memory: Memory, user: str, text: str, now: datetime | None, only: Mapping[str, Any] | None = None
+) -> list[tuple[str, str]]:
+    """Returns the ids and texts of the best hits. Unlike `Memory.search` it counts no access."""
+    scope = Scope(user_id=user)
+    view = View(scope, datetime.now(UTC), partition=scope.partition)
+    query = SearchQuery(text, view, TOP_K, filter=filters.parse(only), now=now)
+    outcome = search(query, memory.engine.search_deps)
+    refuse_degraded(outcome.degraded)
+    return [(hit.record.id, hit.record.text) for hit in outcome.hits]
+
+
+def _place(hits: Sequence[tuple[str, str]], question: Question, uids: Mapping[int, str]) -> int | None:
+    """Returns the place from 0 of the first hit that answers, None without one."""
+    if question.message is not None:
+        return next((place for place, (uid, _) in enumerate(hits) if uid == uids[question.message]), None)
+    return next((place for place, (_, text) in enumerate(hits) if question.right.search(text)), None)
+
+
+def _is_current_first(hits: Sequence[tuple[str, str]], place: int | None, question: Question) -> bool:
+    """Tells whether the current value is found, and no outdated one before it."""
+    if place is None or question.outdated is None:
+        return place is not None
+    return not any(question.outdated.search(text) for _, text in hits[:place])
+
+
+def _loss(question: Question, told: Sequence[Message], uids: Mapping[int, str], nights: _Nights) -> str:
+    """Returns why the latest message that would answer was forgotten."""
+    answers = [uids[message.number] for message in told if question.right.search(message.text)]
+    if any(uid not in nights.reasons for uid in answers):
+        return NOT_AMONG_HITS
+    return _kind(nights.reasons[answers[-1]])
+
+
+def _size(memory: Memory, folder: str) -> dict[str, int]:
+    """Returns the numbers of stored memories and of all rows of the ledger, and the bytes in use of its file."""
+    stats = memory.stats()
+    rows = ("memories", "events", "entities", "mentions", "relations", "supports", "embeddings")
+    with closing(sqlite3.connect(f"file:{Path(folder) / 'ledger.sqlite'}?mode=ro", uri=True)) as connection:
+        pages, free, size = (
+            connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
+        )
+    return {"memories": stats["memories"], "rows": sum(stats[name] for name in rows), "bytes": (pages - free) * size}
