@@ -13,7 +13,7 @@ from itertools import chain
 from math import ceil
 from typing import TYPE_CHECKING
 
-from graphmem.lifecycle.clusters import MOST_COMPARED, Cluster, agreeing, centrality, clusters_of, like_memories
+from graphmem.lifecycle.clusters import MOST_COMPARED, Cluster, agreeing, centrality, clusters_of, like_memories, says
 from graphmem.lifecycle.decay import (
     MERGED_INTO,
     OVER_CAPACITY,
@@ -62,6 +62,7 @@ def compress(
     `texts_of` returns texts by id, for rows of memories; `summarised` are the rows of those that a summary was made of.
     Without `has_model`, nothing is composed.
     """
+    plan = _merge_said_again(plan, memories, matrices, texts_of, policy)
     plan = _merge_faded(plan, memories, matrices, texts_of, policy)
     plan = _compress_like(plan, memories, matrices, texts_of, policy, has_model=has_model)
     due = _summaries(memories, summarised, policy)
@@ -70,6 +71,49 @@ def compress(
         return replace(plan, compositions=(*plan.compositions, *due))
     skipped = {step: NO_MODEL for step, is_left in (("summarize", due), ("abstract", plan.crowded)) if is_left}
     return replace(plan, skipped={**plan.skipped, **skipped})
+
+
+def _merge_said_again(
+    plan: CyclePlan,
+    memories: Sequence[Vitals],
+    matrices: Matrices,
+    texts_of: Callable[[list[int]], Mapping[str, str]],
+    policy: LifecyclePolicy,
+) -> CyclePlan:
+    """Has each memory that would be promoted merged into one of the long-term layer that says it already.
+
+    Otherwise what is said every week would fill that layer with itself.
+    """
+    kept = [one for one in memories if one.is_valid and one.layer is Layer.LONG_TERM]
+    merged: dict[Vitals, str] = {}
+    for rows, matrix in matrices.values():
+        places = {row: place for place, row in enumerate(rows)}
+        for memory in (one.memory for one in plan.promoted):
+            like = [
+                one for one in kept if one.scope == memory.scope and one.speaker == memory.speaker and one.row in places
+            ]
+            if memory in merged or memory in kept or memory.row not in places:
+                continue
+            cosines = matrix[[places[one.row] for one in like]] @ matrix[places[memory.row]] if like else ()
+            near = [one for one, cosine in zip(like, cosines, strict=True) if cosine > policy.merged_similarity]
+            texts = texts_of([one.row for one in (memory, *near)]) if near else {}
+            target = next((one.id for one in near if says(texts[one.id], texts[memory.id])), None)
+            if target is None:
+                kept.append(memory)
+            else:
+                merged[memory] = target
+    # The room that they would have taken is the most important ones' that there was none for.
+    crowded = plan.crowded[: max(0, len(plan.crowded) - len(merged))]
+    spared = {one.memory.row for one in plan.crowded[len(crowded) :]}
+    forgotten = [one for one in plan.forgotten if one.memory.row not in spared]
+    forgotten += [Decision(one, f"{MERGED_INTO}{target}") for one, target in merged.items()]
+    return replace(
+        plan,
+        promoted=tuple(one for one in plan.promoted if one.memory not in merged),
+        forgotten=tuple(forgotten),
+        crowded=crowded,
+        merged={**plan.merged, **{one.id: target for one, target in merged.items()}},
+    )
 
 
 def _merge_faded(
@@ -83,7 +127,7 @@ def _merge_faded(
 
     Two that differ in a number or a denial are not alike, whatever their cosine.
     """
-    faded = [one.memory for one in plan.forgotten if one.reason != OVER_CAPACITY]
+    faded = [one.memory for one in plan.forgotten if one.reason != OVER_CAPACITY and one.memory.id not in plan.merged]
     gone, moved = ({one.memory.row for one in ones} for ones in (plan.forgotten, plan.promoted))
     kept = [
         one
@@ -112,7 +156,7 @@ def _merge_faded(
         replace(one, reason=f"{MERGED_INTO}{targets[one.memory.id]}") if one.memory.id in targets else one
         for one in plan.forgotten
     )
-    return replace(plan, forgotten=forgotten, merged=targets)
+    return replace(plan, forgotten=forgotten, merged={**plan.merged, **targets})
 
 
 def _compress_like(

@@ -104,6 +104,27 @@ def test_a_second_cycle_finds_nothing_more_to_merge() -> None:
     assert (again.promoted, again.forgotten, again.compositions) == ((), (), ())
 
 
+def test_what_is_kept_already_is_not_kept_again() -> None:
+    """Neither beside an older memory that says it nor beside another one of the same day."""
+    kept = memory(0, layer=Layer.LONG_TERM, importance=0.9)
+    again = [
+        replace(memory(row, importance=0.9, memory_type="preference"), created_at=NOW - timedelta(days=8))
+        for row in (1, 2, 3)
+    ]
+    texts = {
+        "0": "I like green tea with milk",
+        "1": "I like green tea",
+        "2": "I like black coffee",
+        "3": "I like black coffee.",
+    }
+    plan = planned([kept, *again], [0, 1, 60, 61], texts)
+    assert ([one.memory.id for one in plan.promoted], plan.merged) == (["2"], {"1": "0", "3": "2"})
+    assert {one.reason for one in plan.forgotten} == {"merged into 0", "merged into 2"}
+    full = [memory(9, layer=Layer.LONG_TERM, importance=0.85, memory_type="fact")]
+    plan = planned([kept, *again[:1], *full], [0, 1, 120], texts, policy=LifecyclePolicy(long_term_capacity=2))
+    assert (plan.merged, plan.crowded, len(plan.forgotten)) == ({"1": "0"}, (), 1)
+
+
 @pytest.mark.parametrize("other", ["The code of the flat is 1234", "The code of the flat is not 9876"])
 def test_a_faded_memory_is_not_merged_into_one_that_says_something_else(other: str) -> None:
     long_ago = NOW - timedelta(days=30)
