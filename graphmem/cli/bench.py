@@ -171,11 +171,11 @@ def lifecycle(
     seed: Seed = 1,
     no_promotion: NoPromotion = False,  # noqa: FBT002
 ) -> None:
-    """Lives simulated years with the lifecycle on and off, and asks what is still found.
+    """Lives simulated years, and asks what is still found.
 
-    The memories are stored in temporary folders. With --home what was measured of each person is kept in that folder,
-    and a later run with the same arguments goes on from there. The settings of the lifecycle that the configuration
-    names count; a language model that it names merges and summarises.
+    Each is lived with the lifecycle on and off. The memories are stored in temporary folders. With --home what was
+    measured of each person is kept in that folder, and a later run with the same arguments goes on from there. The
+    settings of the lifecycle that the configuration names count; a language model that it names merges and summarises.
     """
     from graphmem.cli.bench_table import print_lifecycle  # noqa: PLC0415
     from graphmem.cli.render import ProgressBar  # noqa: PLC0415

@@ -77,8 +77,8 @@ def test_a_worker_leaves_a_job_to_the_call_that_waits_for_it(monkeypatch: pytest
     ):
 
         def run_worker(_: int) -> None:
-            other.engine.job_worker().schedule()
-            other.engine.job_worker().close(finish=True)
+            other.engine.job_worker.schedule()
+            other.engine.job_worker.close(finish=True)
 
         CommitHook(mine, monkeypatch, run_worker)
         assert [one["memory"] for one in mine.add("I sing.", **ANN)["results"]] == ["Sings"]
@@ -98,7 +98,7 @@ def test_a_job_claimed_by_another_process_is_pending(monkeypatch: pytest.MonkeyP
     ):
 
         def claim_job(row: int) -> None:
-            other.engine.job_worker().run(row, jobs.JobKind.FACTS)
+            other.engine.job_worker.run(row, jobs.JobKind.FACTS)
             wait_until(lambda: endpoint.requests)
 
         CommitHook(mine, monkeypatch, claim_job)
