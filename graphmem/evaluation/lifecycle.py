@@ -25,8 +25,7 @@ from graphmem.atomic_files import replace_file
 from graphmem.boundary import filters, validation
 from graphmem.evaluation.configurations import refuse_degraded
 from graphmem.evaluation.year import DAYS, FACT, FIRST_DAY, GONE, OLD_EVENT, PREFERENCE, Message, Question, Texts, Year
-from graphmem.lifecycle.decay import MERGED_INTO, matters
-from graphmem.lifecycle.rules import Rules
+from graphmem.lifecycle.decay import MERGED_INTO, keeping_rule
 from graphmem.memory import Memory
 from graphmem.model import Scope, View
 from graphmem.retrieval.pipeline import search
@@ -130,7 +129,7 @@ def live(year: Year, settings: Settings, arguments: Arguments, progress: Progres
         asked = cycle([question.text for question in year.questions(DAYS - 1) if question.group != GONE])
         uids = {message.number: _uid(year, message) for message in year.messages}
         rules = settings.lifecycle.read_rules()
-        weighty = frozenset(message.number for message in year.messages if _is_weighty(rules, message.text))
+        weighty = frozenset(message.number for message in year.messages if keeping_rule(rules, message.text))
         words = {uids[message.number]: message.text for message in year.messages}
         for day in range(arguments.days):
             today = [message for message in year.messages if message.day == day]
@@ -302,11 +301,6 @@ def _month(
         "recognised": dict(recognised),
         "lost": dict(lost),
     }
-
-
-def _is_weighty(rules: Rules, text: str) -> bool:
-    rule = rules.match(text)
-    return rule is not None and matters(rule.importance, rule.memory_type)
 
 
 def _search(

@@ -84,19 +84,17 @@ def _merge_said_again(
 
     Otherwise what is said every week would fill that layer with itself.
     """
-    kept = [one for one in memories if one.is_valid and one.layer is Layer.LONG_TERM]
+    gone = {one.memory.row for one in plan.forgotten}
+    kept = [one for one in memories if one.is_valid and one.layer is Layer.LONG_TERM and one.row not in gone]
+    promoted = [one.memory for one in plan.promoted]
+    texts = texts_of([one.row for one in (*kept, *promoted)]) if promoted else {}
     merged: dict[Vitals, str] = {}
     for rows, matrix in matrices.values():
         places = {row: place for place, row in enumerate(rows)}
-        for memory in (one.memory for one in plan.promoted):
-            like = [
-                one for one in kept if one.scope == memory.scope and one.speaker == memory.speaker and one.row in places
-            ]
-            if memory in merged or memory in kept or memory.row not in places:
-                continue
-            cosines = matrix[[places[one.row] for one in like]] @ matrix[places[memory.row]] if like else ()
-            near = [one for one, cosine in zip(like, cosines, strict=True) if cosine > policy.merged_similarity]
-            texts = texts_of([one.row for one in (memory, *near)]) if near else {}
+        decided = {*kept, *merged}
+        for memory in (one for one in promoted if one.row in places and one not in decided):
+            of_speaker = [one for one in kept if one.speaker == memory.speaker]
+            near = _nearest(memory, of_speaker, places, matrix, policy.merged_similarity)
             target = next((one.id for one in near if says(texts[one.id], texts[memory.id])), None)
             if target is None:
                 kept.append(memory)
@@ -137,13 +135,8 @@ def _merge_faded(
     nearest: dict[Vitals, list[Vitals]] = {}
     for rows, matrix in matrices.values():
         places = {row: place for place, row in enumerate(rows)}
-        for memory in faded:
-            like = [one for one in kept if one.scope == memory.scope and one.row in places]
-            if memory in nearest or memory.row not in places or not like:
-                continue
-            cosines = matrix[[places[one.row] for one in like]] @ matrix[places[memory.row]]
-            order = [int(place) for place in (-cosines).argsort(kind="stable")]
-            if near := [like[place] for place in order if cosines[place] > policy.merged_similarity]:
+        for memory in (one for one in faded if one not in nearest):
+            if near := _nearest(memory, kept, places, matrix, policy.merged_similarity):
                 nearest[memory] = near
     texts = texts_of([one.row for one in {*nearest, *chain(*nearest.values())}])
     claimed = {uid: claims(text) for uid, text in texts.items()}
@@ -157,6 +150,20 @@ def _merge_faded(
         for one in plan.forgotten
     )
     return replace(plan, forgotten=forgotten, merged={**plan.merged, **targets})
+
+
+def _nearest(
+    memory: Vitals, kept: Iterable[Vitals], places: Mapping[int, int], matrix: Matrix, similarity: float
+) -> list[Vitals]:
+    """Returns those of the kept memories in a memory's scope that are like it, the nearest first.
+
+    `places` are the rows of a matrix by those of the memories; without its own nothing is like a memory.
+    """
+    like = [one for one in kept if one.scope == memory.scope and one.row in places]
+    if memory.row not in places or not like:
+        return []
+    cosines = matrix[[places[one.row] for one in like]] @ matrix[places[memory.row]]
+    return [like[place] for place in (-cosines).argsort(kind="stable") if cosines[place] > similarity]
 
 
 def _compress_like(

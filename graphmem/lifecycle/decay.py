@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from graphmem.lifecycle.forgetting import ForgettingCurve
 from graphmem.lifecycle.importance import WEIGHTS, recency
+from graphmem.lifecycle.rules import Rule, Rules
 from graphmem.model import Kind, Layer, Scope
 
 # Reasons in histories.
@@ -197,6 +198,12 @@ def _strength(memory: Vitals, policy: LifecyclePolicy) -> float:
 def matters(importance: float, memory_type: str | None) -> bool:
     """Returns whether a memory is important enough to be kept for good (P1)."""
     return importance >= (KEPT_IMPORTANCE if memory_type in KEPT_TYPES else KEPT_IMPORTANCE_OF_ANY)
+
+
+def keeping_rule(rules: Rules, text: str) -> Rule | None:
+    """Returns the rule that finds a text important enough to be kept for good, None if none does."""
+    rule = rules.match(text)
+    return rule if rule is not None and matters(rule.importance, rule.memory_type) else None
 
 
 def _promotion(memory: Vitals, now: datetime, policy: LifecyclePolicy) -> str | None:

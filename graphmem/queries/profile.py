@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
 
-from graphmem.lifecycle.decay import matters
+from graphmem.lifecycle.decay import keeping_rule
 from graphmem.lifecycle.rules import Rules
 from graphmem.model import ASSISTANT, LISTED_KINDS, Kind, ListFilter, MemoryRecord, View
 from graphmem.stores.ledger import Ledger, graph_reads, memories, vitals
@@ -67,9 +67,7 @@ def _standing(connection: Connection, listed: View, rules: Rules) -> list[Memory
     matched = [
         (rule.importance, record)
         for record in _newest(connection, listed, LOOKED_THROUGH)
-        if record.role != ASSISTANT
-        and (rule := rules.match(record.text)) is not None
-        and matters(rule.importance, rule.memory_type)
+        if record.role != ASSISTANT and (rule := keeping_rule(rules, record.text)) is not None
     ]
     return [record for _, record in sorted(matched, key=lambda one: -one[0])[:MOST_STANDING]]
 

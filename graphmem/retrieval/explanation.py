@@ -94,7 +94,7 @@ class ExplanationBuilder:
         self._walks = walks
         self._table = table
         self._weights = weights
-        self._scores = {memory.id: memory.score for memory in ranked}
+        self._memories = ranked
         self._names = _CHARACTER_NAMES if matches_characters else {}
         self._reasons = {**REASONS, **UNSPACED_REASONS} if is_unspaced else REASONS
         self._nearest = next(iter(arms.get("dense", {})), None)
@@ -170,6 +170,11 @@ class ExplanationBuilder:
             reasons.append((share(*PATH_ARMS), f"{REACHED_FROM} {path}"))
         reasons.sort(key=lambda reason: -reason[0])  # stable: equal ones in the order of REASONS
         return "; ".join(words for _, words in reasons) or NO_REASON
+
+    @cached_property
+    def _scores(self) -> Mapping[str, float]:
+        """The scores of the ranked memories, by id."""
+        return {memory.id: memory.score for memory in self._memories}
 
     @cached_property
     def _ranked(self) -> dict[str, tuple[Mapping[str, float], Mapping[str, int]]]:

@@ -419,10 +419,12 @@ class _Search:
         if self._query.select is not None:
             hits = self._query.select(hits)
         hits = self._with_sentence_matches(hits)
-        trace = None if self._query.traced is None else self._trace(self._query.traced, ranked, explainer, hits)
-        if trace is not None and trace.place is not None:
-            found = relevances.get(self._query.traced or "")
-            trace = replace(trace, relevance=None if found is None else found.value, floor=floor)
+        trace = None
+        if (uid := self._query.traced) is not None:
+            found = relevances.get(uid)
+            trace = replace(
+                self._trace(uid, ranked, explainer, hits), relevance=None if found is None else found.value, floor=floor
+            )
         degraded = tuple(sorted(self._retrievers.degraded))
         return SearchOutcome(hits, relations, degraded, self._named(), best_relevance, trace)
 

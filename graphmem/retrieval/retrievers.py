@@ -191,7 +191,7 @@ def _partition(connection: Connection, key: str, query_kinds: Mapping[str, Menti
 
     Aliases are followed only in the scope's own partition: a user's aliases mean nothing to a view by agent or run.
     """
-    row, size = memories.sized_partition(connection, key)
+    row, size, kept = memories.searched_partition(connection, key)
     named = entity_names.existing_entities(connection, row, query_kinds)
     similar = entity_names.similar_keys(connection, row, query_kinds.keys() - named.keys())
     if similar:
@@ -201,5 +201,4 @@ def _partition(connection: Connection, key: str, query_kinds: Mapping[str, Menti
     if alias_of:
         named |= entity_names.existing_entities(connection, row, alias_of)
     alias_kinds = {alias: query_kinds[named_key] for alias, named_key in alias_of.items()}
-    kept = size - memories.count_forgotten_rows(connection, row)
     return SearchPartition(key, size, kept, named, {**alias_kinds, **query_kinds})

@@ -125,6 +125,17 @@ def test_what_is_kept_already_is_not_kept_again() -> None:
     assert (plan.merged, plan.crowded, len(plan.forgotten)) == ({"1": "0"}, (), 1)
 
 
+def test_nothing_is_merged_into_what_is_forgotten_in_the_same_cycle() -> None:
+    said = "I like green tea"
+    old = memory(0, layer=Layer.LONG_TERM, importance=0.81, memory_type="preference")
+    others = [memory(row, layer=Layer.LONG_TERM, importance=0.95) for row in (2, 3)]
+    new = replace(memory(1, importance=0.9, memory_type="preference"), created_at=NOW - timedelta(days=8))
+    policy = LifecyclePolicy(long_term_capacity=3)
+    plan = planned([old, new, *others], [0, 1, 90, 180], {"0": f"{said}.", "1": said}, policy=policy, has_model=False)
+    assert ([one.memory.id for one in plan.forgotten], plan.merged) == (["0"], {})
+    assert [one.memory.id for one in plan.promoted] == ["1"]
+
+
 @pytest.mark.parametrize("other", ["The code of the flat is 1234", "The code of the flat is not 9876"])
 def test_a_faded_memory_is_not_merged_into_one_that_says_something_else(other: str) -> None:
     long_ago = NOW - timedelta(days=30)
