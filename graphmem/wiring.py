@@ -121,7 +121,7 @@ def open_backends(settings: Settings, *, in_memory: bool) -> Backends:
         if isinstance(embedder, Closeable):
             cleanup.callback(embedder.close)
         location = None if in_memory else ledger_location(settings)
-        ledger = Ledger(location, _keyring(settings, location))
+        ledger = Ledger(location, _keyring(settings, location), column_bytes=settings.search_cache_mb * 2**20)
         cleanup.callback(ledger.close)
         vector_index, vector_worker = _open_vectors(settings, ledger, embedder, in_memory=in_memory)
         cleanup.callback(vector_index.close)

@@ -111,7 +111,9 @@ def commit(ledger: Ledger, change_set: ChangeSet, session_gap: timedelta) -> lis
             entities.delete_unmentioned_names(connection, partition)
         if uow.has_erased:
             ledger_state.count_erasure(connection)
-        return outcomes
+    if uow.has_erased:
+        ledger.columns.clear()
+    return outcomes
 
 
 def execute_all(commands: Sequence[Command], uow: UnitOfWork) -> list[Outcome]:

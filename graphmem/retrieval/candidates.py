@@ -17,6 +17,7 @@ from graphmem.retrieval.space_estimates import SpaceEstimates
 from graphmem.retrieval.token_matching import TokenMatches
 from graphmem.retrieval.types import EncodedQuery, ScoredIds, SearchQuery
 from graphmem.stores.ledger import Ledger, candidate_rows, memories
+from graphmem.stores.ledger.candidate_rows import CandidateReader
 from graphmem.stores.ledger.sql import decoding
 
 
@@ -30,7 +31,6 @@ class Candidates:
         self._query = query
         self._matcher = Matcher(query.filter)
         self._ledger = ledger
-        self._spec = spec
         self._encoded = encoded
         # Multilingual cosines: of the memories that have no other vector, and of those from which estimates are made.
         self._unread: dict[str, float] = {}
@@ -44,7 +44,8 @@ class Candidates:
         self._matched: set[str] = set()
         with ledger.read() as connection:
             partition = query.view.partition
-            self._partition = None if partition is None else memories.partition_row(connection, partition)
+            row = None if partition is None else memories.partition_row(connection, partition)
+            self._reader = CandidateReader(query.view, row, spec, ledger.columns.of(connection, partition))
         self.evidence = Evidence()
 
     def filter_hits(self, search_arm: Callable[[int], ScoredIds], first: ScoredIds, limit: int) -> dict[str, float]:
@@ -77,7 +78,7 @@ class Candidates:
         """Reads rows that are not read yet. A row may have been read, as a neighbour's, without being checked."""
         rows, query = self.evidence.rows, self._query
         unread = [uid for uid in ids if uid not in rows]
-        self._add_rows(candidate_rows.candidates_by_id(connection, query.view, self._partition, unread))
+        self._add_rows(self._reader.by_id(connection, unread))
         visible = {uid for uid in ids if uid in rows}
         if query.accepted is not None:
             visible &= query.accepted(connection, list(visible))
@@ -108,11 +109,7 @@ class Candidates:
         neighbour_rows = {
             row for candidate_row in new_rows for row in (candidate_row.before, candidate_row.after) if row is not None
         }
-        self._add_rows(
-            candidate_rows.candidates_by_row(
-                connection, self._query.view, self._partition, neighbour_rows - self._by_row.keys()
-            )
-        )
+        self._add_rows(self._reader.by_row(connection, neighbour_rows - self._by_row.keys()))
         for candidate_row in new_rows:
             self.evidence.neighbours[candidate_row.id] = (self._id(candidate_row.before), self._id(candidate_row.after))
 
@@ -134,7 +131,7 @@ class Candidates:
         if encoded.vector is None:
             similarity |= self._multilingual_cosines(connection, rows)
             return
-        compared = self._cosines(*candidate_rows.read_vectors(connection, self._spec.model, rows), encoded.vector)
+        compared = self._cosines(*self._reader.vectors(connection, rows), encoded.vector)
         similarity |= compared
         unread = [row for row in rows if self._by_row[row].id not in compared]
         if encoded.multilingual is None or not unread:
@@ -151,13 +148,13 @@ class Candidates:
     def multilingual_vectors(self, connection: Connection, ids: Sequence[str]) -> dict[str, Matrix]:
         """Returns the vectors of these memories in the multilingual space, by id; those without one are left out."""
         rows = [self.evidence.rows[uid].row for uid in ids]
-        found, vectors = candidate_rows.read_multilingual(connection, self._spec, rows)
+        found, vectors = self._reader.multilingual(connection, rows)
         return {self._by_row[row].id: vector for row, vector in zip(found, vectors, strict=True)}
 
     def _multilingual_cosines(self, connection: Connection, rows: Sequence[int]) -> dict[str, float]:
         if self._encoded.multilingual is None:
             return {}
-        found, vectors = candidate_rows.read_multilingual(connection, self._spec, rows)
+        found, vectors = self._reader.multilingual(connection, rows)
         return self._cosines(found, vectors, self._encoded.multilingual)
 
     def _cosines(self, rows: Sequence[int], vectors: Matrix, vector: Matrix) -> dict[str, float]:
@@ -187,7 +184,7 @@ class Candidates:
                 texts = candidate_rows.read_texts(connection, rows)
                 matches.add([self._by_row[row].id for row in texts], list(texts.values()))
             else:
-                window_rows, windows = candidate_rows.read_tokens(connection, self._spec, rows)
+                window_rows, windows = self._reader.tokens(connection, rows)
                 decoding(matches.add)([self._by_row[row].id for row in window_rows], windows)
                 self._estimate_tokens(matches, [uid for uid in new_ids if uid in self._unread])
 
@@ -207,7 +204,7 @@ class Candidates:
         """Returns {row: its windows' token matrices, int8 as bytes}; memories without tokens are missing."""
         windows_by_row: dict[int, list[bytes]] = {}
         with self._ledger.read() as connection:
-            for row, window in zip(*candidate_rows.read_tokens(connection, self._spec, rows), strict=True):
+            for row, window in zip(*self._reader.tokens(connection, rows), strict=True):
                 windows_by_row.setdefault(row, []).append(window)
         return windows_by_row
 

@@ -936,6 +936,11 @@ class Settings(_Section):
         "offset are local to it (by default to the machine's zone), and days are shown in it (by default in UTC). A "
         "machine without a time zone database, such as a slim image, needs `pip install tzdata`.",
     )
+    search_cache_mb: Annotated[int, Field(ge=0)] = Field(
+        default=256,
+        description="The most megabytes of memory for what searches read of the partitions that were searched last: "
+        "256 hold those of about 25,000 memories. 0: searches read everything from the ledger.",
+    )
     summary_messages: Annotated[int, Field(ge=0)] = Field(
         default=20,
         description="The language model summarises a session once a new sitting begins, and whenever so many of its "

@@ -9,6 +9,7 @@ from graph_index_conformance import GraphIndexContract
 from support.databases import SQLITE_ONLY
 
 from graphmem.commands.types import UpdateMemory
+from graphmem.model import GraphBounds, Seeds, Subgraph, View
 from graphmem.stores.ledger import Ledger
 from graphmem.stores.ledger.embedded_graph import EmbeddedGraph
 from graphmem.stores.networkx_graph import NetworkxIndex
@@ -18,6 +19,19 @@ from graphmem.stores.protocols import Graph, GraphIndex
 class TestLedgerGraph(GraphContract):
     def reading(self, clerk: Any) -> Graph:
         return EmbeddedGraph(clerk.ledger)
+
+
+class SearchedTwice(EmbeddedGraph):
+    """Reads from columns in memory, which a partition has from its second search on."""
+
+    def neighbourhood(self, view: View, seeds: Seeds, limits: GraphBounds) -> Subgraph:
+        super().neighbourhood(view, seeds, limits)
+        return super().neighbourhood(view, seeds, limits)
+
+
+class TestGraphOfColumns(GraphContract):
+    def reading(self, clerk: Any) -> Graph:
+        return SearchedTwice(clerk.ledger)
 
 
 @SQLITE_ONLY  # its input from the ledger is the same with both databases

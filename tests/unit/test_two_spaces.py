@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 from sqlalchemy import select
+from support.columns import reader_of
 from support.fakes import DIMS, HashEncoder, two_space_embedder
 
 from graphmem.commands.types import DeleteMemory, ReindexMemory, UpdateMemory
 from graphmem.model import VECTOR, SpaceVector
 from graphmem.retrieval.space_estimates import MIN_MEMORIES, SpaceEstimates
-from graphmem.stores.ledger import candidate_rows, change_feed, embeddings, outbox
+from graphmem.stores.ledger import change_feed, embeddings, outbox
 from graphmem.stores.ledger.ledger_state import check_embedder, record_embedder, recorded_spaces
 from graphmem.stores.ledger.schema import embeddings as embeddings_table
 from graphmem.stores.ledger.schema import memories as rows
@@ -156,7 +157,7 @@ def test_one_space_has_no_multilingual_vectors(clerk: Any) -> None:
     record = clerk.say(ENGLISH)
     assert isinstance(clerk.embedder, HashEmbedder)
     with clerk.ledger.read() as connection:
-        assert candidate_rows.read_multilingual(connection, clerk.spec, [record.row])[0] == []
+        assert reader_of(clerk).multilingual(connection, [record.row])[0] == []
         assert embeddings.first_vectors(connection, clerk.spec, [record.id]) == {}
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from sqlalchemy import func, select
+from support.columns import reader_of
 from support.databases import SQLITE_ONLY
 from support.fakes import DIMS, NOON, merging
 
@@ -705,13 +706,11 @@ def test_wiping_empties_everything_but_keeps_the_sequence_number(clerk: Any) -> 
 
 
 def test_vectors_are_read_as_they_were_stored(clerk: Any) -> None:
-    from graphmem.stores.ledger import candidate_rows
-
     text = " ".join(f"word{n}" for n in range(500))
     record = clerk.say(text)
     with clerk.ledger.read() as connection:
-        rows, vectors = candidate_rows.read_vectors(connection, clerk.embedder.model, [record.row])
-        none = candidate_rows.read_vectors(connection, clerk.embedder.model, [])
+        rows, vectors = reader_of(clerk).vectors(connection, [record.row])
+        none = reader_of(clerk).vectors(connection, [])
     assert rows == [record.row] * len(vectors)
     np.testing.assert_array_equal(vectors, clerk.embedder.embed([text])[0])
     assert (none[0], len(none[1])) == ([], 0)

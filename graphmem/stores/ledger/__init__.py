@@ -18,6 +18,7 @@ from sqlalchemy.schema import CreateSchema, ExecutableDDLElement
 from graphmem.digests import Digests
 from graphmem.errors import ConfigError, StoreError, StoreUnavailable
 from graphmem.stores.ledger import ledger_state, schema, secret_key
+from graphmem.stores.ledger.columns import Columns
 from graphmem.stores.ledger.database import Database
 from graphmem.stores.ledger.postgres import PostgresDatabase
 from graphmem.stores.ledger.secret_key import SecretKeySource
@@ -26,6 +27,8 @@ from graphmem.stores.ledger.sqlite import SqliteDatabase
 logger = logging.getLogger("graphmem")
 # Bytes of the largest file that `close` compacts: a second for 200 MB, with the new file in memory meanwhile.
 COMPACT_AT_CLOSE = 256 * 1024 * 1024
+# Bytes of memory for columns, if nothing else is said: with tokens, those of about 25,000 memories.
+COLUMN_BYTES = 256 * 1024 * 1024
 MIGRATIONS = Path(__file__).parent / "migrations"
 # SQL that formats a column of microseconds as ISO 8601 text.
 _ISO_FORMAT = {
@@ -51,7 +54,14 @@ class Ledger:
     which whoever opened it claims jobs.
     """
 
-    def __init__(self, location: Path | URL | None, key_source: SecretKeySource | None = None) -> None:
+    def __init__(
+        self,
+        location: Path | URL | None,
+        key_source: SecretKeySource | None = None,
+        *,
+        column_bytes: int = COLUMN_BYTES,
+    ) -> None:
+        self.columns = Columns(column_bytes)
         self.on_server = isinstance(location, URL)
         self.job_holder = str(uuid4())
         self._database: Database = PostgresDatabase(location) if isinstance(location, URL) else SqliteDatabase(location)
@@ -128,6 +138,7 @@ class Ledger:
             if not self._database.is_damage(error):  # else the database logs it
                 logger.warning("closed without compacting the ledger after erasures: %s", error)
         finally:
+            self.columns.clear()
             self._database.close()
 
 

@@ -1,4 +1,7 @@
-"""Reads the search candidates: their rows (`CandidateRow`), vectors, tokens and texts."""
+"""Reads the search candidates: their rows (`CandidateRow`), vectors, tokens and texts.
+
+`CandidateReader` reads rows and embeddings from columns in memory if the partition has them, else from the tables.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from sqlalchemy import Connection, Select, bindparam, func, select
 
 from graphmem.model import VECTOR, CandidateRow, EmbeddingSpec, Kind, View
 from graphmem.stores.ledger import visibility
+from graphmem.stores.ledger.columns import PartitionColumns, VisibleColumns
 from graphmem.stores.ledger.embeddings import decode_multilingual, decode_vectors
 from graphmem.stores.ledger.schema import embeddings, entities, memories, mentions, partitions
 from graphmem.stores.ledger.sql import in_array, moment
@@ -18,26 +22,84 @@ if TYPE_CHECKING:
     from graphmem.models.protocols import Matrix
 
 
-def candidates_by_id(
-    connection: Connection, view: View, partition: int | None, uids: Iterable[str]
-) -> list[CandidateRow]:
-    """Returns the candidate rows of those of these memories that are inside the view, in no particular order.
+class CandidateReader:
+    """Reads the candidates of one search: inside its view, whose `partition` has this row id and these columns."""
 
-    `partition` is the row id of `view.partition`.
-    """
-    statement, values = _by_id(visibility.shape(view)), visibility.values(view, partition)
-    return _candidate_rows(connection, statement, values, list(uids))
+    def __init__(
+        self, view: View, partition: int | None, spec: EmbeddingSpec, columns: PartitionColumns | None = None
+    ) -> None:
+        self._spec = spec
+        self._visible = None if columns is None else VisibleColumns(columns, view)
+        self._shape = visibility.shape(view)
+        self._values = visibility.values(view, partition)
+
+    def by_id(self, connection: Connection, uids: Iterable[str]) -> list[CandidateRow]:
+        """Returns the candidate rows of those of these memories that are inside the view, in no particular order."""
+        if self._visible is not None:
+            return self._visible.by_id(uids)
+        return _candidate_rows(connection, _by_id(self._shape), self._values, list(uids))
+
+    def by_row(self, connection: Connection, row_ids: Iterable[int]) -> list[CandidateRow]:
+        """Returns the candidate rows of those of these memories (row ids) that are inside the view, in no particular
+        order.
+        """
+        if self._visible is not None:
+            return self._visible.by_row(row_ids)
+        return _candidate_rows(connection, _by_row(self._shape), self._values, list(row_ids))
+
+    def vectors(self, connection: Connection, row_ids: Sequence[int]) -> tuple[list[int], Matrix]:
+        """Returns the vectors of memories as (row ids, matrix of float32): one row id and matrix row for each window.
+
+        Windows of one memory are adjacent and in order; memories without vectors of this model are left out.
+        """
+        rows, data = self._embeddings(connection, VECTOR, row_ids)
+        return rows, decode_vectors(data)
+
+    def multilingual(self, connection: Connection, row_ids: Sequence[int]) -> tuple[list[int], Matrix]:
+        """Returns the vectors of memories in the multilingual space as (row ids, matrix): one row for each memory.
+
+        Memories without one are left out.
+        """
+        if self._spec.multilingual is None:
+            return [], decode_multilingual([])
+        rows, data = self._embeddings(connection, self._spec.multilingual, row_ids)
+        return rows, decode_multilingual(data)
+
+    def tokens(self, connection: Connection, row_ids: Sequence[int]) -> tuple[list[int], list[bytes]]:
+        """Returns the token matrices of memories as (row ids, encoded matrices): one of each for every window.
+
+        Windows of one memory are adjacent and in order; memories without tokens of this model are left out.
+        """
+        return self._embeddings(connection, self._spec.tokens or "", row_ids)
+
+    def _embeddings(self, connection: Connection, form: str, row_ids: Sequence[int]) -> tuple[list[int], list[bytes]]:
+        if not row_ids:
+            return [], []
+        if self._visible is None:
+            rows = _read_embeddings(connection, self._spec.model, form, row_ids)
+        else:
+            rows = _kept_embeddings(connection, self._visible.columns, self._spec.model, form, row_ids)
+        return [row for row, _ in rows], [data for _, data in rows]
 
 
-def candidates_by_row(
-    connection: Connection, view: View, partition: int | None, row_ids: Iterable[int]
-) -> list[CandidateRow]:
-    """Returns the candidate rows of those of these memories (row ids) that are inside the view, in no particular order.
+def _read_embeddings(connection: Connection, model: str, form: str, row_ids: Sequence[int]) -> list[tuple[int, bytes]]:
+    """Returns the embedding of each window of memories, by row and window."""
+    values = {"model": model, "form": form, "row_ids": list(row_ids)}
+    return [tuple(row) for row in connection.execute(_embeddings(), values).all()]
 
-    `partition` is the row id of `view.partition`.
-    """
-    statement, values = _by_row(visibility.shape(view)), visibility.values(view, partition)
-    return _candidate_rows(connection, statement, values, list(row_ids))
+
+def _kept_embeddings(
+    connection: Connection, columns: PartitionColumns, model: str, form: str, row_ids: Sequence[int]
+) -> list[tuple[int, bytes]]:
+    """Returns what `_read_embeddings` does; reads those that the columns do not keep, which then keep them."""
+    kept = columns.embeddings.of(model, form)
+    missing = [row for row in row_ids if row not in kept]
+    if missing:
+        read: dict[int, list[bytes]] = {}
+        for row, data in _read_embeddings(connection, model, form, missing):
+            read.setdefault(row, []).append(data)
+        columns.embeddings.add(model, form, read)
+    return [(row, data) for row in sorted(row_ids) for data in kept.get(row, ())]
 
 
 def _candidate_rows(
@@ -70,43 +132,6 @@ def _select_candidates(shape: visibility.ViewShape) -> Select[Any]:
         .outerjoin(after, after.c.previous == m.id)
         .where(*visibility.conditions(shape, by_id=True))
     )
-
-
-def read_vectors(connection: Connection, model: str, row_ids: Sequence[int]) -> tuple[list[int], Matrix]:
-    """Returns the vectors of memories as (row ids, matrix of float32): one row id and one matrix row for each window.
-
-    Windows of one memory are adjacent and in order; memories without vectors of this model are left out.
-    """
-    window_rows, data = _embeddings_of(connection, model, VECTOR, row_ids)
-    return window_rows, decode_vectors(data)
-
-
-def read_multilingual(connection: Connection, spec: EmbeddingSpec, row_ids: Sequence[int]) -> tuple[list[int], Matrix]:
-    """Returns the vectors of memories in the multilingual space as (row ids, matrix): one row for each memory.
-
-    Memories without one are left out.
-    """
-    if spec.multilingual is None:
-        return [], decode_multilingual([])
-    rows, data = _embeddings_of(connection, spec.model, spec.multilingual, row_ids)
-    return rows, decode_multilingual(data)
-
-
-def read_tokens(connection: Connection, spec: EmbeddingSpec, row_ids: Sequence[int]) -> tuple[list[int], list[bytes]]:
-    """Returns the token matrices of memories as (row ids, encoded matrices): one of each for every window.
-
-    Windows of one memory are adjacent and in order; memories without tokens of this model are left out.
-    """
-    return _embeddings_of(connection, spec.model, spec.tokens or "", row_ids)
-
-
-def _embeddings_of(
-    connection: Connection, model: str, form: str, row_ids: Sequence[int]
-) -> tuple[list[int], list[bytes]]:
-    if not row_ids:
-        return [], []
-    rows = connection.execute(_embeddings(), {"model": model, "form": form, "row_ids": list(row_ids)}).all()
-    return [row_id for row_id, _ in rows], [data for _, data in rows]
 
 
 @lru_cache(maxsize=1)

@@ -1,4 +1,4 @@
-"""The embedded graph: the `Graph` protocol over the ledger's own tables.
+"""The embedded graph: the `Graph` protocol over the ledger's own tables and the columns of them in memory.
 
 It is no copy, so it is always up to date and needs no cursor and no delivery.
 """
@@ -17,4 +17,5 @@ class EmbeddedGraph:
 
     def neighbourhood(self, view: View, seeds: Seeds, limits: GraphBounds) -> Subgraph:
         with self._ledger.read() as connection:
-            return graph_neighbourhood.neighbourhood(connection, view, seeds, limits)
+            columns = self._ledger.columns.of(connection, view.partition)
+            return graph_neighbourhood.neighbourhood(connection, view, seeds, limits, columns)

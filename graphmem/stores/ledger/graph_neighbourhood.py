@@ -1,4 +1,5 @@
-"""Reads the bounded neighbourhood of a search's seeds from the ledger's tables, for the embedded graph.
+"""Reads the bounded neighbourhood of a search's seeds, for the embedded graph: from columns in memory if the partition
+has them, else from the ledger's tables.
 
 `_best_mentions` reads the best mentions of many entities at once, as one UNION of limited reads of a covering index:
 `row_number() OVER (PARTITION BY entity)` would read every hub entity whole (15 to 82 ms instead of 0.1), and one
@@ -7,16 +8,19 @@ statement per entity would cost a round trip each on a server.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import islice
 from typing import Any, NamedTuple
 
 from sqlalchemy import CompoundSelect, Connection, Select, and_, bindparam, select, union_all
 
 from graphmem.model import GraphBounds, MentionEdge, MentionKind, Seeds, Subgraph, View
 from graphmem.stores.ledger import visibility
+from graphmem.stores.ledger.columns import PartitionColumns, VisibleColumns
 from graphmem.stores.ledger.memories import partition_row
 from graphmem.stores.ledger.schema import entities, memories, mentions
 from graphmem.stores.ledger.sql import in_array, mention_kind
@@ -26,12 +30,21 @@ UNION_SIZE = 16
 _NO_ENTITY = -1
 
 
-def neighbourhood(connection: Connection, view: View, seeds: Seeds, limits: GraphBounds) -> Subgraph:
-    """Returns the bounded neighbourhood of seeds in `view.partition`; `graphmem.stores.protocols.Graph` defines it."""
-    partition = partition_row(connection, view.partition or "")
-    if partition is None:
-        return Subgraph()
-    query = _NeighbourhoodQuery(connection, view, partition)
+def neighbourhood(
+    connection: Connection, view: View, seeds: Seeds, limits: GraphBounds, columns: PartitionColumns | None = None
+) -> Subgraph:
+    """Returns the bounded neighbourhood of seeds in `view.partition`; `graphmem.stores.protocols.Graph` defines it.
+
+    Reads the partition's columns if they are given.
+    """
+    query: _Neighbourhood
+    if columns is not None:
+        query = _ColumnNeighbourhood(VisibleColumns(columns, view))
+    else:
+        partition = partition_row(connection, view.partition or "")
+        if partition is None:
+            return Subgraph()
+        query = _TableNeighbourhood(connection, view, partition)
     seed_entities = query.entity_rows(seeds.entities)
     seed_memories = query.visible_seeds(seeds.memories)
     mentioning = query.best_mentions(seed_entities, limits.seed_mentions)
@@ -48,7 +61,7 @@ def next_pairs(connection: Connection, view: View, uids: Sequence[str]) -> list[
     Both memories of a pair are inside the view, whose partition is ignored.
     """
     row_ids = list(connection.scalars(select(memories.c.id).where(memories.c.uid.in_(uids))))
-    return list(_NeighbourhoodQuery(connection, replace(view, partition=None), 0).visible_pairs(row_ids))
+    return list(_TableNeighbourhood(connection, replace(view, partition=None), 0).visible_pairs(row_ids))
 
 
 class _SessionRow(NamedTuple):
@@ -63,39 +76,42 @@ class _SessionRow(NamedTuple):
 _MISSING = _SessionRow("", None, None, is_visible=False)
 
 
-class _NeighbourhoodQuery:
-    """Runs the statements of one neighbourhood and keeps the session rows that they have read."""
+class _Neighbourhood(ABC):
+    """Builds one neighbourhood and keeps the session rows that were read for it."""
 
-    def __init__(self, connection: Connection, view: View, partition: int) -> None:
-        self._connection = connection
-        self._partition = partition
-        self._shape = visibility.shape(view)
-        self._view_values = visibility.values(view, partition)
+    def __init__(self) -> None:
         self._loaded: dict[int, _SessionRow] = {}
 
-    def _execute(self, statement: Any, **values: Any) -> Sequence[Any]:
-        return self._connection.execute(statement, {**self._view_values, **values}).all()
-
+    @abstractmethod
     def entity_rows(self, keys: Sequence[str]) -> list[int]:
-        values = {"partition": self._partition, "keys": list(keys)}
-        row_by_key: dict[str, int] = dict(self._connection.execute(_entity_rows_by_key(), values).all())
-        return [row_by_key[key] for key in keys if key in row_by_key]
+        """Returns the rows of the entities with these keys, in their order."""
 
+    @abstractmethod
     def visible_seeds(self, uids: Sequence[str]) -> list[int]:
-        if not uids:
-            return []
-        row_by_id = dict(self._execute(_visible_rows_by_id(self._shape), uids=list(uids)))
-        return [row_by_id[uid] for uid in uids if uid in row_by_id]
+        """Returns the rows of those of these memories that are inside the view, in their order."""
+
+    @abstractmethod
+    def _read_session_rows(self, row_ids: Sequence[int]) -> Iterator[tuple[int, _SessionRow]]:
+        """Yields the session rows of those of these memories that are there, by row."""
+
+    @abstractmethod
+    def rarest_entities(self, row_ids: Sequence[int], limit: int, without: Iterable[int]) -> list[int]:
+        """Returns the entities that these memories share with others, those with the fewest memories first."""
+
+    @abstractmethod
+    def best_mentions(self, entity_rows: Sequence[int], limit: int) -> list[int]:
+        """Returns up to `limit` visible memories for each entity, the best mentions first (kind, then newest)."""
+
+    @abstractmethod
+    def _mentions_of(self, row_ids: Sequence[int]) -> Sequence[tuple[int, int, int, str, int]]:
+        """Returns the mentions of memories as (row, kind, and the entity's row, key, document frequency)."""
 
     def _load(self, row_ids: Iterable[int]) -> None:
         """Reads the session rows of those memories that were not read before."""
         new = [row_id for row_id in row_ids if row_id not in self._loaded]
         if new:
             self._loaded.update(dict.fromkeys(new, _MISSING))
-            self._loaded.update(
-                (row_id, _SessionRow(*columns))
-                for row_id, *columns in self._execute(_select_session_rows(self._shape), row_ids=new)
-            )
+            self._loaded.update(self._read_session_rows(new))
 
     def session_rows(self, start: Sequence[int], steps: int) -> list[int]:
         """Returns the visible memories up to `steps` before or after these in the session, the nearest first.
@@ -118,28 +134,10 @@ class _NeighbourhoodQuery:
         after = {(row_id, row.after) for row_id, row in rows.items() if row.after is not None}
         return before | after
 
-    def rarest_entities(self, row_ids: Sequence[int], limit: int, without: Iterable[int]) -> list[int]:
-        """Returns the entities that these memories share with others, those with the fewest memories first."""
-        if not row_ids:
-            return []
-        values = {"row_ids": list(row_ids), "without": list(without), "limit": limit}
-        return list(self._connection.scalars(_rarest_entities(), values).all())
-
-    def best_mentions(self, entity_rows: Sequence[int], limit: int) -> list[int]:
-        """Returns up to `limit` visible memories for each entity, the best mentions first (kind, then newest)."""
-        row_ids: list[int] = []
-        for start in range(0, len(entity_rows), UNION_SIZE):
-            block = [*entity_rows[start : start + UNION_SIZE], *[_NO_ENTITY] * UNION_SIZE][:UNION_SIZE]
-            values = {f"entity_{slot}": entity for slot, entity in enumerate(block)}
-            row_ids.extend(row_id for (row_id,) in self._execute(_best_mentions(self._shape), limit=limit, **values))
-        return row_ids
-
     def subgraph(self, row_ids: list[int], seed_entities: Sequence[int]) -> Subgraph:
         self._load(row_ids)
         uids = {row_id: self._loaded[row_id].uid for row_id in row_ids}
-        mentioned = self._connection.execute(_mentions_of_memories(), {"row_ids": row_ids}).all()
-        for kind in {kind for _, kind, *_ in mentioned}:
-            mention_kind(kind)  # raises for a corrupt kind; the edges keep the numbers
+        mentioned = self._mentions_of(row_ids)
         seeds = set(seed_entities)
         shared = sorted((row, kind, key, df) for row, kind, entity, key, df in mentioned if df > 1 or entity in seeds)
         unshared = Counter(
@@ -159,6 +157,99 @@ class _NeighbourhoodQuery:
         self._load({row_id for pair in pairs for row_id in pair})
         rows = ((self._loaded[before], self._loaded[after]) for before, after in pairs)
         return tuple(sorted((a.uid, b.uid) for a, b in rows if a.is_visible and b.is_visible))
+
+
+class _TableNeighbourhood(_Neighbourhood):
+    """Reads the ledger's tables, by the row of the view's partition."""
+
+    def __init__(self, connection: Connection, view: View, partition: int) -> None:
+        super().__init__()
+        self._connection = connection
+        self._partition = partition
+        self._shape = visibility.shape(view)
+        self._view_values = visibility.values(view, partition)
+
+    def _execute(self, statement: Any, **values: Any) -> Sequence[Any]:
+        return self._connection.execute(statement, {**self._view_values, **values}).all()
+
+    def entity_rows(self, keys: Sequence[str]) -> list[int]:
+        values = {"partition": self._partition, "keys": list(keys)}
+        row_by_key: dict[str, int] = dict(self._connection.execute(_entity_rows_by_key(), values).all())
+        return [row_by_key[key] for key in keys if key in row_by_key]
+
+    def visible_seeds(self, uids: Sequence[str]) -> list[int]:
+        if not uids:
+            return []
+        row_by_id = dict(self._execute(_visible_rows_by_id(self._shape), uids=list(uids)))
+        return [row_by_id[uid] for uid in uids if uid in row_by_id]
+
+    def _read_session_rows(self, row_ids: Sequence[int]) -> Iterator[tuple[int, _SessionRow]]:
+        for row_id, *columns in self._execute(_select_session_rows(self._shape), row_ids=row_ids):
+            yield row_id, _SessionRow(*columns)
+
+    def rarest_entities(self, row_ids: Sequence[int], limit: int, without: Iterable[int]) -> list[int]:
+        if not row_ids:
+            return []
+        values = {"row_ids": list(row_ids), "without": list(without), "limit": limit}
+        return list(self._connection.scalars(_rarest_entities(), values).all())
+
+    def best_mentions(self, entity_rows: Sequence[int], limit: int) -> list[int]:
+        row_ids: list[int] = []
+        for start in range(0, len(entity_rows), UNION_SIZE):
+            block = [*entity_rows[start : start + UNION_SIZE], *[_NO_ENTITY] * UNION_SIZE][:UNION_SIZE]
+            values = {f"entity_{slot}": entity for slot, entity in enumerate(block)}
+            row_ids.extend(row_id for (row_id,) in self._execute(_best_mentions(self._shape), limit=limit, **values))
+        return row_ids
+
+    def _mentions_of(self, row_ids: Sequence[int]) -> Sequence[tuple[int, int, int, str, int]]:
+        mentioned = self._connection.execute(_mentions_of_memories(), {"row_ids": row_ids}).all()
+        for kind in {kind for _, kind, *_ in mentioned}:
+            mention_kind(kind)  # raises for a corrupt kind; the edges keep the numbers
+        return [tuple(row) for row in mentioned]
+
+
+class _ColumnNeighbourhood(_Neighbourhood):
+    """Reads a partition's columns."""
+
+    def __init__(self, visible: VisibleColumns) -> None:
+        super().__init__()
+        self._visible = visible
+        self._columns = visible.columns
+
+    def entity_rows(self, keys: Sequence[str]) -> list[int]:
+        rows = self._columns.entity_rows
+        return [rows[key] for key in keys if key in rows]
+
+    def visible_seeds(self, uids: Sequence[str]) -> list[int]:
+        return [candidate.row for candidate in self._visible.by_id(uids)]
+
+    def _read_session_rows(self, row_ids: Sequence[int]) -> Iterator[tuple[int, _SessionRow]]:
+        for row in row_ids:
+            if (one := self._visible.candidate(row)) is not None:
+                yield row, _SessionRow(one.id, one.before, one.after, is_visible=self._visible.shows(row))
+
+    def rarest_entities(self, row_ids: Sequence[int], limit: int, without: Iterable[int]) -> list[int]:
+        linked = {entity for _, _, entity, _, _ in self._mentions_of(row_ids)}.difference(without)
+        shared = [(self._columns.entities[entity], entity) for entity in linked]
+        ranked = sorted((frequency, key, entity) for (key, frequency), entity in shared if frequency > 1)
+        return [entity for _, _, entity in ranked[:limit]]
+
+    def best_mentions(self, entity_rows: Sequence[int], limit: int) -> list[int]:
+        shows, rows = self._visible.shows, list[int]()
+        for entity in entity_rows:
+            postings = self._columns.postings.get(entity, ())
+            visible = (row for kind, _, row in postings if kind < MentionKind.COMMON_NOUN and shows(row))
+            rows.extend(islice(visible, limit))
+        return rows
+
+    def _mentions_of(self, row_ids: Sequence[int]) -> Sequence[tuple[int, int, int, str, int]]:
+        mentioned, entities = self._columns.mentioned, self._columns.entities
+        return [
+            (row, kind, entity, *entities[entity])
+            for row in row_ids
+            for entity, kind in mentioned.get(row, ())
+            if kind < MentionKind.COMMON_NOUN
+        ]
 
 
 @lru_cache(maxsize=1)

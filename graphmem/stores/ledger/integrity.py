@@ -112,6 +112,7 @@ def inconsistent_columns(connection: Connection) -> list[str]:
 
 def recompute_derived(connection: Connection) -> None:
     """Sets every derived column from the rows it is derived from, and deletes entities and embeddings without users."""
+    connection.execute(ledger.update().values(repairs=ledger.c.repairs + 1))  # columns in memory are read again
     order = _episode_order()
     connection.execute(memories.update().where(order.c.id == memories.c.id).values(previous=order.c.before))
     connection.execute(entities.update().values(mentions=_mention_count()))

@@ -53,6 +53,7 @@ ledger = Table(
     Column("secret", Text),  # "configured:ID" or "file:ID": place and id of the secret key
     Column("unguarded", BigInteger, nullable=False, server_default="0"),  # erased messages whose secret key was lost
     Column("erasures", BigInteger, nullable=False, server_default="0"),  # commits that erased words since compaction
+    Column("repairs", BigInteger, nullable=False, server_default="0"),  # how often derived columns were computed anew
     Column("lifecycle_since", BigInteger),  # when the lifecycle was first enabled
 )
 

@@ -1,0 +1,411 @@
+"""Keeps in memory what searches read of a partition: the rows, mentions, entities and embeddings of its memories.
+
+The ledger stays the truth: at each use one statement compares the ledger's state with that of the columns, and what
+changed since is read. Columns never change; a change makes new ones, which share what is the same, so a search reads
+one state throughout. They answer as the tables do (tests/ledger/test_columns.py compares both), which serve all that
+is not kept here.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from threading import Lock
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from sqlalchemy import Connection, bindparam, select
+
+from graphmem.model import ALL_KINDS, CandidateRow, View, micros
+from graphmem.stores.ledger.memories import sized_partition
+from graphmem.stores.ledger.schema import entities, further_runs, ledger, memories, mentions
+from graphmem.stores.ledger.schema import tombstones as tombstones_table
+from graphmem.stores.ledger.sql import CorruptValue, in_array, mention_kind, moment
+
+# Memories of the largest partition that is kept. Reading so many takes about 0.3 s.
+MAX_MEMORIES = 20_000
+# Sequence numbers after which a partition is read anew, instead of looking through the changes of all partitions.
+MAX_CHANGES = 2_000
+# Bytes of a memory with its mentions, and of an embedding beside its data; measured.
+MEMORY_BYTES, ENTRY_BYTES = 2_500, 250
+# Partitions whose first search is remembered. A partition is kept from its second search on: a command asks once.
+MAX_REMEMBERED = 10_000
+_NEVER = 2**63 - 1
+
+Flags = npt.NDArray[np.bool_]
+# A mention of an entity as it is ranked: its kind, the negative time of the memory, the memory's row.
+Posting = tuple[int, int, int]
+
+
+class _State(NamedTuple):
+    """The state of a ledger: the last sequence number taken, how often it was reset, and how often repaired."""
+
+    seq: int
+    epoch: int
+    repairs: int
+
+
+class KeptEmbeddings:
+    """Encoded embeddings, by model and form, then by row, of the memories of a partition that searches have read."""
+
+    def __init__(self) -> None:
+        self._windows: dict[tuple[str, str], dict[int, list[bytes]]] = defaultdict(dict)
+        self.size_bytes = 0
+
+    def of(self, model: str, form: str) -> Mapping[int, list[bytes]]:
+        """Returns the embeddings of each memory's windows."""
+        return self._windows[model, form]
+
+    def add(self, model: str, form: str, windows_by_row: Mapping[int, list[bytes]]) -> None:
+        """Keeps embeddings."""
+        self._windows[model, form].update(windows_by_row)
+        self.size_bytes += sum(ENTRY_BYTES + sum(map(len, windows)) for windows in windows_by_row.values())
+
+    def without(self, rows: Iterable[int]) -> KeptEmbeddings:
+        """Returns these embeddings without those of some memories."""
+        kept, left_out = KeptEmbeddings(), set(rows)
+        for (model, form), windows in list(self._windows.items()):
+            kept.add(model, form, {row: own for row, own in list(windows.items()) if row not in left_out})
+        return kept
+
+
+class Columns:
+    """The columns of the partitions that were searched last, up to a number of bytes. Safe to use from threads."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._lock = Lock()
+        self._kept: OrderedDict[str, PartitionColumns] = OrderedDict()
+        self._searched: OrderedDict[str, None] = OrderedDict()
+
+    def of(self, connection: Connection, key: str | None) -> PartitionColumns | None:
+        """Returns the columns of a partition as the connection's snapshot shows it.
+
+        None for one that is not kept: without memories, with too many, searched for the first time, or with a damaged
+        row, which is reported by whoever reads it from the tables.
+        """
+        if key is None or not self._max_bytes:
+            return None
+        with self._lock:
+            columns = self._kept.get(key)
+            if columns is None and key not in self._searched:
+                self._searched[key] = None
+                while len(self._searched) > MAX_REMEMBERED:
+                    self._searched.popitem(last=False)
+                return None
+        try:
+            columns = self._updated(connection, key, columns)
+        except CorruptValue:
+            columns = None
+        with self._lock:
+            self._kept.pop(key, None)
+            if columns is not None:
+                self._kept[key] = columns
+                self._evict()
+        return columns
+
+    @property
+    def size_bytes(self) -> int:
+        """The approximate size in memory."""
+        with self._lock:
+            return sum(columns.size_bytes for columns in self._kept.values())
+
+    def clear(self) -> None:
+        """Forgets everything, as after an erasure."""
+        with self._lock:
+            self._kept.clear()
+
+    def _evict(self) -> None:
+        total = sum(columns.size_bytes for columns in self._kept.values())
+        while total > self._max_bytes:
+            total -= self._kept.popitem(last=False)[1].size_bytes
+
+    def _updated(self, connection: Connection, key: str, columns: PartitionColumns | None) -> PartitionColumns | None:
+        """Returns the columns of a partition in the ledger's present state, made from these if they are of use."""
+        state = _State(*connection.execute(_STATE).one())
+        if columns is not None and columns.state == state:
+            return columns
+        if columns is not None and columns.state[1:] == state[1:] and state.seq - columns.state.seq <= MAX_CHANGES:
+            return columns.updated(connection, state)
+        partition, size = sized_partition(connection, key)
+        most = min(MAX_MEMORIES, self._max_bytes // MEMORY_BYTES)
+        if partition is None or size > most:
+            return None
+        rows = connection.execute(_ROWS, {"partition": partition, "limit": most + 1}).all()
+        if len(rows) > most:
+            return None
+        return PartitionColumns(key, partition, state).with_changes(connection, rows, (), state)
+
+
+class _Row(NamedTuple):
+    """A memory's columns that a view's conditions read."""
+
+    kind: str
+    user_id: str | None
+    agent_id: str | None
+    run_id: str | None
+
+
+_ERASED = _Row("", None, None, None)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionColumns:
+    """The columns of a partition in one state of the ledger.
+
+    `candidates` are its memories, None in place of erased ones, and `rows` their further values; `times` (4 x memories,
+    microseconds) the times from which they are valid, retired, expired and forgotten. `positions` finds a memory in
+    these by its row, `positions_by_id` by its id. `further_runs` has the rows of memories that were said again in a
+    run. `mentioned` has the mentions of each memory by its row, as (entity, kind), `postings` those of each entity,
+    ranked. `entities` has the key and the document frequency of each entity, `entity_rows` the entity of each key.
+    """
+
+    key: str
+    partition: int
+    state: _State
+    candidates: Sequence[CandidateRow | None] = ()
+    rows: Sequence[_Row] = ()
+    times: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty((4, 0), np.int64))
+    positions: Mapping[int, int] = field(default_factory=dict)
+    positions_by_id: Mapping[str, int] = field(default_factory=dict)
+    further_runs: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    mentioned: Mapping[int, Sequence[tuple[int, int]]] = field(default_factory=dict)
+    postings: Mapping[int, Sequence[Posting]] = field(default_factory=dict)
+    entities: Mapping[int, tuple[str, int]] = field(default_factory=dict)
+    entity_rows: Mapping[str, int] = field(default_factory=dict)
+    embeddings: KeptEmbeddings = field(default_factory=KeptEmbeddings)
+
+    @property
+    def size_bytes(self) -> int:
+        """The approximate size in memory."""
+        return MEMORY_BYTES * len(self.candidates) + self.embeddings.size_bytes
+
+    def visible(self, view: View) -> Flags:
+        """Returns for each memory whether a view of this partition shows it, as `visibility.conditions` does."""
+        now = micros(view.moment)
+        valid_from, valid_to, expires_at, forgotten_at = self.times
+        shown = np.ones(len(self.rows), np.bool_)
+        if not view.show_retired:
+            shown &= valid_to > now
+        if view.as_of is not None:
+            shown &= valid_from <= now
+        if not view.show_expired:
+            shown &= expires_at > now
+        if not view.show_forgotten:
+            shown &= forgotten_at > now
+        if view.kinds != ALL_KINDS:
+            shown &= self._flags(row.kind in view.kinds for row in self.rows)
+        parts = view.scope.parts
+        if (run := parts.pop("run_id", None)) is not None:
+            own = self._flags(row.run_id == run for row in self.rows)
+            own[[self.positions[row] for row in self.further_runs.get(run, ())]] = True
+            shown &= own
+        if view.scope.read_partition == self.key:
+            parts.pop("user_id")  # all are this user's
+        for name, value in parts.items():
+            shown &= self._flags(getattr(row, name) == value for row in self.rows)
+        return shown
+
+    def _flags(self, values: Iterable[bool]) -> Flags:
+        return np.fromiter(values, np.bool_, len(self.rows))
+
+    def updated(self, connection: Connection, state: _State) -> PartitionColumns:
+        """Returns the columns with what has changed up to the ledger's state."""
+        values = {"partition": self.partition, "key": self.key, "after": self.state.seq}
+        changed = connection.execute(_CHANGED, values).all()
+        erased = [uid for uid in connection.scalars(_ERASED_IDS, values) if uid in self.positions_by_id]
+        if not changed and not erased:
+            return replace(self, state=state)
+        return self.with_changes(connection, changed, erased, state)
+
+    def with_changes(
+        self, connection: Connection, changed: Sequence[Any], erased: Sequence[str], state: _State
+    ) -> PartitionColumns:
+        """Returns the columns with these memories (rows of `_ROWS`) in place of theirs, without the erased ones (ids).
+
+        Raises CorruptValue.
+        """
+        draft = _Draft(self, [row for row, *_ in changed])
+        for uid in erased:
+            draft.erase(uid)
+        for values in changed:
+            draft.put(*values)
+        draft.link_neighbours()
+        values = {"partition": self.partition, "rows": list(draft.touched)}
+        is_first = not self.rows
+        draft.set_runs(connection.execute(_RUNS if is_first else _RUNS_OF, values).all())
+        changed_entities = draft.set_mentions(connection.execute(_MENTIONS if is_first else _MENTIONS_OF, values).all())
+        values["entities"] = changed_entities
+        draft.set_entities(changed_entities, connection.execute(_ENTITIES if is_first else _ENTITIES_OF, values).all())
+        return replace(
+            self,
+            state=state,
+            candidates=draft.candidates,
+            rows=draft.rows,
+            times=draft.times,
+            positions=draft.positions,
+            positions_by_id=draft.positions_by_id,
+            further_runs=draft.further_runs,
+            mentioned=draft.mentioned,
+            postings=draft.postings,
+            entities=draft.entities,
+            entity_rows=draft.entity_rows,
+            embeddings=self.embeddings.without(draft.touched) if self.rows else self.embeddings,
+        )
+
+
+class _Draft:
+    """Copies of a partition's columns into which changes of some memories (rows) are entered."""
+
+    def __init__(self, columns: PartitionColumns, changed: Sequence[int]) -> None:
+        self._key = columns.key
+        self.positions, self.positions_by_id = dict(columns.positions), dict(columns.positions_by_id)
+        added = [row for row in changed if row not in self.positions]
+        self.positions.update((row, len(columns.rows) + place) for place, row in enumerate(added))
+        self.candidates = [*columns.candidates, *[None] * len(added)]
+        self.rows = [*columns.rows, *[_ERASED] * len(added)]
+        self.times = np.concatenate([columns.times, np.zeros((4, len(added)), np.int64)], axis=1)
+        self.further_runs, self.mentioned = dict(columns.further_runs), dict(columns.mentioned)
+        self.postings, self.entities = dict(columns.postings), dict(columns.entities)
+        self.entity_rows = dict(columns.entity_rows)
+        # The rows of changed and erased memories; what their `previous` says now, and what it said before.
+        self.touched: set[int] = set()
+        self._followers: dict[int, int] = {}
+        self._former_followers: dict[int, int] = {}
+
+    def erase(self, uid: str) -> None:
+        """Takes out a memory."""
+        position = self.positions_by_id.pop(uid)
+        if (erased := self.candidates[position]) is not None:
+            self._note(erased)
+            del self.positions[erased.row]
+        self.candidates[position], self.rows[position] = None, _ERASED
+
+    def put(
+        self, row: int, uid: str, speaker: str | None, at: int, answer_types: int, question_share: float,
+        previous: int | None, source_only: bool, role: str | None,  # noqa: FBT001
+        valid_from: int, valid_to: int | None, expires_at: int | None, forgotten_at: int | None, *further: Any,
+    ) -> None:  # fmt: skip
+        """Enters a memory, as `_ROWS` reads it. Raises CorruptValue."""
+        moment(at)  # raises for a corrupt date
+        position = self.positions_by_id[uid] = self.positions[row]
+        former = self.candidates[position]
+        if former is not None:
+            self._note(former)
+        self.touched.add(row)
+        if previous is not None:
+            self._followers[previous] = row
+        self.candidates[position] = CandidateRow(
+            row, uid, self._key, speaker, at, answer_types, question_share, previous,
+            None if former is None else former.after, source_only, role,
+        )  # fmt: skip
+        self.rows[position] = _Row(*further)
+        ends = (_NEVER if end is None else end for end in (valid_to, expires_at, forgotten_at))
+        self.times[:, position] = [valid_from, *ends]
+
+    def _note(self, former: CandidateRow) -> None:
+        self.touched.add(former.row)
+        if former.before is not None:
+            self._former_followers[former.before] = former.row
+
+    def link_neighbours(self) -> None:
+        """Sets the memory after each one before which something changed."""
+        for row in self._followers.keys() | self._former_followers.keys():
+            position = self.positions.get(row)
+            if position is not None and (candidate := self.candidates[position]) is not None:
+                is_over = candidate.after == self._former_followers.get(row)
+                after = self._followers.get(row, None if is_over else candidate.after)
+                self.candidates[position] = candidate._replace(after=after)
+
+    def set_runs(self, further: Iterable[tuple[int, str]]) -> None:
+        """Replaces the further runs of the touched memories, as (row, run)."""
+        runs = {run: set(rows - self.touched) for run, rows in self.further_runs.items()}
+        for row, run in further:
+            runs.setdefault(run, set()).add(row)
+        self.further_runs = {run: frozenset(rows) for run, rows in runs.items() if rows}
+
+    def set_mentions(self, mentioned: Iterable[tuple[int, int, int, int]]) -> list[int]:
+        """Replaces the mentions of the touched memories, as (row, entity, kind, time); returns their entities."""
+        changed: dict[int, list[Posting]] = {}
+        for row in self.touched:
+            for entity, _ in self.mentioned.pop(row, ()):
+                if entity not in changed:
+                    changed[entity] = [posting for posting in self.postings[entity] if posting[2] not in self.touched]
+        own: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        for row, entity, kind, at in mentioned:
+            own[row].append((entity, kind))
+            if entity not in changed:
+                changed[entity] = list(self.postings.get(entity, ()))
+            changed[entity].append((kind, -at, row))
+        for kind in {kind for mentions_of_one in own.values() for _, kind in mentions_of_one}:
+            mention_kind(kind)  # raises for a corrupt kind
+        self.mentioned.update(own)
+        for entity, postings in changed.items():
+            self.postings[entity] = sorted(postings)
+            if not postings:
+                del self.postings[entity]
+        return list(changed)
+
+    def set_entities(self, changed: Sequence[int], found: Iterable[tuple[int, str, int]]) -> None:
+        """Replaces entities, as (row, key, document frequency); those that are not found are gone."""
+        for entity in changed:
+            self.entity_rows.pop(self.entities.pop(entity, ("", 0))[0], None)
+        for entity, key, frequency in found:
+            self.entities[entity], self.entity_rows[key] = (key, frequency), entity
+
+
+class VisibleColumns:
+    """Reads the columns of a partition through a view of it."""
+
+    def __init__(self, columns: PartitionColumns, view: View) -> None:
+        self.columns = columns
+        self._shown = columns.visible(view).tolist()
+
+    def candidate(self, row: int) -> CandidateRow | None:
+        """Returns a memory by its row, whether the view shows it or not; None if it is not there."""
+        position = self.columns.positions.get(row)
+        return None if position is None else self.columns.candidates[position]
+
+    def shows(self, row: int) -> bool:
+        """Whether the view shows the memory of a row."""
+        position = self.columns.positions.get(row)
+        return position is not None and self._shown[position]
+
+    def by_row(self, rows: Iterable[int]) -> list[CandidateRow]:
+        """Returns those of these memories that the view shows."""
+        return self._visible(self.columns.positions.get(row) for row in rows)
+
+    def by_id(self, uids: Iterable[str]) -> list[CandidateRow]:
+        """Returns those of these memories that the view shows."""
+        return self._visible(self.columns.positions_by_id.get(uid) for uid in uids)
+
+    def _visible(self, positions: Iterable[int | None]) -> list[CandidateRow]:
+        found = (self.columns.candidates[one] for one in positions if one is not None and self._shown[one])
+        return [candidate for candidate in found if candidate is not None]
+
+
+_m = memories.c
+_STATE = select(ledger.c.seq, ledger.c.epoch, ledger.c.repairs)
+_SELECTED = select(
+    _m.id, _m.uid, _m.speaker, _m.at, _m.answer_types, _m.question_share, _m.previous, _m.source_only, _m.role,
+    _m.valid_from, _m.valid_to, _m.expires_at, _m.forgotten_at,
+    _m.kind, _m.user_id, _m.agent_id, _m.run_id,
+)  # fmt: skip
+_ROWS = _SELECTED.where(_m.partition == bindparam("partition")).order_by(_m.id).limit(bindparam("limit"))
+# By the sequence number: an index on the partition would lead through all of it.
+_CHANGED = _SELECTED.where(_m.seq > bindparam("after"), _m.partition + 0 == bindparam("partition"))
+_ERASED_IDS = select(tombstones_table.c.uid).where(
+    tombstones_table.c.seq > bindparam("after"), tombstones_table.c.partition == bindparam("key")
+)
+_IN_PARTITION = _m.partition == bindparam("partition")
+_ALL_RUNS = select(further_runs.c.memory, further_runs.c.run_id)
+_RUNS = _ALL_RUNS.join(memories, _m.id == further_runs.c.memory).where(_IN_PARTITION)
+_RUNS_OF = _ALL_RUNS.where(in_array(further_runs.c.memory, "rows"))
+_ALL_MENTIONS = select(mentions.c.memory, mentions.c.entity, mentions.c.kind, mentions.c.at)
+_MENTIONS = _ALL_MENTIONS.join(memories, _m.id == mentions.c.memory).where(_IN_PARTITION)
+_MENTIONS_OF = _ALL_MENTIONS.where(in_array(mentions.c.memory, "rows"))
+_ALL_ENTITIES = select(entities.c.id, entities.c.key, entities.c.mentions)
+_ENTITIES = _ALL_ENTITIES.where(entities.c.partition == bindparam("partition"))
+_ENTITIES_OF = _ALL_ENTITIES.where(in_array(entities.c.id, "entities"))

@@ -1,0 +1,91 @@
+"""Compares the columns in memory with the tables that they are of."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import select
+
+from graphmem.model import GraphBounds, Kind, Scope, Seeds, View
+from graphmem.stores.ledger import Ledger, graph_neighbourhood
+from graphmem.stores.ledger.candidate_rows import CandidateReader
+from graphmem.stores.ledger.columns import Columns, PartitionColumns
+from graphmem.stores.ledger.schema import entities, memories, partitions
+
+BOUNDS = GraphBounds(seed_mentions=3, frontier=4, frontier_mentions=2, memories=8)
+
+
+def reader_of(clerk: Any) -> CandidateReader:
+    """Returns a reader of a clerk's tables whose view spans all partitions."""
+    return CandidateReader(View(Scope(user_id="alice"), datetime.now(UTC)), None, clerk.spec)
+
+
+def views_of(key: str) -> list[View]:
+    """Returns views of a partition that differ in each condition."""
+    kind, _, name = key.partition(":")
+    own = Scope(**{f"{kind}_id": name})
+    now = datetime.now(UTC)
+    view = View(own, now, key)
+    return [
+        view,
+        replace(view, as_of=now - timedelta(days=1)),
+        replace(view, show_expired=True, show_retired=True, show_forgotten=True),
+        replace(view, kinds=frozenset({Kind.FACT})),
+        replace(view, scope=replace(own, agent_id="helper")),
+        replace(view, scope=replace(own, run_id="run-1")),
+        replace(view, scope=Scope(agent_id="helper", run_id="run-1")),
+    ]
+
+
+def assert_columns_agree(ledger: Ledger, spec) -> int:
+    """Asserts that the columns of every partition answer as its tables do; returns how many were compared."""
+    compared = 0
+    with ledger.read() as connection:
+        for partition, key in connection.execute(select(partitions.c.id, partitions.c.key)).all():
+            columns = ledger.columns.of(connection, key)
+            if columns is None:  # not searched before
+                columns = ledger.columns.of(connection, key)
+            assert columns is not None
+            fresh = Columns(2**30)
+            fresh.of(connection, key)
+            assert_equal_columns(columns, fresh.of(connection, key))
+            uids = list(connection.scalars(select(memories.c.uid).order_by(memories.c.id)))
+            rows = list(connection.scalars(select(memories.c.id).order_by(memories.c.id)))
+            keys = list(connection.scalars(select(entities.c.key).order_by(entities.c.id)))
+            for view in views_of(key):
+                mine = CandidateReader(view, partition, spec, columns)
+                theirs = CandidateReader(view, partition, spec)
+                assert sorted(mine.by_id(connection, uids)) == sorted(theirs.by_id(connection, uids))
+                assert sorted(mine.by_row(connection, rows)) == sorted(theirs.by_row(connection, rows))
+                own = [one.row for one in theirs.by_id(connection, uids)]
+                assert mine.tokens(connection, own) == theirs.tokens(connection, own)
+                assert mine.vectors(connection, own)[0] == theirs.vectors(connection, own)[0]
+                assert mine.vectors(connection, own)[1].tolist() == theirs.vectors(connection, own)[1].tolist()
+                for seeds in (Seeds(tuple(keys[:2]), tuple(uids[-2:])), Seeds(tuple(keys), ()), Seeds((), tuple(uids))):
+                    assert graph_neighbourhood.neighbourhood(
+                        connection, view, seeds, BOUNDS, columns
+                    ) == graph_neighbourhood.neighbourhood(connection, view, seeds, BOUNDS)
+                compared += 1
+    return compared
+
+
+def assert_equal_columns(one: PartitionColumns, other: PartitionColumns | None) -> None:
+    """Asserts that columns that were kept up to date are those that are read anew."""
+    assert other is not None
+    for values_of in (_memories, _mentions, lambda columns: (columns.state, columns.further_runs, columns.entity_rows)):
+        assert values_of(one) == values_of(other)
+    assert (one.postings, one.entities) == (other.postings, other.entities)
+    assert one.positions_by_id.keys() == other.positions_by_id.keys()
+
+
+def _memories(columns: PartitionColumns) -> dict:
+    return {
+        row: (columns.candidates[position], columns.rows[position], columns.times[:, position].tolist())
+        for row, position in columns.positions.items()
+    }
+
+
+def _mentions(columns: PartitionColumns) -> dict:
+    return {row: sorted(own) for row, own in columns.mentioned.items()}
