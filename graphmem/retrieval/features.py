@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -23,6 +23,8 @@ NEIGHBOUR_TOKEN_WEIGHT = 0.7225
 # Smaller differences stay small: among three like memories the date that was asked for must count more than a hundredth
 # of cosine (docs/decisions/0017-one-sum-of-features.md).
 MIN_RANGE = 0.25
+# The memories before and after one in its session.
+Pair = tuple[str | None, str | None]
 IS_QUESTION = int(AnswerType.ASKS)  # plain numbers: a search compares thousands
 
 
@@ -69,7 +71,7 @@ class Evidence:
     """
 
     rows: dict[str, CandidateRow] = field(default_factory=dict)
-    neighbours: dict[str, tuple[str | None, str | None]] = field(default_factory=dict)
+    neighbours: dict[str, Pair] = field(default_factory=dict)
     similarity: dict[str, float] = field(default_factory=dict)
     keyword: Mapping[str, float] = field(default_factory=dict)
     matches: TokenMatches | CharacterMatches | None = None
@@ -81,52 +83,40 @@ class Evidence:
         Rows are ordered as the ledger stored the memories, so that equal totals do not depend on random ids.
         """
         rows = tuple(sorted(ids, key=lambda uid: self.rows[uid].row))
-        table = FeatureTable(rows)
-        for columns in (
-            self._arm_columns(rows),
-            self._match_columns(rows),
-            self._query_columns(rows, query),
-        ):
-            table.columns.update(columns)
-        return table
+        pairs = [self.neighbours.get(uid, (None, None)) for uid in rows]
+        return FeatureTable(
+            rows,
+            {
+                **self._arm_columns(rows, pairs),
+                **self._match_columns(rows, pairs),
+                **self._query_columns(rows, pairs, query),
+            },
+        )
 
-    def _arm_columns(self, ids: Sequence[str]) -> dict[str, Column]:
+    def _arm_columns(self, ids: Sequence[str], pairs: Sequence[Pair]) -> dict[str, Column]:
         """Returns `dense` and `keyword`, and each with the neighbours' scores added (`dense_beside`, …)."""
         columns: dict[str, Column] = {}
         scores_by_arm = (
             {"dense": self.similarity, "keyword": self.keyword} if self.compares_vectors else {"keyword": self.keyword}
         )
         for name, scores in scores_by_arm.items():
-            own, before, after, count = self._with_neighbours(ids, scores)
-            summed = own + NEIGHBOUR_WEIGHT * (before + after)
-            # Cosines are averaged, or a memory without neighbours would fall behind; shared words add up.
-            beside = summed / (1 + NEIGHBOUR_WEIGHT * count) if name == "dense" else summed
+            own = np.array([scores.get(uid, 0.0) for uid in ids])
+            before = np.array([0.0 if other is None else scores.get(other, 0.0) for other, _ in pairs])
+            after = np.array([0.0 if other is None else scores.get(other, 0.0) for _, other in pairs])
+            beside = own + NEIGHBOUR_WEIGHT * (before + after)
+            if name == "dense":  # averaged, or a memory without neighbours would fall behind; shared words add up
+                count = [(before is not None) + (after is not None) for before, after in pairs]
+                beside /= 1 + NEIGHBOUR_WEIGHT * np.array(count)
             min_range = MIN_RANGE if name == "dense" else MIN_RANGE * own.max(initial=0.0)
             columns[name] = min_max_normalized(own, min_range)
             columns[f"{name}_beside"] = min_max_normalized(beside, min_range)
         return columns
 
-    def _with_neighbours(
-        self, ids: Sequence[str], scores: Mapping[str, float]
-    ) -> tuple[Column, Column, Column, Column]:
-        """Returns the memories' own scores, those of the memories before and after, and the number of neighbours."""
-        pairs = [self.neighbours.get(uid, (None, None)) for uid in ids]
-        before_scores = [None if before is None else scores.get(before) for before, _ in pairs]
-        after_scores = [None if after is None else scores.get(after) for _, after in pairs]
-        count = [(before is not None) + (after is not None) for before, after in pairs]
-        return (
-            np.array([scores.get(uid, 0.0) for uid in ids]),
-            np.array([score or 0.0 for score in before_scores]),
-            np.array([score or 0.0 for score in after_scores]),
-            np.array(count, dtype=float),
-        )
-
-    def _match_columns(self, ids: Sequence[str]) -> dict[str, Column]:
+    def _match_columns(self, ids: Sequence[str], pairs: Sequence[Pair]) -> dict[str, Column]:
         """Returns `tokens`, `tokens_beside` (of each part of the query the better of own and neighbour), `reply`."""
         if self.matches is None or not ids:
             return {}
         own = self.matches.matrix(ids)
-        pairs = [self.neighbours.get(uid, (None, None)) for uid in ids]
         beside = np.maximum(
             self.matches.matrix([before for before, _ in pairs]), self.matches.matrix([after for _, after in pairs])
         )
@@ -164,37 +154,40 @@ class Evidence:
         question, reply = self.rows[uid], self.rows[after]
         return after if (reply.speaker, reply.role) != (question.speaker, question.role) else None
 
-    def _query_columns(self, ids: Sequence[str], query: AnalyzedQuery) -> dict[str, Column]:
+    def _query_columns(self, ids: Sequence[str], pairs: Sequence[Pair], query: AnalyzedQuery) -> dict[str, Column]:
         """Returns features of speaker, time, kind of answer, questions and assistants; one number of 0..1 for each id.
 
         `unasked`, for an assistant's message that the query does not ask for, is normalised over the candidates: if it
         is the same for all of them, it is 0.
         """
         rows = [self.rows[uid] for uid in ids]
+        nothing = np.zeros(len(rows))
         named_speakers = query.speakers_named({row.speaker for row in rows})
         answer_types = int(query.answer_types)
-        dates = np.array([query.temporal_proximity(row.at) for row in rows])
+        dates = np.array([query.temporal_proximity(row.at) for row in rows]) if query.periods else nothing
+        assistants = {uid for uid, row in self.rows.items() if row.role == ASSISTANT}
         return {
             # A query that names two people may be about either: then the speaker is no evidence.
-            "speaker": np.array([float(len(named_speakers) == 1 and row.speaker in named_speakers) for row in rows]),
-            "type": np.array([float(bool(row.answer_types & answer_types)) for row in rows]),
+            "speaker": np.array([float(row.speaker in named_speakers) for row in rows])
+            if len(named_speakers) == 1
+            else nothing,
+            "type": np.array([float(bool(row.answer_types & answer_types)) for row in rows])
+            if answer_types
+            else nothing,
             "date": dates,
             # Without another word in the query, all other features are chance.
             "only_date": (dates == 1.0) * float(query.is_only_temporal),
+            # A request to an assistant states facts along the way.
             "question_share": np.array(
-                [0.0 if self._is_beside_assistant(row.id) else row.question_share for row in rows]
+                [
+                    0.0 if before in assistants or after in assistants else row.question_share
+                    for row, (before, after) in zip(rows, pairs, strict=True)
+                ]
             ),
+            # An assistant's message if the query asks neither for the assistant's words nor names it.
             "unasked": min_max_normalized(
-                np.array([float(_is_unasked_assistant(row, query, named_speakers)) for row in rows])
-            ),
+                np.array([float(row.id in assistants and row.speaker not in named_speakers) for row in rows])
+            )
+            if assistants and not query.asks_assistant
+            else nothing,
         }
-
-    def _is_beside_assistant(self, uid: str) -> bool:
-        """Whether a neighbour is an assistant's message: a request to an assistant states facts along the way."""
-        neighbours = (other for other in self.neighbours.get(uid, (None, None)) if other is not None)
-        return any(self.rows[other].role == ASSISTANT for other in neighbours)
-
-
-def _is_unasked_assistant(row: CandidateRow, query: AnalyzedQuery, named_speakers: Collection[str]) -> bool:
-    """Whether this is an assistant's message and the query asks neither for the assistant's words nor names it."""
-    return row.role == ASSISTANT and not query.asks_assistant and row.speaker not in named_speakers
