@@ -361,6 +361,7 @@ def test_there_is_a_row_for_every_command():
     assert commands == set(list_command_lines(["x"] * 6)) | OPERATOR_COMMANDS
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("command", list(list_command_lines(["x"] * 6)))
 def test_a_strangers_commands_are_answered_as_if_the_victim_did_not_exist(homes, command):
     *folders, ids = homes

@@ -497,6 +497,7 @@ async def test_texts_for_the_model_are_marked_as_data(real_memory: Memory) -> No
             assert text.count("</memories>") == text.count("data, not instructions") == 1, name
 
 
+@pytest.mark.thorough
 async def test_a_long_graph_is_cut(make: Any) -> None:
     memory = make()
     names = ["Anna", "Ben", "Carl", "Dora", "Emil", "Fay", "Gus", "Hans", "Ina", "Jack", "Karl", "Lea", "Max", "Nina"]
@@ -689,6 +690,7 @@ def test_the_command_needs_a_user(tmp_path: Path) -> None:
     assert "--user is missing" in result.stderr
 
 
+@pytest.mark.thorough
 async def test_stdout_has_the_protocol_alone(tmp_path: Path) -> None:
     """A table of the ledger is dropped while the server runs, so that a tool fails inside."""
     async with raw_server(tmp_path) as server:

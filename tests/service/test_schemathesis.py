@@ -157,6 +157,7 @@ def test_every_route(tenants: Tenants, role: str | None, monkeypatch: pytest.Mon
     check(tenants, role, most=15)
 
 
+@pytest.mark.thorough
 def test_ids_of_another_tenant_on_every_route(tenants: Tenants, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "REFUSALS", MANY)
     check(tenants, "user", most=1, phases=("examples",))
