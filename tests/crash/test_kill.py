@@ -322,7 +322,9 @@ def test_killed_while_memories_are_merged(point: str, nth: int, server: Server, 
             assert memory.verify()["ok"]
 
 
-@pytest.mark.parametrize("kept", [pytest.param(0.0, id="all lost"), pytest.param(0.5, id="half lost", marks=pytest.mark.thorough)])
+@pytest.mark.parametrize(
+    "kept", [pytest.param(0.0, id="all lost"), pytest.param(0.5, id="half lost", marks=pytest.mark.thorough)]
+)
 @pytest.mark.parametrize(
     "kill", [pytest.param(kill, id=kill.name, marks=[pytest.mark.quick] * (kill.name in QUICK)) for kill in UNSYNCED]
 )
