@@ -142,7 +142,6 @@ class Engine:
             backends.graph_worker,
             backends.embedder,
             self._scripts,
-            backends.extractor,
             self._search_pool,
             self.observers,
         )

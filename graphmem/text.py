@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, lru_cache
 from hashlib import blake2b
+from typing import NamedTuple
 
 import Stemmer  # type: ignore[import-not-found, unused-ignore]  # a C extension without stubs
 
@@ -56,6 +57,8 @@ UNSPACED_RANGES = (
     "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3130-\u318f\u31f0-\u31ff"
     "\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\U00020000-\U0003ffff"
 )
+# Characters of the longest key that is looked for in text without spaces: most names have two to four.
+MAX_UNSPACED_KEY = 4
 MAX_TITLE_CHARS = 100
 MIN_PASSAGE_CHARS = 100
 GREETINGS = frozenset(("hi", "hey", "hello", "dear", "thanks"))
@@ -278,20 +281,46 @@ def display_form(name: str) -> str:
     return name
 
 
-def key_candidates(text: str, longest: int = 4) -> list[str]:
-    """Returns the entity keys that a question may name: its n-grams of 1 to `longest` words, normalised, each once.
+class KeyCandidate(NamedTuple):
+    """A key that a question may name an entity by.
 
-    N-grams of stop words alone are left out; those with an inner possessive come with and without it ("anna's dog",
-    "anna dog"). Text of scripts without spaces adds its n-grams of 2 to `longest` characters.
+    `start` and `end` count the question's words, then the characters of its parts in scripts without spaces. `is_name`:
+    whether its first and its last word are written with capitals; None where the writing does not tell.
     """
-    keys: dict[str, None] = {}
-    words = text.split()
+
+    key: str
+    start: int
+    end: int
+    is_name: bool | None
+
+    def is_inside(self, other: KeyCandidate) -> bool:
+        """Whether this is a part of another candidate."""
+        return other.start <= self.start and self.end <= other.end and other.end - other.start > self.end - self.start
+
+
+def key_candidates(text: str, longest: int = 7) -> dict[str, KeyCandidate]:
+    """Returns the entity keys that a question may name, normalised: of its runs of 1 to `longest` words.
+
+    Runs of stop words alone are left out; those with an inner possessive come with and without it ("anna's dog", "anna
+    dog"), those that end in small letters also in the singular ("art galleries", "art gallery"). Text of scripts
+    without spaces adds its runs of 2 to 4 characters.
+    """
+    words, tells = text.split(), not text[1:].islower()
+    capital = [any(map(str.isupper, word)) for word in words]
+    found: dict[str, KeyCandidate] = {}
     for start in range(len(words)):
         for end in range(start + 1, min(start + longest, len(words)) + 1):
-            keys.update(dict.fromkeys(_phrase_keys(words[start:end])))
+            is_name = (capital[start] and capital[end - 1]) if tells else None
+            for key in _phrase_keys(words[start:end], with_singular=not capital[end - 1]):
+                if key not in found or (is_name and not found[key].is_name):
+                    found[key] = KeyCandidate(key, start, end, is_name)
+    place = len(words)
     for run in UNSPACED_RUN.findall(fold(text)):
-        keys.update(dict.fromkeys(_character_ngrams(run, longest)))
-    return list(keys)
+        for start in range(len(run)):
+            for end in range(start + 2, min(start + MAX_UNSPACED_KEY, len(run)) + 1):
+                found.setdefault(run[start:end], KeyCandidate(run[start:end], place + start, place + end, None))
+        place += len(run)
+    return found
 
 
 def mostly_latin(text: str) -> bool:
@@ -385,18 +414,26 @@ def _without_determiner(name: str) -> str:
     return rest if first.casefold() in ARTICLES | POSSESSIVES else name
 
 
-def _phrase_keys(words: list[str]) -> Iterator[str]:
+def _phrase_keys(words: list[str], *, with_singular: bool) -> Iterator[str]:
     phrase = " ".join(words)
     for form in (phrase, _POSSESSIVE_INSIDE.sub("", phrase)):
         key = normalise_key(form)
-        if key and not all(_is_stop_word(word) for word in key.split()):
-            yield key
+        if not key or all(_is_stop_word(word) for word in key.split()):
+            continue
+        for spelling in dict.fromkeys((key, key.replace("-", " "))):
+            yield spelling
+            if with_singular:
+                yield from _singulars(spelling)
 
 
-def _character_ngrams(run: str, longest: int) -> Iterator[str]:
-    for start in range(len(run)):
-        for end in range(start + 2, min(start + longest, len(run)) + 1):
-            yield run[start:end]
+def _singulars(key: str) -> Iterator[str]:
+    """Yields what may be the singular of a key in English."""
+    if key.endswith("ies"):
+        yield key.removesuffix("ies") + "y"
+    if key.endswith("es"):
+        yield key.removesuffix("es")
+    if key.endswith("s") and not key.endswith("ss"):
+        yield key.removesuffix("s")
 
 
 def entity_id(partition: str, key: str) -> str:

@@ -21,7 +21,7 @@ from graphmem.boundary.validation import is_encodable
 from graphmem.concurrency import Pool
 from graphmem.errors import ConfigError, ModelError, StoreLocked, StoreUnavailable, install_extra
 from graphmem.extraction.protocols import Extractor
-from graphmem.model import EmbeddingSpec
+from graphmem.model import EmbeddingSpec, Utterance
 from graphmem.models.protocols import Closeable, Embedder, LanguageModel, TokenEmbedder, embedding_spec_of
 from graphmem.observers import Observers
 from graphmem.settings import CallableEmbedder as CallableSettings
@@ -87,7 +87,7 @@ class Backends:
         from graphmem.retrieval import pipeline  # noqa: F401, PLC0415  (imported by the first search otherwise)
 
         with suppress(ModelError, StoreUnavailable), Pool(1, thread_name_prefix="graphmem-loading") as pool:
-            parsing = None if self.extractor is None else pool.submit(self.extractor.keys, "Anna")
+            parsing = None if self.extractor is None else pool.submit(self.extractor.extract, [Utterance("Anna")])
             # Only a TokenEmbedder runs in this process; any other embedder would send the word to its server.
             if isinstance(self.embedder, TokenEmbedder):
                 self.embedder.embed_question("Anna")

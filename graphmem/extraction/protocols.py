@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from graphmem.model import Extraction, Mention, Utterance
+from graphmem.model import Extraction, Utterance
 
 
 class Extractor(Protocol):
@@ -19,12 +19,5 @@ class Extractor(Protocol):
 
         "I" and "my" stand for the speaker, and so does the omitted subject of a fact ("Lives in Paris"). Raises
         ModelError.
-        """
-        ...
-
-    def keys(self, question: str) -> list[Mention]:
-        """Returns the entities that a question names, by the rules of `extract`, one mention for each key.
-
-        Raises ModelError.
         """
         ...

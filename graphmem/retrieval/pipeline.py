@@ -194,7 +194,7 @@ class _Search:
         evidence.keyword = keyword
         self._arms = {"dense": dense, "keyword": keyword} if encoded.compares_vectors else {"keyword": keyword}
         self._partitions = self._retrievers.partitions(
-            self._nearest_partitions(dense if encoded.compares_vectors else keyword, partitions), encoded
+            self._nearest_partitions(dense if encoded.compares_vectors else keyword, partitions)
         )
         arm_ids = (
             scoring.union_in_order(dense, list(keyword)[:KEYWORD_CANDIDATE_LIMIT], self._dated()) or self._newest()
@@ -633,7 +633,7 @@ class _Search:
 
     def _asked_question(self, terms: WeightedTerms, size: int) -> AskedQuestion:
         evidence, encoded = self._candidates.evidence, self._retrieved.encoded
-        keys = {key for partition in self._partitions for key in partition.kinds}
+        keys = {key for partition in self._partitions for key in partition.keys}
         if self._query.view.scope.user_id is not None:
             keys.add(normalise_key(self._query.view.scope.user_id))  # whoever speaks links all that they say
         speakers = self._analysis.speakers_named({evidence.rows[uid].speaker for uid in self._ids})

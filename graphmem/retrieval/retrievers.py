@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from sqlalchemy import Connection
-
 from graphmem.concurrency import WorkStopped
 from graphmem.errors import ModelError, StoreError
-from graphmem.model import GraphBounds, Mention, MentionKind, Seeds, Subgraph, View
+from graphmem.model import GraphBounds, Seeds, Subgraph, View
 from graphmem.models.protocols import MultilingualEmbedder, TokenEmbedder
+from graphmem.retrieval.named_entities import named_in
 from graphmem.retrieval.types import EncodedQuery, RetrievedSet, ScoredIds, SearchDeps, SearchPartition, SearchQuery
-from graphmem.stores.ledger import entity_names, memories, term_stats
+from graphmem.stores.ledger import memories, term_stats
 from graphmem.stores.projection_worker import ProjectionWorker
 from graphmem.text import idf, key_candidates, query_term_counts
 
@@ -41,20 +40,18 @@ class Retrievers:
         self.degraded: set[str] = set()
 
     def retrieve(self) -> RetrievedSet:
-        """Encodes and parses the query and runs the arms side by side, each as soon as its input is ready.
+        """Encodes the query and runs the arms side by side, each as soon as its input is ready.
 
         Raises StoreError from the ledger alone; everything else that fails is added to `degraded`.
         """
         pool = self._deps.pool
-        encoding, parsing = pool.submit(self._encode), pool.submit(self._parse_keys)
+        encoding = pool.submit(self._encode)
         partitions = self._up_to_date_partitions()
         keyword = pool.submit(self.keyword, partitions, KEYWORD_LIMIT)
         encoded = encoding.result()
         unread = pool.submit(self.unread, encoded, DENSE_LIMIT)
         dense = self.dense(encoded, DENSE_LIMIT)
-        return RetrievedSet(
-            replace(encoded, entity_keys=parsing.result()), partitions, dense, unread.result(), keyword.result()
-        )
+        return RetrievedSet(encoded, partitions, dense, unread.result(), keyword.result())
 
     def degrade_on_error(self, name: str, call: Callable[[], T], otherwise: T) -> T:
         """Returns the call's result; if a store or model fails, adds `name` to `degraded` and returns `otherwise`."""
@@ -106,21 +103,6 @@ class Retrievers:
                 return EncodedQuery(embedder.embed_query(text), is_supported_script=is_supported)
 
         return self.degrade_on_error("vectors", encode, EncodedQuery())
-
-    def _parse_keys(self) -> dict[str, MentionKind]:
-        """Returns the entity keys that the extractor finds in the query, by mention kind.
-
-        Adds every run of words as a possible name if the extractor finds nothing or the query is all in lower case,
-        which the extractor cannot read. For other queries such runs cost recall (benchmarks/ABLATIONS.md, "Kept").
-        """
-        text, extractor = self._query.text, self._deps.extractor
-        mentions: list[Mention] = []
-        if extractor is not None:
-            mentions = self.degrade_on_error("extractor", lambda: extractor.keys(text), mentions)
-        kinds = {mention.key: mention.kind for mention in mentions}
-        if kinds and not text[1:].islower():
-            return kinds
-        return {**dict.fromkeys(key_candidates(text), MentionKind.NAME), **kinds}
 
     def dense(self, encoded: EncodedQuery, limit: int) -> ScoredIds:
         """Returns the memories nearest to the query's vector with their cosines, unchecked; none without a vector.
@@ -177,28 +159,8 @@ class Retrievers:
         read: Callable[[], Subgraph] = lambda: graph.neighbourhood(view, seeds, GraphBounds())  # noqa: E731
         return self.degrade_on_error("graph", read if worker is None else lambda: worker.read(read), Subgraph())
 
-    def partitions(self, keys: Sequence[str], encoded: EncodedQuery) -> tuple[SearchPartition, ...]:
+    def partitions(self, keys: Sequence[str]) -> tuple[SearchPartition, ...]:
         """Returns the first `MAX_PARTITIONS` of the partitions with the entities that the query names in each."""
+        candidates, own = key_candidates(self._query.text), self._query.view.scope.partition
         with self._deps.ledger.read() as connection:
-            own = self._query.view.scope.partition
-            return tuple(_partition(connection, key, encoded.entity_keys, own) for key in keys[:MAX_PARTITIONS])
-
-
-def _partition(connection: Connection, key: str, query_kinds: Mapping[str, MentionKind], own: str) -> SearchPartition:
-    """Reads a partition with the entities that the query names in it, also by their aliases.
-
-    A key without an entity stands for those that differ in marks of Latin letters only ("walesa" for "wałęsa").
-
-    Aliases are followed only in the scope's own partition: a user's aliases mean nothing to a view by agent or run.
-    """
-    row, size, kept = memories.searched_partition(connection, key)
-    named = entity_names.existing_entities(connection, row, query_kinds)
-    similar = entity_names.similar_keys(connection, row, query_kinds.keys() - named.keys())
-    if similar:
-        named |= entity_names.existing_entities(connection, row, similar)
-        query_kinds = {**{key: query_kinds[asked] for key, asked in similar.items()}, **query_kinds}
-    alias_of = entity_names.linked_keys(connection, row, named) if key == own else {}
-    if alias_of:
-        named |= entity_names.existing_entities(connection, row, alias_of)
-    alias_kinds = {alias: query_kinds[named_key] for alias, named_key in alias_of.items()}
-    return SearchPartition(key, size, kept, named, {**alias_kinds, **query_kinds})
+            return tuple(named_in(connection, key, candidates, own) for key in keys[:MAX_PARTITIONS])

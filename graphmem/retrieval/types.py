@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
 from graphmem.boundary.filters import Filter
-from graphmem.extraction.protocols import Extractor
 from graphmem.model import Entity, MemoryRecord, MentionKind, MinRelevance, Relation, View
 from graphmem.models.protocols import EmbeddedQuestion, Embedder, Matrix
 from graphmem.models.script_support import ScriptSupport
@@ -74,7 +73,6 @@ class SearchDeps:
     graph_worker: ProjectionWorker | None
     embedder: Embedder
     scripts: ScriptSupport
-    extractor: Extractor | None
     pool: Executor
     observers: Observers
 
@@ -84,7 +82,7 @@ class SearchPartition:
     """A partition whose graph is searched: its number of memories, and the entities that the query names in it.
 
     `size` counts all memories, as the frequencies of words and entities do, `kept` those that are not forgotten.
-    `named_entities` is by key. `kinds` has the mention kind of every key in the query, named in this partition or not.
+    `named_entities` and `kinds`, how the query mentions each, are by key. `keys` are all keys that the query may name.
     """
 
     key: str
@@ -92,20 +90,20 @@ class SearchPartition:
     kept: int
     named_entities: Mapping[str, Entity]
     kinds: Mapping[str, MentionKind]
+    keys: Collection[str]
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedQuery:
-    """The query as the models read it: its vectors, its tokens, and the entity keys in it.
+    """The query as the models read it: its vectors and its tokens.
 
-    `entity_keys` maps each key to its mention kind: how the query names the entity. `is_supported_script`: whether the
-    embedder reads the query's script; if it does not, `tokens` is None. `multilingual` is the vector in the
-    multilingual space, None without such a space; with one, a query that the embedder does not read has no `vector`.
+    `is_supported_script`: whether the embedder reads the query's script; if it does not, `tokens` is None.
+    `multilingual` is the vector in the multilingual space, None without such a space; with one, a query that the
+    embedder does not read has no `vector`.
     """
 
     vector: Matrix | None = None
     tokens: EmbeddedQuestion | None = None
-    entity_keys: Mapping[str, MentionKind] = field(default_factory=dict)
     is_supported_script: bool = True
     multilingual: Matrix | None = None
 

@@ -119,10 +119,6 @@ class WordExtractor:
         """Returns one extraction for each utterance, in order. "I" is the speaker."""
         return [_extract(utterance) for utterance in utterances]
 
-    def keys(self, question: str) -> list[Mention]:
-        """Returns the entities that a question names, one mention for each key."""
-        return list(_extract(Utterance(question)).mentions)
-
 
 def _extract(utterance: Utterance) -> Extraction:
     mentions: dict[str, Mention] = {}

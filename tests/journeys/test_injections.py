@@ -45,9 +45,6 @@ class Gullible:
     def extract(self, utterances: Sequence[Utterance]) -> list[Extraction]:
         return [self._extract_text(one.text) for one in utterances]
 
-    def keys(self, question: str) -> list[Mention]:
-        return list(self._extract_text(question).mentions)
-
     def _extract_text(self, text: str) -> Extraction:
         key = normalise_key(text)
         if not key:

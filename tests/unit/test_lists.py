@@ -56,9 +56,6 @@ class NamesInText:
     def extract(self, utterances: Sequence[Utterance]) -> list[Extraction]:
         return [self._extract(utterance.text) for utterance in utterances]
 
-    def keys(self, question: str) -> list[Mention]:
-        return list(self._extract(question).mentions)
-
     def _extract(self, text: str) -> Extraction:
         found: dict[str, Mention] = {}
         kinds = ((PERSONS, EntityType.PERSON), (PLACES, EntityType.PLACE), (THINGS, EntityType.ORGANIZATION))

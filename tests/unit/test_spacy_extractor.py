@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from support.waiting import TIMEOUT, wait_until
 
 from graphmem.errors import ConfigError, ModelError
 from graphmem.extraction.prose import read_prose
@@ -178,7 +177,8 @@ if {first == "spacy"}:
     import spacy
     own = spacy.info
 from graphmem.extraction.spacy.extractor import SpacyExtractor
-assert SpacyExtractor().keys("Where is Anna?")[0].key == "anna"
+from graphmem.model import Utterance
+assert SpacyExtractor().extract([Utterance("Where is Anna?")])[0].mentions[0].key == "anna"
 import spacy
 assert ("spacy.cli" in sys.modules) is ("weasel" in sys.modules) is {first == "spacy"}
 assert {first == "graphmem"} or spacy.info is own
@@ -602,14 +602,6 @@ def test_the_words_of_a_name_are_read_once(monkeypatch: pytest.MonkeyPatch) -> N
     assert sum(len(span) for span in spans) < 1000
 
 
-def test_keys_of_a_question() -> None:
-    mentions = by_key(EXTRACTOR.keys("When did Caroline go to the LGBTQ support group in New York?"))
-    assert {"caroline", "lgbtq support group", "new york"} <= set(mentions)
-    assert by_key(EXTRACTOR.keys("What is my name?")) == {}
-    assert EXTRACTOR.keys("") == []
-    assert [each.key for each in EXTRACTOR.keys("小明在哪里?")] == ["小明"]
-
-
 def test_extractions_come_in_order_and_do_not_depend_on_the_batch() -> None:
     utterances = [Utterance(text, "Mel") for text, _ in STATEMENTS]
     assert EXTRACTOR.extract(utterances) == [extract(text) for text, _ in STATEMENTS]
@@ -627,7 +619,7 @@ def test_long_texts_do_not_depend_on_the_batch() -> None:
 
 
 def test_matrix_products_are_computed_by_numpy() -> None:
-    EXTRACTOR.keys("Anna")
+    extract("Anna")
     pipeline = extractor_module._loaded[EXTRACTOR.name.removeprefix("spacy:")]
     models = [pipe.model for _, pipe in pipeline.pipeline if getattr(pipe, "model", None)]
     assert len(models) >= 4
@@ -640,28 +632,6 @@ def test_many_threads() -> None:
     alone = [extract(text) for text in texts]
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(extract, texts * 4)) == alone * 4
-
-
-def test_a_question_is_parsed_between_two_batches_of_a_long_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    parsed: list[str] = []
-    with_subjects = extractor_module._with_subjects
-
-    def wait_for_the_question(nlp: Any, segments: Any) -> Any:
-        text = segments[0][1].text
-        parsed.append(text)
-        if len(parsed) == 1:
-            wait_until(lambda: extractor_module._lock._waiting)
-        return with_subjects(nlp, segments)
-
-    monkeypatch.setattr(extractor_module, "_with_subjects", wait_for_the_question)
-    with ThreadPoolExecutor(2) as pool:
-        extracting = pool.submit(extract, "Anna met Clara in Lisbon on Monday. " * 600)
-        wait_until(lambda: parsed)
-        asking = pool.submit(EXTRACTOR.keys, "Where does Ben live?")
-        assert [mention.key for mention in asking.result(TIMEOUT)] == ["ben"]
-        extracting.result(TIMEOUT)
-    assert len(parsed) > 3
-    assert parsed.index("Where does Ben live?") == 1
 
 
 def test_the_installed_model_is_named() -> None:
@@ -683,7 +653,7 @@ def test_no_model_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_package_that_is_no_model_is_refused() -> None:
     with pytest.raises(ModelError, match="cannot be loaded"):
-        SpacyExtractor("json").keys("Anna")
+        SpacyExtractor("json").extract([Utterance("Anna")])
 
 
 def test_a_failing_pipeline_raises_model_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -695,4 +665,4 @@ def test_a_failing_pipeline_raises_model_error(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(extractor_module, "_pipeline", lambda _: Pipeline())
     with pytest.raises(ModelError, match="could not read"):
-        EXTRACTOR.keys("Anna")
+        extract("Anna")

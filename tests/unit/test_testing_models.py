@@ -95,10 +95,3 @@ def test_statements(text: str, expected: list[tuple[str, str, str]]) -> None:
 
 def test_without_a_speaker_i_is_nobody() -> None:
     assert list_triples("I like Paris!", None) == []
-
-
-def test_keys_of_a_question() -> None:
-    assert [mention.key for mention in EXTRACTOR.keys("Where does Anna Smith's dog live? In Rome?")] == [
-        "anna smith",
-        "rome",
-    ]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from graphmem.concurrency import OrderedLock, raise_if_stopped, single_blas_thread
 from graphmem.errors import ConfigError, ModelError
-from graphmem.model import Extraction, Mention, Utterance
+from graphmem.model import Extraction, Utterance
 from graphmem.recent import Recent
 from graphmem.text import mostly_latin
 
@@ -79,14 +79,6 @@ class SpacyExtractor:
         self._parse(segments)
         return [reader.extraction() for reader in readers]
 
-    def keys(self, question: str) -> list[Mention]:
-        """Returns the entities that a question names, one mention for each key. Raises ModelError."""
-        from graphmem.extraction.spacy.document import DocumentReader
-
-        reader = DocumentReader(None)
-        self._parse([(reader, segment) for segment in reader.segments_of(question)], is_question=True)
-        return list(reader.mentions.values())
-
     def _is_persons_name(self, id_: str) -> bool:
         from graphmem.extraction import chinese_words
         from graphmem.extraction.spacy.person_names import is_persons_name
@@ -115,19 +107,18 @@ class SpacyExtractor:
             except Exception as error:
                 raise ModelError(f"spaCy could not read a text with {self._model}: {error}") from error
 
-    def _parse(self, segments: Sequence[tuple[DocumentReader, Segment]], *, is_question: bool = False) -> None:
-        """Adds the parses of the segments to their readers; a question comes before texts and has no statements."""
+    def _parse(self, segments: Sequence[tuple[DocumentReader, Segment]]) -> None:
+        """Adds the parses of the segments to their readers."""
         from graphmem.extraction.segments import normalize_for_parser
 
         for batch in _batches(segments):
             raise_if_stopped()
-            with self._parser(urgent=is_question) as nlp:
+            with self._parser(urgent=False) as nlp:
                 completed = _with_subjects(nlp, batch)
                 docs = nlp.pipe(normalize_for_parser(parsed_text) for _, parsed_text, _ in completed)
                 for (reader, _, segment), doc in zip(completed, docs, strict=True):
                     reader.add_mentions(doc)
-                    if not is_question:
-                        reader.add_statements(doc, segment)
+                    reader.add_statements(doc, segment)
 
 
 def _batches(segments: Sequence[tuple[DocumentReader, Segment]]) -> Iterator[list[tuple[DocumentReader, Segment]]]:

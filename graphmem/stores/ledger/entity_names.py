@@ -31,7 +31,7 @@ from graphmem.model import Entity, EntityType, Link, MentionKind, Origin
 from graphmem.stores.ledger import outbox
 from graphmem.stores.ledger.memories import BATCH
 from graphmem.stores.ledger.schema import aliases, entities, jobs, memories, mentions, names, relations
-from graphmem.stores.ledger.sql import array_rows, decoding, in_array, upsert
+from graphmem.stores.ledger.sql import array_rows, decoding, in_array, mention_kind, upsert
 from graphmem.text import normalise_key
 
 RULE_ORIGINS = tuple(origin for origin in Origin if origin is not Origin.USER)
@@ -41,6 +41,15 @@ _LAST_CHARACTER = "\U0010ffff"
 _ENTITIES_BY_KEY = select(entities).where(
     entities.c.partition == bindparam("partition"), in_array(entities.c.key, "keys")
 )
+_BEST_KINDS = select(
+    entities.c.key,
+    select(mentions.c.kind)
+    .where(mentions.c.entity == entities.c.id)
+    .order_by(mentions.c.kind)
+    .limit(1)
+    .correlate(entities)
+    .scalar_subquery(),
+).where(entities.c.partition == bindparam("partition"), in_array(entities.c.key, "keys"))
 _IS_MENTIONED = exists().where(mentions.c.entity == entities.c.id, ~in_array(mentions.c.memory, "without"))
 _WITH_PREFIX = (
     select(entities)
@@ -196,6 +205,12 @@ def existing_entities(connection: Connection, partition: int | None, keys: Itera
     """Returns the entities of a partition that have these keys, by key; keys without an entity are left out."""
     rows = connection.execute(_ENTITIES_BY_KEY, {"partition": partition, "keys": list(keys)})
     return {row.key: decode_entity(row) for row in rows}
+
+
+def mention_kinds(connection: Connection, partition: int | None, keys: Iterable[str]) -> dict[str, MentionKind]:
+    """Returns the most valuable kind of mention of each of these entities of a partition, by key."""
+    rows = connection.execute(_BEST_KINDS, {"partition": partition, "keys": list(keys)})
+    return {key: mention_kind(kind) for key, kind in rows if kind is not None}
 
 
 class MentionedEntities(NamedTuple):
