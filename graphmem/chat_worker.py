@@ -10,7 +10,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from threading import Lock
@@ -30,6 +30,7 @@ from graphmem.model import Message, MinRelevance, Scope, View
 from graphmem.models.protocols import LanguageModel
 from graphmem.queries.chats import known_message_ids, last_turns
 from graphmem.retrieval import context
+from graphmem.retrieval.dependence import depends_on_conversation
 from graphmem.retrieval.fallback import (
     SEARCH_SECONDS,
     ConversationQuery,
@@ -384,7 +385,10 @@ class ChatWorker:
         if model is not None:  # the usage is written in the thread that stores, so that no chat waits for it
             model = CountedModel(model, self._engine.ledger, recall.scope, self._writer.submit)
         find, seconds_left = partial(self._find, recall), recall.seconds_left
-        for step in search_with_fallback(recall.query, find, model, seconds_left, recall.rewrite_failures.append):
+        query = recall.query
+        if not query.recent and (model is not None or depends_on_conversation(query.question)):
+            query = replace(query, recent=self._engine.turns_before(recall.scope, query.question))
+        for step in search_with_fallback(query, find, model, seconds_left, recall.rewrite_failures.append):
             recall.steps.append(step)  # at the deadline `_result` reads the list while this runs
 
     def _find(self, recall: _Recall, query: str) -> SearchOutcome:
