@@ -390,7 +390,7 @@ class MemoryRecord:
 
 @dataclass(frozen=True, slots=True)
 class SaidMessage:
-    """A stored message as working memory keeps it; of a long one `text` is the end.
+    """A stored message as working memory keeps it; of a long one `text` is the end, of `tokens` tokens.
 
     `row` and `version` are those of its memory: together they tell whether it still says that.
     """
@@ -401,6 +401,7 @@ class SaidMessage:
     session: str
     at: datetime
     text: str
+    tokens: int
     role: str | None = None
     speaker: str | None = None
 

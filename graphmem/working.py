@@ -85,16 +85,24 @@ class Working:
         """Returns a message as working memory keeps it, of a long text the end: what is said next is about that."""
         text = record.text[-CHARS_PER_TOKEN * self._tokens :]
         return SaidMessage(
-            record.id, record.row, record.version, record.session, record.at, text, record.role, record.speaker
+            record.id,
+            record.row,
+            record.version,
+            record.session,
+            record.at,
+            text,
+            estimate_tokens(text),
+            record.role,
+            record.speaker,
         )
 
     def _sitting(self, messages: Sequence[SaidMessage], now: datetime) -> list[SaidMessage]:
         """Returns the last messages that belong to a sitting which goes on, as many as there is room for."""
         if not messages or now - messages[-1].at > self._gap:
             return []
-        said, tokens = [messages[-1]], estimate_tokens(messages[-1].text)
+        said, tokens = [messages[-1]], messages[-1].tokens
         for message in reversed(messages[:-1]):
-            tokens += estimate_tokens(message.text)
+            tokens += message.tokens
             if tokens > self._tokens or sessions.begins_sitting(said[0], message, self._gap):
                 break
             said.insert(0, message)

@@ -6,8 +6,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, given, settings
 from support.contract import Make
+from support.databases import SQLITE_ONLY
+from support.fakes import fake_models
 from support.statement_count import counted
 from support.working_story import GAP, WORKING, Step, steps, tell
 
@@ -38,13 +40,18 @@ def texts(memory: Memory, **scope: Any) -> list[str]:
 
 
 @pytest.mark.thorough
+@SQLITE_ONLY
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@example(story=STORY)
 @given(story=steps)
 def test_working_memory_gives_what_the_ledger_gives(make_memory: Make, story: list[Step]) -> None:
     memory = make_memory(working={"config": WORKING})
     tell(memory, story)
     memory.close()
+
+
+@pytest.mark.thorough
+def test_a_story_of_all_that_can_happen(make_memory: Make) -> None:
+    tell(make_memory(working={"config": WORKING}), STORY)
 
 
 def test_a_short_story(make_memory: Make) -> None:
@@ -165,6 +172,7 @@ def test_a_bad_setting_is_named_without_its_value(config: dict[str, Any], named:
     assert "hunter22" not in str(raised.value)
 
 
-def test_a_memory_on_no_disk_leaves_nothing_on_a_server(make_memory: Make) -> None:
+def test_a_memory_on_no_disk_leaves_nothing_on_a_server() -> None:
+    working = {"provider": "redis", "config": {"url": "redis://:hunter22@127.0.0.1:1"}}
     with pytest.raises(ConfigError, match="working: a server is configured"):
-        make_memory(working={"provider": "redis", "config": {"url": "redis://:hunter22@127.0.0.1:1"}})
+        Memory(":memory:", settings=Settings.from_dict(fake_models(working=working)))

@@ -22,7 +22,7 @@ OpenStore = Callable[..., WorkingMemory]
 def said(number: int, text: str | None = None) -> SaidMessage:
     at = NOON + timedelta(minutes=number)
     role, speaker = ("user", "Ana") if number % 2 else ("assistant", None)
-    return SaidMessage(f"id{number}", number, 1, "s", at, f"text {number}" if text is None else text, role, speaker)
+    return SaidMessage(f"id{number}", number, 1, "s", at, f"text {number}" if text is None else text, 2, role, speaker)
 
 
 class WorkingContract:
@@ -31,7 +31,11 @@ class WorkingContract:
         return open_store(3600.0)
 
     def test_a_list_comes_back_to_the_character(self, store: WorkingMemory) -> None:
-        messages = [said(1, '安娜 "quoted"\n\t\u202e🎻'), said(2, "\\ {} <b>"), SaidMessage("x", 3, 7, "", NOON, "a")]
+        messages = [
+            said(1, '安娜 "quoted"\n\t\u202e🎻'),
+            said(2, "\\ {} <b>"),
+            SaidMessage("x", 3, 7, "", NOON, "a", 1),
+        ]
         store.replace(ANA, messages)
         assert store.recent(ANA) == messages
         assert not store.is_away

@@ -77,12 +77,15 @@ class Story:
         session, room = None, TOKENS
         for one in reversed(shown[-ROUNDS * 4 :]):
             text = one.text[-4 * TOKENS :]
-            room -= estimate_tokens(text)
+            tokens = estimate_tokens(text)
+            room -= tokens
             is_over = begin - one.at > GAP or (session is not None and one.session != session)
             if is_over or (room < 0 and said):
                 break
             begin, session = one.at, one.session
-            said.insert(0, SaidMessage(one.id, one.row, one.version, session, one.at, text, one.role, one.speaker))
+            said.insert(
+                0, SaidMessage(one.id, one.row, one.version, session, one.at, text, tokens, one.role, one.speaker)
+            )
         rounds = [
             place
             for place, one in enumerate(said)

@@ -35,7 +35,7 @@ MAX_UNDROPPED = 1_000
 # Keys that one command deletes.
 KEY_BATCH = 500
 _TYPES: dict[str, Any] = {
-    "id": str, "row": int, "version": int, "session": str, "at": int, "text": str, "role": str | None,
+    "id": str, "row": int, "version": int, "session": str, "at": int, "text": str, "tokens": int, "role": str | None,
     "speaker": str | None,
 }  # fmt: skip
 

@@ -156,6 +156,8 @@ class TestOutages:
     def test_a_server_that_failed_is_not_asked_for_a_while(
         self, lost: RedisServer, store: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        from redis import Redis
+
         from graphmem.stores.working import redis
 
         monkeypatch.setattr(redis, "RETRY_SECONDS", 3600.0)
@@ -165,7 +167,7 @@ class TestOutages:
         store.push(ANA, [said(2)])
         assert store.recent(ANA) is None
         assert store.is_away
-        with redis.Redis.from_url(lost.url) as client:
+        with Redis.from_url(lost.url) as client:
             (key,) = (key for key in client.keys() if b"partition" not in key)
             assert client.llen(key) == 1
 
