@@ -53,7 +53,7 @@ from graphmem.queries.history import events_of_memory, trace_origin
 from graphmem.queries.lifecycle import list_forgotten, read_lifecycle, words_of
 from graphmem.queries.memories import count_by_day, find_memory, list_memories
 from graphmem.queries.profile import read_profile, read_standing
-from graphmem.retrieval.types import SearchQuery
+from graphmem.retrieval.types import SearchOutcome, SearchQuery
 from graphmem.settings import Settings
 from graphmem.stores.ledger import events, graph_reads, jobs, memories
 from graphmem.stores.ledger.jobs import JobKind
@@ -913,17 +913,22 @@ class Memory:
         )
         from graphmem.retrieval.context import context_block  # noqa: PLC0415  (what only a search needs)
         from graphmem.retrieval.dependence import depends_on_conversation  # noqa: PLC0415
-        from graphmem.retrieval.fallback import ConversationQuery, search_with_fallback  # noqa: PLC0415
+        from graphmem.retrieval.fallback import (  # noqa: PLC0415
+            ConversationQuery,
+            search_with_fallback,
+            without_turns,
+        )
         from graphmem.retrieval.pipeline import search  # noqa: PLC0415
 
         question, deps = search_query.text, self.engine.search_deps
-        turns = self.engine.turns_before(scope, question) if depends_on_conversation(question) else ()
-        *_, found = search_with_fallback(
-            ConversationQuery(question, turns),
-            lambda text: search(replace(search_query, text=text), deps),
-            model=None,
-            seconds_left=lambda: math.inf,
-        )
+        turns = self.engine.turns_before(scope, question) if depends_on_conversation(question) else []
+
+        def find(query: str) -> SearchOutcome:
+            outcome = search(replace(search_query, text=query), deps)
+            return outcome if query == question else without_turns(outcome, turns)
+
+        conversation = ConversationQuery(question, turns)
+        *_, found = search_with_fallback(conversation, find, model=None, seconds_left=lambda: math.inf)
         self.engine.note_found((hit.record for hit in found.hits), view)
         standing = (
             read_standing(self.engine.ledger, view, self.engine.settings.lifecycle.read_rules())

@@ -143,12 +143,22 @@ def test_a_question_about_the_talk_is_understood_with_the_turns_before(make_memo
     memory.add([{"role": role, "content": text} for role, text in turns], **ANA)
     question = "And when is it?"
     memory.add(question, **ANA)  # a chat is saved before it is asked
-    with ChatLink(memory, **ANA) as link:
+    with ChatLink(memory, **ANA, time_limit=60) as link:
         assert ("The wedding is" in link.recall(question)) == working
         assert ("The wedding is" in link.recall(question, [{"role": "user", "content": question}])) == working
     assert ("The wedding is" in memory.context(question, **ANA)) == working
     assert "wedding" not in memory.context(question, user_id="ben")
     assert "Ben" not in memory.context(question, **ANA)
+
+
+def test_the_turns_before_take_no_place_of_what_they_help_to_find(make_memory: Make) -> None:
+    memory = make_memory(working={})
+    memory.add("The wedding is in the castle", **ANA, timestamp="2024-05-02")
+    for number in range(9):
+        memory.add(f"Tell me about the wedding in the castle {number}", **ANA)
+    with ChatLink(memory, **ANA, time_limit=60) as link:
+        block = link.recall("And when is it?", top_k=1, min_relevance=None)
+    assert "The wedding is" in block
 
 
 def test_the_statistics_name_it(memory: Memory) -> None:
