@@ -216,7 +216,9 @@ def _resolved(part: Schema, schema: Schema) -> Schema:
 
 def _objects(part: Schema, schema: Schema) -> list[Schema]:
     """Returns the alternatives of a value that are objects with known keys."""
-    alternatives = [_resolved(one, schema) for one in part.get("anyOf", part.get("oneOf", [part]))]
+    # A section that may be left out has its providers in an alternative to null.
+    parts = [one for outer in part.get("anyOf", [part]) for one in outer.get("oneOf", [outer])]
+    alternatives = [_resolved(one, schema) for one in parts]
     return [one for one in alternatives if one.get("additionalProperties") is False]
 
 

@@ -21,7 +21,7 @@ from graphmem.ingest.enrichment import Enricher
 from graphmem.ingest.facts.job_result import JobResult
 from graphmem.jobs.worker import JobFailure, JobWorker
 from graphmem.logs import log_and_leave_pending
-from graphmem.model import MemoryRecord, Scope, View
+from graphmem.model import MemoryRecord, Message, SaidMessage, Scope, View
 from graphmem.models.observed import ObservedModel
 from graphmem.models.protocols import Closeable, LanguageModel
 from graphmem.models.script_support import ScriptSupport
@@ -33,6 +33,7 @@ from graphmem.stores.ledger.jobs import JobKind
 from graphmem.stores.ledger.ledger_state import check_embedder
 from graphmem.stores.projection_worker import ProjectionWorker
 from graphmem.wiring import fact_pipeline, open_backends, storage_paths
+from graphmem.working import Working
 
 if TYPE_CHECKING:
     from graphmem.jobs.cycle import Cycle
@@ -86,6 +87,10 @@ class Engine:
             run_cycle=self._run_nightly_cycle,
         )
         self.accesses = AccessLog(self.ledger)
+        self.working = None
+        if backends.working is not None and settings.working is not None:
+            most = settings.working.config
+            self.working = Working(self.ledger, backends.working, self._session_gap, most.rounds, most.tokens)
         self._close_lock = Lock()
         self._closed = False
         self._before_close: WeakSet[Closeable] = WeakSet()
@@ -161,8 +166,21 @@ class Engine:
         present. See `graphmem.commands.dispatch`.
         """
         outcomes = commit(self.ledger, ChangeSet(tuple(commands), now or datetime.now(UTC), scope), self._session_gap)
+        if self.working is not None:
+            self.working.committed(commands, outcomes)
         self.observers.committed(commands, outcomes)
         return outcomes
+
+    def said_before(self, scope: Scope) -> list[SaidMessage]:
+        """Returns what was said just before under exactly this scope, oldest first; nothing without working memory."""
+        return [] if self.working is None else self.working.said_before(scope)
+
+    def turns_before(self, scope: Scope, question: str) -> list[Message]:
+        """Returns the turns before a question, which may be stored already; otherwise as `said_before`."""
+        said = self.said_before(scope)
+        if said and said[-1].text.strip() == question.strip():
+            said.pop()
+        return [Message(one.role or "user", one.text, one.at, one.speaker) for one in said]
 
     def run_job(
         self, job: int, records: Sequence[MemoryRecord], kind: JobKind, *, wait: bool

@@ -4,6 +4,7 @@ plain dicts.
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -52,7 +53,7 @@ from graphmem.queries.history import events_of_memory, trace_origin
 from graphmem.queries.lifecycle import list_forgotten, read_lifecycle, words_of
 from graphmem.queries.memories import count_by_day, find_memory, list_memories
 from graphmem.queries.profile import read_profile, read_standing
-from graphmem.retrieval.types import SearchQuery
+from graphmem.retrieval.types import SearchOutcome, SearchQuery
 from graphmem.settings import Settings
 from graphmem.stores.ledger import events, graph_reads, jobs, memories
 from graphmem.stores.ledger.jobs import JobKind
@@ -879,7 +880,8 @@ class Memory:
         sentences that are worth most for their length, or with `whole` all. What was said twice stands there once,
         "yesterday" and the like have their date behind them, a short reply the question before it. Facts come before
         the messages that they were drawn from. With `profile` the block begins with the standing facts of `profile()`,
-        in at most 300 characters, also if nothing else is found.
+        in at most 300 characters, also if nothing else is found. With the setting `working` a question that may depend
+        on what was said just before ("And when is it?"), and finds too little, is searched again together with that.
 
         Only memories with a relevance of at least `min_relevance` (0 to 1; None: all) are in it. The default,
         "default", is the relevance from which on a memory helps more than it distracts: .13, or a quarter of the best
@@ -910,16 +912,30 @@ class Memory:
             now=now,
         )
         from graphmem.retrieval.context import context_block  # noqa: PLC0415  (what only a search needs)
+        from graphmem.retrieval.dependence import depends_on_conversation  # noqa: PLC0415
+        from graphmem.retrieval.fallback import (  # noqa: PLC0415
+            ConversationQuery,
+            search_with_fallback,
+            without_turns,
+        )
         from graphmem.retrieval.pipeline import search  # noqa: PLC0415
 
-        outcome = search(search_query, self.engine.search_deps)
-        self.engine.note_found((hit.record for hit in outcome.hits), view)
+        question, deps = search_query.text, self.engine.search_deps
+        turns = self.engine.turns_before(scope, question) if depends_on_conversation(question) else []
+
+        def find(query: str) -> SearchOutcome:
+            outcome = search(replace(search_query, text=query), deps)
+            return outcome if query == question else without_turns(outcome, turns)
+
+        conversation = ConversationQuery(question, turns)
+        *_, found = search_with_fallback(conversation, find, model=None, seconds_left=lambda: math.inf)
+        self.engine.note_found((hit.record for hit in found.hits), view)
         standing = (
             read_standing(self.engine.ledger, view, self.engine.settings.lifecycle.read_rules())
             if wants_profile
             else ()
         )
-        return context_block(outcome.hits, most, now.tzinfo, size, whole=whole, standing=standing)
+        return context_block(found.hits, most, now.tzinfo, size, whole=whole, standing=standing)
 
     def profile(
         self, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None, max_tokens: int = PROFILE_TOKENS
@@ -931,7 +947,8 @@ class Memory:
         ten others, those that were found last first. Where no cycle of the lifecycle has kept any, preferences, facts
         about the user and life events among the newest 1,000 memories take the place of the first. `profile_summary`
         has the newest summaries of sessions or, without a language model, the first standing facts; `recent_topics`
-        the three names that the recent memories mention most. It counts as no access.
+        the three names that the recent memories mention most. It counts as no access. With the setting `working` the
+        block ends with what was said just before under exactly these ids, in at most a third of its tokens.
         """
         self.engine.check_open()
         most = validation.count(max_tokens, "max_tokens", 1, validation.MAX_CONTEXT_CHARS)
@@ -939,7 +956,7 @@ class Memory:
         found = read_profile(
             self.engine.ledger, self._view(scope, None, None), self.engine.settings.lifecycle.read_rules()
         )
-        return responses.profile(found, most, self.limits.timezone)
+        return responses.profile(found, self.engine.said_before(scope), most, self.limits.timezone)
 
     def get(
         self, memory_id: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None
@@ -1238,8 +1255,10 @@ class Memory:
         `configured_embedder_dims` are there if another one is configured: `rebuild` changes to it.
         `multilingual_embedder` is the model of the second vector that all texts have (None: not all have one).
         `unguarded` counts erased messages that would not be recognised if they came again, because the ledger's secret
-        key was lost. `stores` describes the ledger and each projection: `{"name", "provider", "available", "seq",
-        "pending", "oldest_pending_at", "dead_letters"}`. `seq` is the last sequence number that the store has (None for
+        key was lost. `working_provider` and `working_available` (whether its server answered when it was last asked)
+        are there if working memory is configured.
+        `stores` describes the ledger and each projection: `{"name", "provider", "available", "seq", "pending",
+        "oldest_pending_at", "dead_letters"}`. `seq` is the last sequence number that the store has (None for
         a projection in the memory of this process, which catches up before each read), `pending` the sequence numbers
         that it lacks, `oldest_pending_at` the time of the first event among them, `dead_letters` the number of rows
         that it refused. `job_counts` has a line for each kind and state of pending work: `{"kind", "state", "number",

@@ -388,6 +388,24 @@ class MemoryRecord:
         return embedded_text(self.speaker, self.text)
 
 
+@dataclass(frozen=True, slots=True)
+class SaidMessage:
+    """A stored message as working memory keeps it; of a long one `text` is the end, of `tokens` tokens.
+
+    `row` and `version` are those of its memory: together they tell whether it still says that.
+    """
+
+    id: str
+    row: int
+    version: int
+    session: str
+    at: datetime
+    text: str
+    tokens: int
+    role: str | None = None
+    speaker: str | None = None
+
+
 def embedded_text(speaker: str | None, text: str) -> str:
     """Returns the text that is embedded and indexed: a memory's words after its speaker's name ("Anna: I moved")."""
     return f"{speaker}: {text}" if speaker else text

@@ -30,6 +30,7 @@ from graphmem.settings import Neo4jConfig, QdrantConfig, Settings
 from graphmem.settings import Neo4jGraph as Neo4jSettings
 from graphmem.settings import NetworkxGraph as NetworkxSettings
 from graphmem.settings import OpenaiEmbedder as OpenaiEmbedderSettings
+from graphmem.settings import ProcessWorking as ProcessWorkingSettings
 from graphmem.settings import SpacyExtractor as SpacySettings
 from graphmem.stores.ledger import Ledger, exists, secret_key
 from graphmem.stores.ledger.embedded_graph import EmbeddedGraph
@@ -41,6 +42,7 @@ from graphmem.stores.numpy_index import NumpyIndex
 from graphmem.stores.projection import GraphSink, Projection, VectorSink
 from graphmem.stores.projection_worker import ProjectionWorker
 from graphmem.stores.protocols import Graph, GraphIndex, VectorIndex
+from graphmem.stores.working import MESSAGES_PER_ROUND, WorkingMemory
 
 if TYPE_CHECKING:
     from graphmem.ingest.enrichment import Enricher
@@ -62,7 +64,7 @@ class Backends:
     """The open stores and models of one Memory.
 
     `llm` is None without a language model; `extractor` is None if the configuration turns it off; `graph_worker` is
-    None if the graph is read from the ledger's own tables.
+    None if the graph is read from the ledger's own tables; `working` is None without working memory.
     """
 
     ledger: Ledger
@@ -73,6 +75,7 @@ class Backends:
     vector_worker: ProjectionWorker
     graph: Graph
     graph_worker: ProjectionWorker | None
+    working: WorkingMemory | None
 
     @property
     def projection_workers(self) -> list[ProjectionWorker]:
@@ -103,6 +106,8 @@ class Backends:
             for model in (self.embedder, self.llm):
                 if isinstance(model, Closeable):
                     closing.callback(model.close)
+            if self.working is not None:
+                closing.callback(self.working.close)
             if isinstance(self.graph, GraphIndex):
                 closing.callback(self.graph.close)
             closing.callback(self.vector_index.close)
@@ -125,9 +130,10 @@ def open_backends(settings: Settings, *, in_memory: bool) -> Backends:
         cleanup.callback(ledger.close)
         vector_index, vector_worker = _open_vectors(settings, ledger, embedder, in_memory=in_memory)
         cleanup.callback(vector_index.close)
+        working = _open_working(settings, ledger, in_memory=in_memory)
         graph, graph_worker = _open_graph(settings, ledger, in_memory=in_memory)
         cleanup.pop_all()
-    return Backends(ledger, embedder, extractor, llm, vector_index, vector_worker, graph, graph_worker)
+    return Backends(ledger, embedder, extractor, llm, vector_index, vector_worker, graph, graph_worker, working)
 
 
 def fact_pipeline(
@@ -374,6 +380,23 @@ def _qdrant(config: QdrantConfig, ledger: Ledger, spec: EmbeddingSpec) -> Server
         quantized=config.quantization is not None,
     )
     return ServerIndex(options, ledger.uuid, spec)
+
+
+def _open_working(settings: Settings, ledger: Ledger, *, in_memory: bool) -> WorkingMemory | None:
+    section = settings.working
+    if section is None:
+        return None
+    seconds, most = settings.session_gap * 60, section.config.rounds * MESSAGES_PER_ROUND
+    if isinstance(section, ProcessWorkingSettings):
+        from graphmem.stores.working.memory import ProcessWorkingMemory  # noqa: PLC0415
+
+        return ProcessWorkingMemory(seconds, most)
+    _refuse_in_memory("working", in_memory=in_memory)
+    try:
+        from graphmem.stores.working.redis import RedisWorkingMemory  # noqa: PLC0415  (an extra)
+    except ImportError as error:
+        raise ConfigError(f"working: a Redis server needs its client; {install_extra('redis')}") from error
+    return RedisWorkingMemory(section.config.url.get_secret_value(), ledger.uuid, seconds, most)
 
 
 def _open_graph(settings: Settings, ledger: Ledger, *, in_memory: bool) -> tuple[Graph, ProjectionWorker | None]:

@@ -592,6 +592,37 @@ MemoryTypeName = Literal["episodic", "semantic", "preference", "fact"]
 _CURVE, _POLICY = ForgettingCurve(), LifecyclePolicy()
 
 
+class WorkingConfig(_Section):
+    """How much of what was said just before working memory gives."""
+
+    rounds: Annotated[int, Field(ge=1, le=100)] = Field(
+        default=10, description="The most rounds: one or more user messages each, with the answers."
+    )
+    tokens: Annotated[int, Field(ge=1, le=100_000)] = Field(
+        default=4000, description="The most tokens of these messages; the last one is always among them."
+    )
+
+
+class RedisWorkingConfig(WorkingConfig):
+    """A Redis server, and how much of what was said just before working memory gives."""
+
+    url: SecretUrl = Field(description="The URL of the Redis server, such as `redis://host:6379/0`.")
+
+
+class ProcessWorking(_Section):
+    """Working memory in each process: at most 1,000 scopes, those used last. Without this section there is none."""
+
+    provider: Literal["memory"] = Field(default="memory", description="Selects the working memory.")
+    config: WorkingConfig = WorkingConfig()
+
+
+class RedisWorking(_Section):
+    """Working memory in Redis, for several processes and machines. Needs the extra `redis`."""
+
+    provider: Literal["redis"] = Field(description="Selects the working memory.")
+    config: RedisWorkingConfig
+
+
 class LifecycleSettings(_Section):
     """When memories are forgotten and which are kept; off by default. See "Let a memory ripen" in the documentation.
 
@@ -922,6 +953,9 @@ class Settings(_Section):
     )
     limits: LimitSettings = LimitSettings()
     lifecycle: LifecycleSettings = LifecycleSettings()
+    working: Annotated[
+        ProcessWorking | RedisWorking | None, Field(discriminator="provider"), _default_provider("memory")
+    ] = None
     mcp: McpSettings = McpSettings()
     serve: ServeSettings = ServeSettings()
     delivery_wait: Annotated[float, Field(ge=0)] = Field(
@@ -1102,6 +1136,7 @@ def _providers_with(key_path: Sequence[str], key: str | None) -> list[str]:
     return [
         provider
         for alternative in get_args(field.annotation)
+        if alternative is not type(None)
         for provider in get_args(alternative.model_fields["provider"].annotation)
         if key in alternative.model_fields["config"].annotation.model_fields
     ]
