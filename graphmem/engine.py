@@ -23,9 +23,9 @@ from graphmem.jobs.worker import JobFailure, JobWorker
 from graphmem.logs import log_and_leave_pending
 from graphmem.model import MemoryRecord, Scope, View
 from graphmem.models.observed import ObservedModel
-from graphmem.models.protocols import Closeable, LanguageModel
 from graphmem.models.script_support import ScriptSupport
 from graphmem.observers import Observers
+from graphmem.plugins import Closeable, LanguageModel
 from graphmem.retrieval.types import SearchDeps
 from graphmem.settings import Settings
 from graphmem.stores.ledger import items, jobs, vitals

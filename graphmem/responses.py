@@ -13,7 +13,7 @@ from graphmem.ingest.facts.job_result import JobResult
 from graphmem.lifecycle.conflicts import rule_of
 from graphmem.lifecycle.decay import FORGOTTEN_LONG_AGO, Operation
 from graphmem.model import NEUTRAL_IMPORTANCE, Entity, Event, Layer, MemoryRecord, Relation, iso, optional_iso
-from graphmem.models.protocols import Usage
+from graphmem.plugins import Usage
 from graphmem.queries.entities import EntityMemories
 from graphmem.queries.history import MemoryOrigin
 from graphmem.queries.lifecycle import ForgottenPage, LifecycleState

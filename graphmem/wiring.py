@@ -22,8 +22,17 @@ from graphmem.concurrency import Pool
 from graphmem.errors import ConfigError, ModelError, StoreLocked, StoreUnavailable, install_extra
 from graphmem.extraction.protocols import Extractor
 from graphmem.model import EmbeddingSpec
-from graphmem.models.protocols import Closeable, Embedder, LanguageModel, TokenEmbedder, embedding_spec_of
 from graphmem.observers import Observers
+from graphmem.plugins import (
+    Closeable,
+    Embedder,
+    Graph,
+    GraphIndex,
+    LanguageModel,
+    TokenEmbedder,
+    VectorIndex,
+    embedding_spec_of,
+)
 from graphmem.settings import CallableEmbedder as CallableSettings
 from graphmem.settings import MinilmEmbedder as MinilmSettings
 from graphmem.settings import Neo4jConfig, QdrantConfig, Settings
@@ -40,7 +49,6 @@ from graphmem.stores.ledger.sqlite import private_folder
 from graphmem.stores.numpy_index import NumpyIndex
 from graphmem.stores.projection import GraphSink, Projection, VectorSink
 from graphmem.stores.projection_worker import ProjectionWorker
-from graphmem.stores.protocols import Graph, GraphIndex, VectorIndex
 
 if TYPE_CHECKING:
     from graphmem.ingest.enrichment import Enricher

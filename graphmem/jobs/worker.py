@@ -24,7 +24,7 @@ from graphmem.ingest.facts.job_result import JobResult
 from graphmem.jobs.enrichment_lane import SHARED_BATCH, EnrichmentLane
 from graphmem.logs import cause_of, log_text
 from graphmem.model import MemoryRecord, optional_micros
-from graphmem.models.protocols import Usage
+from graphmem.plugins import Usage
 from graphmem.settings import Settings
 from graphmem.stores.ledger import Ledger, jobs
 from graphmem.stores.ledger.jobs import AT, FIRST_CLAIM_SECONDS, MODEL_KINDS, SUMMARY_JOB, Job, JobKind, UnenrichedText

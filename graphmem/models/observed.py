@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from graphmem.models.protocols import LanguageModel, Prompt, Reply
 from graphmem.observers import Observers
+from graphmem.plugins import LanguageModel, Prompt, Reply
 
 
 class ObservedModel:

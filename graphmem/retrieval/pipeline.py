@@ -26,7 +26,7 @@ from graphmem.model import (
     embedded_text,
     micros,
 )
-from graphmem.models.protocols import embedding_spec_of
+from graphmem.plugins import embedding_spec_of
 from graphmem.retrieval import (
     character_matching,
     passages,

@@ -13,12 +13,11 @@ from sqlalchemy import Connection
 from graphmem.boundary.filters import Filter
 from graphmem.extraction.protocols import Extractor
 from graphmem.model import Entity, MemoryRecord, MentionKind, MinRelevance, Relation, View
-from graphmem.models.protocols import EmbeddedQuestion, Embedder, Matrix
 from graphmem.models.script_support import ScriptSupport
 from graphmem.observers import Observers
+from graphmem.plugins import EmbeddedQuestion, Embedder, Graph, Matrix, VectorIndex
 from graphmem.stores.ledger import Ledger
 from graphmem.stores.projection_worker import ProjectionWorker
-from graphmem.stores.protocols import Graph, VectorIndex
 
 if TYPE_CHECKING:  # this module is imported by all that can search, the steps of a search by those that do
     from graphmem.retrieval.absence import Trace

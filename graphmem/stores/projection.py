@@ -24,8 +24,8 @@ from sqlalchemy import Connection
 
 from graphmem.errors import CLOSED, StoreError, StoreUnavailable
 from graphmem.model import EmbedderId, EmbeddingSpec
+from graphmem.plugins import EntityState, GraphIndex, MemoryState, Point, RelationState, StoreLost, VectorIndex
 from graphmem.stores.ledger import Ledger, change_feed, embeddings, memories, outbox, tombstones
-from graphmem.stores.protocols import EntityState, GraphIndex, MemoryState, Point, RelationState, StoreLost, VectorIndex
 
 logger = logging.getLogger("graphmem")
 T = TypeVar("T")

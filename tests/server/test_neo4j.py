@@ -25,10 +25,10 @@ from graph_index_conformance import NOON, PARTITION, VIEW, entity_state, memory,
 
 from graphmem.errors import ConfigError, StoreError, StoreUnavailable
 from graphmem.model import GraphBounds, Scope, Seeds, micros
+from graphmem.plugins import StoreLost
 from graphmem.stores.cypher import statement
 from graphmem.stores.neo4j import client, rows, writer
 from graphmem.stores.neo4j.index import Neo4jIndex
-from graphmem.stores.protocols import StoreLost
 
 pytestmark = pytest.mark.server
 CYPHER = Path(__file__).parents[2] / "cypher"

@@ -8,8 +8,8 @@ from support.neo4j_servers import Server  # first: it puts the conformance class
 
 from graph_index_conformance import GraphIndexContract  # isort: skip
 
+from graphmem.plugins import GraphIndex
 from graphmem.stores.ledger import Ledger
-from graphmem.stores.protocols import GraphIndex
 
 # Both databases deliver the same states to a graph; `test_neo4j_same.py` uses PostgreSQL, too.
 pytestmark = [pytest.mark.server, SQLITE_ONLY]

@@ -39,10 +39,10 @@ from graphmem.model import (
     View,
     from_micros,
 )
+from graphmem.plugins import EntityState, Graph, GraphIndex, MemoryState, RelationState, Support
 from graphmem.stores.ledger import Ledger
 from graphmem.stores.ledger.embedded_graph import EmbeddedGraph
 from graphmem.stores.projection import GraphSink, Projection
-from graphmem.stores.protocols import EntityState, Graph, GraphIndex, MemoryState, RelationState, Support
 from graphmem.text import entity_id
 
 PARTITION = "user:alice"

@@ -9,10 +9,10 @@ from graph_index_conformance import GraphIndexContract
 from support.databases import SQLITE_ONLY
 
 from graphmem.commands.types import UpdateMemory
+from graphmem.plugins import Graph, GraphIndex
 from graphmem.stores.ledger import Ledger
 from graphmem.stores.ledger.embedded_graph import EmbeddedGraph
 from graphmem.stores.networkx_graph import NetworkxIndex
-from graphmem.stores.protocols import Graph, GraphIndex
 
 
 class TestLedgerGraph(GraphContract):

@@ -34,8 +34,8 @@ from vector_index_conformance import (
 )
 
 from graphmem.errors import StoreLocked, StoreUnavailable
+from graphmem.plugins import StoreLost, VectorIndex
 from graphmem.stores.numpy_index import NumpyIndex
-from graphmem.stores.protocols import StoreLost, VectorIndex
 from graphmem.stores.qdrant import embedded
 from graphmem.stores.qdrant.embedded import DiskFull, EmbeddedIndex
 

@@ -22,7 +22,7 @@ from vector_index_conformance import (
 
 from graphmem.errors import StoreUnavailable
 from graphmem.model import EmbeddingSpec
-from graphmem.stores.protocols import VectorIndex
+from graphmem.plugins import VectorIndex
 
 URL = os.environ.get("QDRANT_URL")
 pytestmark = [

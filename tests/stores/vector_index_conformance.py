@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from graphmem.model import Kind, MemoryRecord, Scope, View
+from graphmem.plugins import Point, VectorIndex
 from graphmem.stores.numpy_index import NumpyIndex
-from graphmem.stores.protocols import Point, VectorIndex
 
 DIMS, MULTILINGUAL_DIMS = 8, 6
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)

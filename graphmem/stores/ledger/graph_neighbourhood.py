@@ -27,7 +27,7 @@ _NO_ENTITY = -1
 
 
 def neighbourhood(connection: Connection, view: View, seeds: Seeds, limits: GraphBounds) -> Subgraph:
-    """Returns the bounded neighbourhood of seeds in `view.partition`; `graphmem.stores.protocols.Graph` defines it."""
+    """Returns the bounded neighbourhood of seeds in `view.partition`; `graphmem.plugins.Graph` defines it."""
     partition = partition_row(connection, view.partition or "")
     if partition is None:
         return Subgraph()
