@@ -1,4 +1,4 @@
-"""The interfaces of the parts that can be replaced, with their data types: models, vector indexes and graphs.
+"""The interfaces of the parts that can be replaced, with their data types: models, rerankers, vector indexes, graphs.
 
 `graphmem.wiring` opens what the configuration names. Implementations are thread-safe.
 
@@ -199,10 +199,6 @@ class LanguageModel(Protocol):
         """
         ...
 
-    def close(self) -> None:
-        """Closes the connections. A second call does nothing; a later `answer` raises LLMUnavailable."""
-        ...
-
 
 @runtime_checkable
 class Closeable(Protocol):
@@ -210,6 +206,18 @@ class Closeable(Protocol):
 
     def close(self) -> None:
         """Closes the connections and ends the work, within a time limit. A second call does nothing."""
+        ...
+
+
+class Reranker(Protocol):
+    """Tells how well texts answer a query; any such function is one."""
+
+    def __call__(self, query: str, texts: list[str], /) -> Sequence[float]:
+        """Returns one finite score for each text, in order: the higher the better, of any range.
+
+        Whatever it raises leaves the search with its own order. The log has the class of the error, and the text of a
+        ModelError, which may quote neither the query nor a text.
+        """
         ...
 
 
@@ -313,7 +321,9 @@ class VectorIndex(Protocol):
 
     All methods raise StoreUnavailable when the store is out of reach (StoreLost when it answers, but empty) and
     StoreError when it refuses the request. An index on a server connects at its first use, and has a method `check()`
-    that only connects; `check()` raises ConfigError if nothing but another configuration can help.
+    that only connects; `check()` raises ConfigError if nothing but another configuration can help. An index may have an
+    attribute `place`, a name for where its contents are: a ledger remembers for each place what it has delivered there.
+    The contents are of one ledger; before another one delivers, it wipes them.
     """
 
     def upsert(self, points: Sequence[Point]) -> None:

@@ -44,9 +44,6 @@ class CountedModel:
         self._count(prompt.operation, reply.usage)
         return reply
 
-    def close(self) -> None:
-        self._model.close()
-
     def _count(self, operation: str, usage: Usage) -> None:
         def write() -> None:
             with self._ledger.write() as connection:

@@ -19,6 +19,3 @@ class ObservedModel:
             reply = self._model.answer(prompt)
             call.usage = reply.usage
         return reply
-
-    def close(self) -> None:
-        self._model.close()
