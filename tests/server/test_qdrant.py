@@ -27,7 +27,7 @@ from graphmem.plugins import StoreLost
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "stores"))
 
-from vector_index_conformance import (
+from graphmem.testing.conformance.vector_index import (
     DIMS,
     MULTILINGUAL_DIMS,
     Scope,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from graph_conformance import GraphContract, store_memory
-from graph_index_conformance import GraphIndexContract
+from graph_index_conformance import ProjectedGraphContract
 from support.databases import SQLITE_ONLY
 
 from graphmem.commands.types import UpdateMemory
@@ -21,7 +21,7 @@ class TestLedgerGraph(GraphContract):
 
 
 @SQLITE_ONLY  # its input from the ledger is the same with both databases
-class TestNetworkxGraph(GraphIndexContract):
+class TestNetworkxGraph(ProjectedGraphContract):
     def fresh(self, ledger: Ledger) -> GraphIndex:
         return NetworkxIndex()
 
