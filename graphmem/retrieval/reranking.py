@@ -7,6 +7,7 @@ from concurrent.futures import Future
 from contextvars import copy_context
 from dataclasses import replace
 from threading import BoundedSemaphore, Thread
+from time import monotonic
 
 import numpy as np
 
@@ -36,6 +37,7 @@ class BoundedReranker:
         too_late = ModelError(
             f"the reranker gave no answer in {self._timeout:g} seconds; raise reranker.config.timeout"
         )
+        deadline = monotonic() + self._timeout
         if not self._free_calls.acquire(timeout=self._timeout):
             raise too_late
         answer: Future[Sequence[float]] = Future()
@@ -54,7 +56,7 @@ class BoundedReranker:
             self._free_calls.release()
             raise
         try:
-            return _checked(answer.result(self._timeout), len(texts))
+            return _checked(answer.result(max(0.0, deadline - monotonic())), len(texts))
         except ModelError:
             raise
         except TimeoutError:
