@@ -27,7 +27,7 @@ from graphmem.ingest.counted_model import CountedModel
 from graphmem.logs import log_text
 from graphmem.memory import Memory, least_relevance
 from graphmem.model import Message, MinRelevance, Scope, View
-from graphmem.models.protocols import LanguageModel
+from graphmem.plugins import LanguageModel
 from graphmem.queries.chats import known_message_ids, last_turns
 from graphmem.retrieval import context
 from graphmem.retrieval.dependence import depends_on_conversation

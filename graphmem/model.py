@@ -16,7 +16,7 @@ from graphmem.text import folded_key
 from graphmem.times import said
 
 if TYPE_CHECKING:
-    from graphmem.models.protocols import Matrix
+    from graphmem.plugins import Matrix
 
 # The role of messages that an assistant wrote.
 ASSISTANT = "assistant"

@@ -23,7 +23,7 @@ from graphmem.model import (
     iso,
     optional_iso,
 )
-from graphmem.models.protocols import Usage
+from graphmem.plugins import Usage
 from graphmem.queries.entities import EntityMemories
 from graphmem.queries.history import MemoryOrigin
 from graphmem.queries.lifecycle import ForgottenPage, LifecycleState

@@ -261,7 +261,7 @@ class AddResult(TypedDict):
 
 
 class SearchResult(TypedDict):
-    """The result of `search`. `degraded`: "vectors", "graph" or "extractor", if the search had to do without them."""
+    """The result of `search`. `degraded`: "vectors", "graph", "extractor" or "reranker", if the search did without."""
 
     results: list[HitDict]
     relations: list[RelationDict]

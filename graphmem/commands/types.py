@@ -28,7 +28,7 @@ from graphmem.model import (
 )
 
 if TYPE_CHECKING:
-    from graphmem.models.protocols import Embedded
+    from graphmem.plugins import Embedded
     from graphmem.stores.ledger.jobs import Job
     from graphmem.stores.ledger.service_tables import ApiKey, StoredSetting
     from graphmem.stores.ledger.vitals import LastCycle, StoredVitals, VitalState

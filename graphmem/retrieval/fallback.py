@@ -24,7 +24,7 @@ from typing import Literal
 from graphmem import prompts
 from graphmem.errors import LLMError, LLMUnavailable
 from graphmem.model import Message
-from graphmem.models.protocols import LanguageModel, Prompt
+from graphmem.plugins import LanguageModel, Prompt
 from graphmem.retrieval.dependence import depends_on_conversation
 from graphmem.retrieval.types import Hit, SearchOutcome
 

@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from graphmem.concurrency import WorkStopped
 from graphmem.errors import ModelError, StoreError
 from graphmem.model import GraphBounds, Mention, MentionKind, Seeds, Subgraph, View
-from graphmem.models.protocols import MultilingualEmbedder, TokenEmbedder
+from graphmem.plugins import MultilingualEmbedder, TokenEmbedder
 from graphmem.retrieval.types import EncodedQuery, RetrievedSet, ScoredIds, SearchDeps, SearchPartition, SearchQuery
 from graphmem.stores.ledger import entity_names, memories, term_stats
 from graphmem.stores.projection_worker import ProjectionWorker

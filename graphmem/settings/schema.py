@@ -58,6 +58,13 @@ EmbedFunction = Callable[[list[str]], Any]
 """Texts in, one vector (a sequence of floats) for each out."""
 
 
+RerankFunction = Callable[[str, list[str]], Any]
+"""A query and texts in, one score for each text out."""
+
+# Memories that a reranker orders, and the seconds that it has for them.
+RERANK_CANDIDATES, RERANK_SECONDS = 50, 10.0
+
+
 def _checked_expression(value: str) -> str:
     try:
         re.compile(value)
@@ -557,6 +564,56 @@ class OpenaiLlm(_Section):
     config: OpenaiLlmConfig = OpenaiLlmConfig()
 
 
+class _RerankerConfig(_Section):
+    """What the configurations of all rerankers have."""
+
+    candidates: Annotated[int, Field(ge=1, le=LIMITS.max_top_k)] = Field(
+        default=RERANK_CANDIDATES, description="How many of the best memories it orders; the others stay behind them."
+    )
+    timeout: Annotated[float, Field(gt=0, le=600)] = Field(
+        default=RERANK_SECONDS, description="Seconds after which a search keeps its own order."
+    )
+
+
+class HttpRerankerConfig(_RerankerConfig):
+    """A route that reranks, to which the query and the texts of memories are sent."""
+
+    url: SecretUrl = Field(
+        description="The URL of the route, such as `http://localhost:8080/rerank` or `https://api.jina.ai/v1/rerank`."
+    )
+    model: Text | None = Field(
+        default=None,
+        description="The model's name, for routes of the shape of Jina and Cohere (`https://api.cohere.com/v2/rerank`, "
+        "vLLM, llama.cpp). Without it requests have the shape of text-embeddings-inference.",
+    )
+    api_key: SecretStr | None = Field(default=None, description="The API key.")
+
+
+class HttpReranker(_Section):
+    """A reranker at an HTTP endpoint, to which the query and the texts of memories are sent. By default there is none.
+
+    A search uses it with `rerank=True`.
+    """
+
+    provider: Literal["http"] = Field(default="http", description="Selects the reranker.")
+    config: HttpRerankerConfig
+
+
+class CallableRerankerConfig(_RerankerConfig):
+    """A function of the caller's."""
+
+    rerank: RerankFunction = Field(
+        description="The function: takes the query and a list of texts, returns one score for each."
+    )
+
+
+class CallableReranker(_Section):
+    """Scores from a function of the caller's. `Memory(reranker=…)` gives one in code, with the default numbers."""
+
+    provider: Literal["callable"] = Field(description="Selects the reranker.")
+    config: CallableRerankerConfig
+
+
 class LimitSettings(_Section):
     """The largest input that one call accepts. Limits can be lowered; all parts of graphmem are built for the defaults.
 
@@ -901,6 +958,9 @@ class Settings(_Section):
         SpacyExtractor()
     )
     llm: Annotated[OpenaiLlm | None, _refuse_other_providers("llm", "openai")] = None
+    reranker: Annotated[
+        HttpReranker | CallableReranker | None, Field(discriminator="provider"), _default_provider("http")
+    ] = None
     history_db_path: FilePath | None = Field(
         default=None, description="The SQLite file of the ledger; by default `ledger.sqlite` in `home`."
     )
@@ -996,9 +1056,11 @@ class Settings(_Section):
             raise PydanticCustomError("no_file", "the ledger is a file; for one in memory open Memory(':memory:')")
         return self
 
-    @property
-    def without_effect(self) -> list[str]:
-        """One sentence for each reason why configured keys have no effect, with the keys."""
+    def without_effect(self, *, has_llm: bool = False) -> list[str]:
+        """Returns one sentence for each reason why configured keys have no effect, with the keys.
+
+        `has_llm`: whether there is a language model beside the configured one.
+        """
         of_facts = self.keys_with_values(
             "custom_fact_extraction_prompt", "custom_instructions", "custom_update_memory_prompt"
         )
@@ -1012,7 +1074,7 @@ class Settings(_Section):
         images = [] if self.llm is None else self.llm.config.keys_with_values("enable_vision")
         keys_by_reason = {
             "for no language model is configured to use it; set llm, or leave it out": (
-                of_facts if self.llm is None else []
+                of_facts if self.llm is None and not has_llm else []
             ),
             "for relations come from the extractor and from what llm finds; leave it out": graphs,
             "for images are not read yet; leave it out": [f"llm.config.{name}" for name in images],
