@@ -34,7 +34,7 @@ import numpy as np
 from graphmem import Memory
 from graphmem.evaluation.environment import environment
 from graphmem.models.minilm import TokenMiniLM
-from graphmem.models.protocols import embedding_spec_of
+from graphmem.plugins import embedding_spec_of
 from graphmem.retrieval import retrievers
 from graphmem.settings import Settings
 from graphmem.stores.ledger import Ledger, integrity, outbox, schema

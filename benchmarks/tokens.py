@@ -18,7 +18,7 @@ from rs_bpe.bpe import openai
 
 from graphmem.ingest.facts import decision, extraction, summary_requests
 from graphmem.ingest.facts.extraction import AlsoSummarise
-from graphmem.models.protocols import Prompt
+from graphmem.plugins import Prompt
 from graphmem.prompts import load
 
 RESULTS = Path(__file__).parent / "results" / "tokens.json"

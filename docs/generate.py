@@ -216,8 +216,10 @@ def _resolved(part: Schema, schema: Schema) -> Schema:
 
 def _objects(part: Schema, schema: Schema) -> list[Schema]:
     """Returns the alternatives of a value that are objects with known keys."""
-    alternatives = [_resolved(one, schema) for one in part.get("anyOf", part.get("oneOf", [part]))]
-    return [one for one in alternatives if one.get("additionalProperties") is False]
+    if (alternatives := part.get("anyOf", part.get("oneOf"))) is not None:
+        return [found for one in alternatives for found in _objects(one, schema)]
+    target = _resolved(part, schema)
+    return [target] if target.get("additionalProperties") is False else []
 
 
 def _type_text(part: Schema, schema: Schema) -> str:

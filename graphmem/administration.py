@@ -179,6 +179,10 @@ def stats(engine: Engine, scope: Scope | None) -> dict[str, Any]:
         configured = engine.embedding_spec.embedder
         recorded, multilingual = recorded_spaces(connection)
         recorded = recorded or configured
+    working = {}
+    if engine.working is not None and engine.settings.working is not None:
+        is_available = not engine.working.store.is_away
+        working = {"working_provider": engine.settings.working.provider, "working_available": is_available}
     other = {"configured_embedder": configured.model, "configured_embedder_dims": configured.dims}
     return {
         "memories": counts.pop("memories"),
@@ -192,6 +196,7 @@ def stats(engine: Engine, scope: Scope | None) -> dict[str, Any]:
         "embedding_bytes": embedding_bytes,
         "bytes": engine.ledger.size(),
         "unguarded": unguarded,
+        **working,
         "pending": pending_jobs + [projection.name for projection in engine.projections if projection.has_pending()],
         "stores": stores,
         "job_counts": job_counts,
@@ -213,6 +218,8 @@ def reset(engine: Engine) -> list[str]:
     """Empties the ledger and the projections; returns the projections that are emptied later."""
     with engine.ledger.write() as connection:
         integrity.wipe(connection)
+    if engine.working is not None:
+        engine.working.store.drop_all()
     pending = engine.deliver([])
     engine.ledger.compact()
     return pending

@@ -8,12 +8,15 @@ import functools
 import os
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from concurrent.futures import Executor
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 from pydantic import BaseModel
 
 from graphmem.errors import ConfigError
 from graphmem.memory import Memory
+
+if TYPE_CHECKING:
+    from graphmem.plugins import Embedder, LanguageModel, Reranker, VectorIndex
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -50,9 +53,20 @@ class AsyncMemory:
         self.executor = executor
 
     @classmethod
-    def from_config(cls, config_dict: Mapping[str, Any] | BaseModel) -> AsyncMemory:
+    def from_config(
+        cls,
+        config_dict: Mapping[str, Any] | BaseModel,
+        *,
+        vector_index: VectorIndex | None = None,
+        embedder: Embedder | None = None,
+        llm: LanguageModel | None = None,
+        reranker: Reranker | None = None,
+    ) -> AsyncMemory:
         """Opens a memory as `Memory.from_config` does."""
-        return cls(sync=Memory.from_config(config_dict))
+        parts: dict[str, Any] = {
+            "vector_index": vector_index, "embedder": embedder, "llm": llm, "reranker": reranker
+        }  # fmt: skip
+        return cls(sync=Memory.from_config(config_dict, **parts))
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> AsyncMemory:

@@ -121,8 +121,9 @@ class ChatLink:
         repeats none of these texts, so give only those that the model is shown, and has the same text only once. A
         question that finds too little is searched again together with these turns, if it may depend on them ("And when
         is it?"), and then rewritten by the language model, if one is configured (`graphmem.retrieval.fallback`). At the
-        time limit, or after an error, the block has the hits of the steps finished before. Errors and unusable
-        arguments are logged, never raised.
+        time limit, or after an error, the block has the hits of the steps finished before. Without turns, the setting
+        `working` has those taken that were said just before under the link's ids. Errors and unusable arguments are
+        logged, never raised.
 
         `min_relevance` and `threshold` work as in `Memory.context`: by default memories that are not relevant enough
         are left out. `reference_date`: the moment from which "last week" and the like are counted, as in

@@ -10,7 +10,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from threading import Lock
@@ -27,15 +27,18 @@ from graphmem.ingest.counted_model import CountedModel
 from graphmem.logs import log_text
 from graphmem.memory import Memory, least_relevance
 from graphmem.model import Message, MinRelevance, Scope, View
-from graphmem.models.protocols import LanguageModel
+from graphmem.plugins import LanguageModel
 from graphmem.queries.chats import known_message_ids, last_turns
 from graphmem.retrieval import context
+from graphmem.retrieval.dependence import depends_on_conversation
 from graphmem.retrieval.fallback import (
     SEARCH_SECONDS,
     ConversationQuery,
     FallbackStep,
     RewriteFailure,
+    prepend_turns,
     search_with_fallback,
+    without_turns,
 )
 from graphmem.retrieval.pipeline import search
 from graphmem.retrieval.scoring import AUTO_MAX
@@ -383,9 +386,20 @@ class ChatWorker:
         model: LanguageModel | None = self._engine.llm if recall.may_rewrite else None
         if model is not None:  # the usage is written in the thread that stores, so that no chat waits for it
             model = CountedModel(model, self._engine.ledger, recall.scope, self._writer.submit)
-        find, seconds_left = partial(self._find, recall), recall.seconds_left
-        for step in search_with_fallback(recall.query, find, model, seconds_left, recall.rewrite_failures.append):
+        query, find = recall.query, partial(self._find, recall)
+        if not query.recent and (model is not None or depends_on_conversation(query.question)):
+            query = replace(query, recent=self._engine.turns_before(recall.scope, query.question))
+            find = partial(self._find_apart, recall, query)
+        for step in search_with_fallback(query, find, model, recall.seconds_left, recall.rewrite_failures.append):
             recall.steps.append(step)  # at the deadline `_result` reads the list while this runs
+
+    def _find_apart(self, recall: _Recall, conversation: ConversationQuery, query: str) -> SearchOutcome:
+        """Searches as `_find`. A query with turns in front that the caller has not given does not find these turns."""
+        turns = conversation.recent
+        if query == conversation.question or query != prepend_turns(conversation.question, turns):
+            return self._find(recall, query)
+        apart = replace(recall, said=recall.said | {_joined(turn.content) for turn in turns})
+        return without_turns(self._find(apart, query), turns)
 
     def _find(self, recall: _Recall, query: str) -> SearchOutcome:
         """Searches, also for hits in place of those that the block may not have."""

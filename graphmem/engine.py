@@ -17,22 +17,24 @@ from graphmem.commands.dispatch import commit
 from graphmem.commands.types import ChangeSet, Command, DeleteExpiredItems, Outcome
 from graphmem.concurrency import Pool
 from graphmem.errors import CLOSED, FORKED, StoreError, StoreUnavailable
+from graphmem.given import Given
 from graphmem.ingest.enrichment import Enricher
 from graphmem.ingest.facts.job_result import JobResult
 from graphmem.jobs.worker import JobFailure, JobWorker
 from graphmem.logs import log_and_leave_pending
-from graphmem.model import MemoryRecord, Scope, View
+from graphmem.model import MemoryRecord, Message, SaidMessage, Scope, View
 from graphmem.models.observed import ObservedModel
-from graphmem.models.protocols import Closeable, LanguageModel
 from graphmem.models.script_support import ScriptSupport
 from graphmem.observers import Observers
+from graphmem.plugins import Closeable, LanguageModel
 from graphmem.retrieval.types import SearchDeps
 from graphmem.settings import Settings
 from graphmem.stores.ledger import items, jobs, vitals
 from graphmem.stores.ledger.jobs import JobKind
 from graphmem.stores.ledger.ledger_state import check_embedder
 from graphmem.stores.projection_worker import ProjectionWorker
-from graphmem.wiring import fact_pipeline, open_backends, storage_paths
+from graphmem.wiring import NOTHING_GIVEN, fact_pipeline, open_backends, storage_paths
+from graphmem.working import Working
 
 if TYPE_CHECKING:
     from graphmem.jobs.cycle import Cycle
@@ -51,18 +53,20 @@ _inherited: list[Engine] = []
 class Engine:
     """Open stores, their projection workers and the job worker. Safe to use from several threads.
 
-    `storage_paths` are the files and folders of this memory, which an export must not overwrite. `llm` is None without
-    a language model. `observers` are told of changes, searches and calls of models. `projections` are the vector index
-    and, unless it is the ledger's own tables, the graph. `graphmem.administration` checks and repairs it. Raises
-    ConfigError or StoreError when a store cannot be opened.
+    `given` are parts in place of configured ones. `storage_paths` are the files and folders of this memory, which an
+    export must not overwrite. `llm` is None without a language model; `has_reranker` tells of a reranker. `observers`
+    are told of changes, searches and calls of models. `projections` are the vector index and, unless it is the ledger's
+    own tables, the graph. `graphmem.administration` checks and repairs it. Raises ConfigError or StoreError when a
+    store cannot be opened.
     """
 
-    def __init__(self, settings: Settings, *, in_memory: bool) -> None:
+    def __init__(self, settings: Settings, given: Given = NOTHING_GIVEN, *, in_memory: bool) -> None:
         self.settings = settings
         self.observers = Observers()
-        self.backends = backends = open_backends(settings, in_memory=in_memory)
+        self.backends = backends = open_backends(settings, given, in_memory=in_memory)
         llm = None if backends.llm is None else ObservedModel(backends.llm, self.observers)
         self.llm: LanguageModel | None = llm
+        self.has_reranker = backends.reranker is not None
         self.storage_paths = [] if in_memory else storage_paths(settings)
         self.ledger = backends.ledger
         self._session_gap = timedelta(minutes=settings.session_gap)
@@ -86,6 +90,10 @@ class Engine:
             run_cycle=self._run_nightly_cycle,
         )
         self.accesses = AccessLog(self.ledger)
+        self.working = None
+        if backends.working is not None and settings.working is not None:
+            most = settings.working.config
+            self.working = Working(self.ledger, backends.working, self._session_gap, most.rounds, most.tokens)
         self._close_lock = Lock()
         self._closed = False
         self._before_close: WeakSet[Closeable] = WeakSet()
@@ -144,6 +152,7 @@ class Engine:
             self._scripts,
             self._search_pool,
             self.observers,
+            backends.reranker,
         )
 
     def note_found(self, records: Iterable[MemoryRecord], view: View) -> None:
@@ -160,8 +169,21 @@ class Engine:
         present. See `graphmem.commands.dispatch`.
         """
         outcomes = commit(self.ledger, ChangeSet(tuple(commands), now or datetime.now(UTC), scope), self._session_gap)
+        if self.working is not None:
+            self.working.committed(commands, outcomes)
         self.observers.committed(commands, outcomes)
         return outcomes
+
+    def said_before(self, scope: Scope) -> list[SaidMessage]:
+        """Returns what was said just before under exactly this scope, oldest first; nothing without working memory."""
+        return [] if self.working is None else self.working.said_before(scope)
+
+    def turns_before(self, scope: Scope, question: str) -> list[Message]:
+        """Returns the turns before a question, which may be stored already; otherwise as `said_before`."""
+        said = self.said_before(scope)
+        if said and said[-1].text.strip() == question.strip():
+            said.pop()
+        return [Message(one.role or "user", one.text, one.at, one.speaker) for one in said]
 
     def run_job(
         self, job: int, records: Sequence[MemoryRecord], kind: JobKind, *, wait: bool

@@ -114,7 +114,7 @@ class EmbedderUnavailable(EmbeddingError):
 
 
 class LLMError(ModelError):
-    """The language model failed. `usage` is the cost of the attempt, a `graphmem.models.protocols.Usage`, or None."""
+    """The language model failed. `usage` is the cost of the attempt, a `graphmem.plugins.Usage`, or None."""
 
     def __init__(self, message: str, usage: Any = None) -> None:
         super().__init__(message)

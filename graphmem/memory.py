@@ -4,6 +4,7 @@ plain dicts.
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -41,6 +42,7 @@ from graphmem.commands.unit_of_work import NOT_FOUND
 from graphmem.engine import PROJECTION_NAMES, Engine
 from graphmem.errors import ConfigError, NotFoundError, PartialWrite, StoreError, ValidationError
 from graphmem.folding import fold
+from graphmem.given import Given
 from graphmem.ingest.hooks import BeforeStore, apply_before_store
 from graphmem.ingest.messages import message_commands
 from graphmem.jobs.worker import JobFailure
@@ -52,7 +54,7 @@ from graphmem.queries.history import events_of_memory, trace_origin
 from graphmem.queries.lifecycle import list_forgotten, read_lifecycle, words_of
 from graphmem.queries.memories import count_by_day, find_memory, list_memories
 from graphmem.queries.profile import read_profile, read_standing
-from graphmem.retrieval.types import SearchQuery
+from graphmem.retrieval.types import SearchOutcome, SearchQuery
 from graphmem.settings import Settings
 from graphmem.stores.ledger import events, graph_reads, jobs, memories
 from graphmem.stores.ledger.jobs import JobKind
@@ -65,6 +67,7 @@ if TYPE_CHECKING:
     import networkx as nx
     from sqlalchemy import Connection
 
+    from graphmem.plugins import Embedder, LanguageModel, Reranker, VectorIndex
     from graphmem.retrieval.context import Size
 
 R = TypeVar("R", types.AddResult, types.SearchResult, types.ListResult)
@@ -101,13 +104,20 @@ class Memory:
         *,
         settings: Settings | None = None,
         config: Mapping[str, Any] | BaseModel | None = None,
+        vector_index: VectorIndex | None = None,
+        embedder: Embedder | None = None,
+        llm: LanguageModel | None = None,
+        reranker: Reranker | None = None,
     ) -> None:
         """Opens or creates a memory in a folder, which is readable only by its owner.
 
         `path` is the folder. `config` is a configuration as `from_config` takes it and may stand in the place of
-        `path`. `settings` is for callers that build a `Settings` in code. Raises ConfigError for an unusable
-        configuration, StoreError for an unusable folder.
+        `path`. `settings` is for callers that build a `Settings` in code. `vector_index`, `embedder`, `llm` and
+        `reranker` are objects of `graphmem.plugins` in place of what is configured; whoever made one closes it, after
+        the memory. Raises ConfigError for an unusable configuration and for an object of the wrong shape, StoreError
+        for an unusable folder.
         """
+        given = Given(vector_index, embedder, llm, reranker)
         if isinstance(path, Mapping | BaseModel):
             if config is not None:
                 raise ConfigError("config: two configurations are given; give one, by Memory.from_config(…)")
@@ -127,19 +137,34 @@ class Memory:
             )
         if folder is not None:
             settings = settings.model_copy(update={"home": folder})
-        for warning in settings.without_effect:
+        for warning in settings.without_effect(has_llm=llm is not None):
             warnings.warn(warning, stacklevel=2)
         self._version = settings.version
         self.limits = validation.InputLimits(**settings.limits.model_dump(), timezone=settings.zone)
-        self.engine = Engine(settings, in_memory=in_memory)
+        self.engine = Engine(settings, given, in_memory=in_memory)
 
     @classmethod
-    def from_config(cls, config_dict: Mapping[str, Any] | BaseModel) -> Memory:
+    def from_config(
+        cls,
+        config_dict: Mapping[str, Any] | BaseModel,
+        *,
+        vector_index: VectorIndex | None = None,
+        embedder: Embedder | None = None,
+        llm: LanguageModel | None = None,
+        reranker: Reranker | None = None,
+    ) -> Memory:
         """Opens a memory that a dict in mem0's shape or a `MemoryConfig` of mem0 configures.
 
-        The keys are in docs/reference/configuration.md ("Configuration" in the documentation). Raises ConfigError.
+        The keys are in docs/reference/configuration.md ("Configuration" in the documentation); the objects are those of
+        the constructor. Raises ConfigError.
         """
-        return cls(settings=Settings.from_dict(config_dict))
+        return cls(
+            settings=Settings.from_dict(config_dict),
+            vector_index=vector_index,
+            embedder=embedder,
+            llm=llm,
+            reranker=reranker,
+        )
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> Memory:
@@ -719,14 +744,13 @@ class Memory:
         "degraded"?: […]}`. `score` orders the hits of one search; `relevance` is the probability that a hit helps to
         answer, and can be compared between searches. `sources` are the source messages of a fact that were found as
         well; they are hits of their own only if `kinds` is given. `degraded` names what the search had to do without:
-        "vectors" (the embedder or the vector index), "graph" or "extractor". `explain=True` adds `{"arms", "path",
-        "why", "shares", "relevance"}` to each hit ("shares" are what each feature adds to its score, "relevance" what
-        spoke for and against it), and to a long one "part", the matching sentences. Raises ConfigError for
-        `rerank=True`: there is no reranker yet.
+        "vectors" (the embedder or the vector index), "graph", "extractor" or "reranker". `explain=True` adds `{"arms",
+        "path", "why", "shares", "relevance"}` to each hit ("shares" are what each feature adds to its score,
+        "relevance" what spoke for and against it), and to a long one "part", the matching sentences. `rerank=True` lets
+        the reranker order the best memories (50, or its `candidates`); if it fails, their order stays. Raises
+        ConfigError for `rerank=True` without a reranker.
         """
         self.engine.check_open()
-        if validation.flag(rerank, "rerank"):
-            raise ConfigError("rerank=True needs a reranker, and none is configured; leave rerank out")
         search_query = self._search_query(
             query,
             (user_id, agent_id, run_id),
@@ -740,6 +764,7 @@ class Memory:
             show_expired=show_expired,
             show_retired=show_retired,
             show_forgotten=show_forgotten,
+            rerank=rerank,
         )
         search_query = replace(search_query, explain=validation.flag(explain, "explain"))
         self.engine.check_embedder()
@@ -771,15 +796,16 @@ class Memory:
         show_expired: bool = False,
         show_retired: bool = False,
         show_forgotten: bool = False,
+        rerank: bool = False,
     ) -> types.AbsenceDict:
         """Tells why `search` with the same arguments does not find a memory, or at which place it does.
 
         Returns `{"id", "step", "why", "details", "degraded"?}`: `step` is where the memory falls out, "not_visible"
         (retired, forgotten, expired, of another time, kind or scope), "filtered" (`details` names the conditions),
         "not_found" (no arm gives it to the search: its `ranks` in each, and their `limits`), "threshold", "grouped"
-        (it stands under the hit of a fact), "relevance", or "rank" (its place, its score with the `shares` of each
-        feature, and the last hit's score); "hit" if it is found. `why` says it in a sentence. Raises NotFoundError if
-        the user, or whoever the ids name, has no memory of this id.
+        (it stands under the hit of a fact), "relevance", "reranked" (the reranker moved it out), or "rank" (its place,
+        its score with the `shares` of each feature, and the last hit's score); "hit" if it is found. `why` says it in a
+        sentence. Raises NotFoundError if the user, or whoever the ids name, has no memory of this id.
         """
         self.engine.check_open()
         uid = validation.memory_id(memory_id)
@@ -796,6 +822,7 @@ class Memory:
             show_expired=show_expired,
             show_retired=show_retired,
             show_forgotten=show_forgotten,
+            rerank=rerank,
         )
         scope = search_query.view.scope
         record = find_memory(self.engine.ledger, uid, Scope(scope.user_id) if scope.user_id is not None else scope)
@@ -830,8 +857,14 @@ class Memory:
         show_expired: bool,
         show_retired: bool,
         show_forgotten: bool,
+        rerank: bool,
     ) -> SearchQuery:
         """Checks the arguments of a search; `ids` are those of user, agent and run, `numbers` `top_k` and `limit`."""
+        if validation.flag(rerank, "rerank") and not self.engine.has_reranker:
+            raise ConfigError(
+                "rerank=True needs a reranker, and none is configured: set reranker (docs/reference/configuration.md, "
+                "'Configuration' in the documentation), give one by Memory(reranker=…), or leave rerank out"
+            )
         scope, conditions = validation.required_scope(*ids, filters=filters)
         top_k, limit = numbers
         requested = validation.merge_aliases(top_k, limit, ("top_k", "limit"))
@@ -855,6 +888,7 @@ class Memory:
             threshold=validation.threshold(threshold),
             min_relevance="default" if most is None and least is None else least,
             now=validation.asked_at(reference_date, view.moment, self.limits.timezone),
+            rerank=rerank,
         )
 
     def context(
@@ -879,7 +913,8 @@ class Memory:
         sentences that are worth most for their length, or with `whole` all. What was said twice stands there once,
         "yesterday" and the like have their date behind them, a short reply the question before it. Facts come before
         the messages that they were drawn from. With `profile` the block begins with the standing facts of `profile()`,
-        in at most 300 characters, also if nothing else is found.
+        in at most 300 characters, also if nothing else is found. With the setting `working` a question that may depend
+        on what was said just before ("And when is it?"), and finds too little, is searched again together with that.
 
         Only memories with a relevance of at least `min_relevance` (0 to 1; None: all) are in it. The default,
         "default", is the relevance from which on a memory helps more than it distracts: .13, or a quarter of the best
@@ -910,16 +945,30 @@ class Memory:
             now=now,
         )
         from graphmem.retrieval.context import context_block  # noqa: PLC0415  (what only a search needs)
+        from graphmem.retrieval.dependence import depends_on_conversation  # noqa: PLC0415
+        from graphmem.retrieval.fallback import (  # noqa: PLC0415
+            ConversationQuery,
+            search_with_fallback,
+            without_turns,
+        )
         from graphmem.retrieval.pipeline import search  # noqa: PLC0415
 
-        outcome = search(search_query, self.engine.search_deps)
-        self.engine.note_found((hit.record for hit in outcome.hits), view)
+        question, deps = search_query.text, self.engine.search_deps
+        turns = self.engine.turns_before(scope, question) if depends_on_conversation(question) else []
+
+        def find(query: str) -> SearchOutcome:
+            outcome = search(replace(search_query, text=query), deps)
+            return outcome if query == question else without_turns(outcome, turns)
+
+        conversation = ConversationQuery(question, turns)
+        *_, found = search_with_fallback(conversation, find, model=None, seconds_left=lambda: math.inf)
+        self.engine.note_found((hit.record for hit in found.hits), view)
         standing = (
             read_standing(self.engine.ledger, view, self.engine.settings.lifecycle.read_rules())
             if wants_profile
             else ()
         )
-        return context_block(outcome.hits, most, now.tzinfo, size, whole=whole, standing=standing)
+        return context_block(found.hits, most, now.tzinfo, size, whole=whole, standing=standing)
 
     def profile(
         self, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None, max_tokens: int = PROFILE_TOKENS
@@ -931,7 +980,8 @@ class Memory:
         ten others, those that were found last first. Where no cycle of the lifecycle has kept any, preferences, facts
         about the user and life events among the newest 1,000 memories take the place of the first. `profile_summary`
         has the newest summaries of sessions or, without a language model, the first standing facts; `recent_topics`
-        the three names that the recent memories mention most. It counts as no access.
+        the three names that the recent memories mention most. It counts as no access. With the setting `working` the
+        block ends with what was said just before under exactly these ids, in at most a third of its tokens.
         """
         self.engine.check_open()
         most = validation.count(max_tokens, "max_tokens", 1, validation.MAX_CONTEXT_CHARS)
@@ -939,7 +989,7 @@ class Memory:
         found = read_profile(
             self.engine.ledger, self._view(scope, None, None), self.engine.settings.lifecycle.read_rules()
         )
-        return responses.profile(found, most, self.limits.timezone)
+        return responses.profile(found, self.engine.said_before(scope), most, self.limits.timezone)
 
     def get(
         self, memory_id: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None
@@ -1238,8 +1288,10 @@ class Memory:
         `configured_embedder_dims` are there if another one is configured: `rebuild` changes to it.
         `multilingual_embedder` is the model of the second vector that all texts have (None: not all have one).
         `unguarded` counts erased messages that would not be recognised if they came again, because the ledger's secret
-        key was lost. `stores` describes the ledger and each projection: `{"name", "provider", "available", "seq",
-        "pending", "oldest_pending_at", "dead_letters"}`. `seq` is the last sequence number that the store has (None for
+        key was lost. `working_provider` and `working_available` (whether its server answered when it was last asked)
+        are there if working memory is configured.
+        `stores` describes the ledger and each projection: `{"name", "provider", "available", "seq", "pending",
+        "oldest_pending_at", "dead_letters"}`. `seq` is the last sequence number that the store has (None for
         a projection in the memory of this process, which catches up before each read), `pending` the sequence numbers
         that it lacks, `oldest_pending_at` the time of the first event among them, `dead_letters` the number of rows
         that it refused. `job_counts` has a line for each kind and state of pending work: `{"kind", "state", "number",

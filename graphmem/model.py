@@ -16,7 +16,7 @@ from graphmem.text import folded_key
 from graphmem.times import said
 
 if TYPE_CHECKING:
-    from graphmem.models.protocols import Matrix
+    from graphmem.plugins import Matrix
 
 # The role of messages that an assistant wrote.
 ASSISTANT = "assistant"
@@ -386,6 +386,24 @@ class MemoryRecord:
     def embedded_text(self) -> str:
         """The words after the speaker's name, as they are embedded and indexed."""
         return embedded_text(self.speaker, self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class SaidMessage:
+    """A stored message as working memory keeps it; of a long one `text` is the end, of `tokens` tokens.
+
+    `row` and `version` are those of its memory: together they tell whether it still says that.
+    """
+
+    id: str
+    row: int
+    version: int
+    session: str
+    at: datetime
+    text: str
+    tokens: int
+    role: str | None = None
+    speaker: str | None = None
 
 
 def embedded_text(speaker: str | None, text: str) -> str:

@@ -11,7 +11,7 @@ from graphmem.errors import LLMError
 
 if TYPE_CHECKING:
     from graphmem.commands.types import Command, Outcome
-    from graphmem.models.protocols import Usage
+    from graphmem.plugins import Usage
 
 
 class Observer(Protocol):

@@ -12,8 +12,18 @@ from graphmem.commands.types import AddMessage, ErasureReport, Outcome, OutcomeT
 from graphmem.ingest.facts.job_result import JobResult
 from graphmem.lifecycle.conflicts import rule_of
 from graphmem.lifecycle.decay import FORGOTTEN_LONG_AGO, Operation
-from graphmem.model import NEUTRAL_IMPORTANCE, Entity, Event, Layer, MemoryRecord, Relation, iso, optional_iso
-from graphmem.models.protocols import Usage
+from graphmem.model import (
+    NEUTRAL_IMPORTANCE,
+    Entity,
+    Event,
+    Layer,
+    MemoryRecord,
+    Relation,
+    SaidMessage,
+    iso,
+    optional_iso,
+)
+from graphmem.plugins import Usage
 from graphmem.queries.entities import EntityMemories
 from graphmem.queries.history import MemoryOrigin
 from graphmem.queries.lifecycle import ForgottenPage, LifecycleState
@@ -56,6 +66,8 @@ if TYPE_CHECKING:
 
 # In a profile: the texts of its summary and their characters, and the characters of a topic.
 SUMMARY_TEXTS, SUMMARY_CHARS, TOPIC_CHARS = 3, 400, 60
+# The part of a profile that what was said just before takes at most: one third.
+SHARE_SAID = 3
 # The tag that a forgotten memory is shown with, and that is not stored (seed 002 §4.2).
 PENDING_DELETION = "pending_deletion"
 
@@ -314,12 +326,26 @@ def abstractions(cycle: str, outcomes: Sequence[Outcome], skipped: Mapping[str, 
     return AbstractionResult(cycle=cycle, results=results, skipped=dict(skipped))
 
 
-def profile(found: Profile, max_tokens: int, zone: tzinfo | None) -> ProfileDict:
-    """Converts a profile to the result of `profile`: a block of at most `max_tokens`, with days in `zone`."""
+def profile(found: Profile, said: Sequence[SaidMessage], max_tokens: int, zone: tzinfo | None) -> ProfileDict:
+    """Converts a profile to the result of `profile`: a block of at most `max_tokens`, with days in `zone`.
+
+    `said` are the messages that were said just before, oldest first: the last of them end the block.
+    """
     from graphmem.retrieval import context  # noqa: PLC0415  (what only a block needs)
 
     room = max_tokens - estimate_tokens(context.OPEN) - estimate_tokens(context.CLOSE)
-    lines = context.plain_lines([*found.standing, *found.recent], room, zone, estimate_tokens)
+    shown_ids, last = {record.id for record in found.standing}, list[str]()
+    room_of_said = room // SHARE_SAID
+    for message in reversed(said):
+        if message.id not in shown_ids:
+            line = context.plain_lines([message], room_of_said, zone, estimate_tokens)
+            if not line:
+                break
+            room_of_said -= estimate_tokens(line[0])
+            shown_ids.add(message.id)
+            last = line + last
+    others = [*found.standing, *(record for record in found.recent if record.id not in shown_ids)]
+    lines = [*context.plain_lines(others, room - sum(map(estimate_tokens, last)), zone, estimate_tokens), *last]
     told = found.summaries or found.standing
     return ProfileDict(
         context=context.block(lines) if lines else "",

@@ -261,7 +261,7 @@ class AddResult(TypedDict):
 
 
 class SearchResult(TypedDict):
-    """The result of `search`. `degraded`: "vectors" or "graph", if the search had to do without them."""
+    """The result of `search`. `degraded`: "vectors", "graph" or "reranker", if the search had to do without them."""
 
     results: list[HitDict]
     relations: list[RelationDict]

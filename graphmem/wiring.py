@@ -8,11 +8,12 @@ from __future__ import annotations
 import logging
 import os
 import re
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import timedelta, tzinfo
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import SecretStr
 from sqlalchemy import URL
@@ -21,15 +22,28 @@ from graphmem.boundary.validation import is_encodable
 from graphmem.concurrency import Pool
 from graphmem.errors import ConfigError, ModelError, StoreLocked, StoreUnavailable, install_extra
 from graphmem.extraction.protocols import Extractor
+from graphmem.given import Given
 from graphmem.model import EmbeddingSpec, Utterance
-from graphmem.models.protocols import Closeable, Embedder, LanguageModel, TokenEmbedder, embedding_spec_of
 from graphmem.observers import Observers
+from graphmem.plugins import (
+    Closeable,
+    Embedder,
+    Graph,
+    LanguageModel,
+    Reranker,
+    TokenEmbedder,
+    VectorIndex,
+    embedding_spec_of,
+)
+from graphmem.retrieval.reranking import BoundedReranker
+from graphmem.settings import RERANK_CANDIDATES, RERANK_SECONDS, Neo4jConfig, QdrantConfig, Settings
 from graphmem.settings import CallableEmbedder as CallableSettings
+from graphmem.settings import CallableReranker as CallableRerankerSettings
 from graphmem.settings import MinilmEmbedder as MinilmSettings
-from graphmem.settings import Neo4jConfig, QdrantConfig, Settings
 from graphmem.settings import Neo4jGraph as Neo4jSettings
 from graphmem.settings import NetworkxGraph as NetworkxSettings
 from graphmem.settings import OpenaiEmbedder as OpenaiEmbedderSettings
+from graphmem.settings import ProcessWorking as ProcessWorkingSettings
 from graphmem.settings import SpacyExtractor as SpacySettings
 from graphmem.stores.ledger import Ledger, exists, secret_key
 from graphmem.stores.ledger.embedded_graph import EmbeddedGraph
@@ -40,7 +54,7 @@ from graphmem.stores.ledger.sqlite import private_folder
 from graphmem.stores.numpy_index import NumpyIndex
 from graphmem.stores.projection import GraphSink, Projection, VectorSink
 from graphmem.stores.projection_worker import ProjectionWorker
-from graphmem.stores.protocols import Graph, GraphIndex, VectorIndex
+from graphmem.stores.working import MESSAGES_PER_ROUND, WorkingMemory
 
 if TYPE_CHECKING:
     from graphmem.ingest.enrichment import Enricher
@@ -48,6 +62,10 @@ if TYPE_CHECKING:
     from graphmem.stores.neo4j.index import Neo4jIndex
     from graphmem.stores.qdrant.embedded import EmbeddedIndex
     from graphmem.stores.qdrant.server import ServerIndex
+
+T = TypeVar("T")
+
+NOTHING_GIVEN = Given()
 
 logger = logging.getLogger("graphmem")
 
@@ -62,17 +80,21 @@ class Backends:
     """The open stores and models of one Memory.
 
     `llm` is None without a language model; `extractor` is None if the configuration turns it off; `graph_worker` is
-    None if the graph is read from the ledger's own tables.
+    None if the graph is read from the ledger's own tables; `working` is None without working memory. `owned`: what was
+    opened here beside the ledger; given parts are closed by those who made them.
     """
 
     ledger: Ledger
     embedder: Embedder
     extractor: Extractor | None
     llm: LanguageModel | None
+    reranker: BoundedReranker | None
     vector_index: VectorIndex
     vector_worker: ProjectionWorker
     graph: Graph
     graph_worker: ProjectionWorker | None
+    working: WorkingMemory | None
+    owned: tuple[Closeable, ...]
 
     @property
     def projection_workers(self) -> list[ProjectionWorker]:
@@ -95,39 +117,63 @@ class Backends:
                 parsing.result()
 
     def close(self) -> None:
-        """Flushes the vector index and closes it, graphs outside the ledger, connections of models, and the ledger."""
+        """Flushes the vector index; closes what is not given: indexes, connections of models, and the ledger."""
         for worker in self.projection_workers:
             worker.cancel_waits()
         with ExitStack() as closing:
             closing.callback(self.ledger.close)  # also after an error: closing it empties its write-ahead log
-            for model in (self.embedder, self.llm):
-                if isinstance(model, Closeable):
-                    closing.callback(model.close)
-            if isinstance(self.graph, GraphIndex):
-                closing.callback(self.graph.close)
-            closing.callback(self.vector_index.close)
+            for part in self.owned:
+                closing.callback(part.close)
             closing.callback(self.vector_worker.flush)
 
 
-def open_backends(settings: Settings, *, in_memory: bool) -> Backends:
-    """Opens the stores and models that the settings name; servers are connected later, by their projection workers.
+def open_backends(settings: Settings, given: Given = NOTHING_GIVEN, *, in_memory: bool) -> Backends:
+    """Opens the stores and models that the settings name, but for the given ones.
 
-    Raises ConfigError for a backend that is not installed or cannot be used as configured, StoreError for an unusable
-    ledger, EmbeddingError if an embedding endpoint has to be asked for the length of its vectors and does not answer.
+    Servers are connected later, by their projection workers. Raises ConfigError for a backend that is not installed or
+    cannot be used as configured, StoreError for an unusable ledger, EmbeddingError if an embedding endpoint has to be
+    asked for the length of its vectors and does not answer.
     """
     settings.check_available()
+    owned: list[Closeable] = []
     with ExitStack() as cleanup:
-        llm, embedder, extractor = _llm(settings), _embedder(settings), _extractor(settings)
-        if isinstance(embedder, Closeable):
-            cleanup.callback(embedder.close)
+
+        def own(part: T) -> T:
+            if isinstance(part, Closeable):
+                owned.append(part)
+                cleanup.callback(part.close)
+            return part
+
+        llm = given.guarded_llm or own(_llm(settings))
+        embedder = given.guarded_embedder or own(_embedder(settings))
+        _check_dims(settings, embedder)
+        reranker = _bounded_reranker(settings, given, own)
+        extractor = _extractor(settings)
         location = None if in_memory else ledger_location(settings)
         ledger = Ledger(location, _keyring(settings, location), column_bytes=settings.search_cache_mb * 2**20)
         cleanup.callback(ledger.close)
-        vector_index, vector_worker = _open_vectors(settings, ledger, embedder, in_memory=in_memory)
-        cleanup.callback(vector_index.close)
+        if (index := given.guarded_index) is not None:
+            vector_index, vector_worker = index, _worker_of_given(index, ledger, embedding_spec_of(embedder))
+        else:
+            vector_index, vector_worker = _open_vectors(settings, ledger, embedder, in_memory=in_memory)
+            own(vector_index)
+        working = own(_open_working(settings, ledger, in_memory=in_memory))
         graph, graph_worker = _open_graph(settings, ledger, in_memory=in_memory)
+        own(graph)
         cleanup.pop_all()
-    return Backends(ledger, embedder, extractor, llm, vector_index, vector_worker, graph, graph_worker)
+    return Backends(
+        ledger,
+        embedder,
+        extractor,
+        llm,
+        reranker,
+        vector_index,
+        vector_worker,
+        graph,
+        graph_worker,
+        working,
+        tuple(owned),
+    )
 
 
 def fact_pipeline(
@@ -240,13 +286,40 @@ def _embedder(settings: Settings) -> Embedder:
             embedder = TwoSpaceEmbedder(TokenMiniLM(), UseMultilingual(), language_support.reads)
         else:
             embedder = MiniLM()
+    return embedder
+
+
+def _check_dims(settings: Settings, embedder: Embedder) -> None:
     expected_dims = settings.vector_store.config.embedding_model_dims
     if expected_dims is not None and expected_dims != embedder.dims:
         raise ConfigError(
             f"vector_store.config.embedding_model_dims is {expected_dims}, but the embedder {embedder.model!r} gives "
             f"{embedder.dims}; leave it out or correct it"
         )
-    return embedder
+
+
+def _bounded_reranker(settings: Settings, given: Given, own: Callable[[Reranker], Reranker]) -> BoundedReranker | None:
+    """Returns the given reranker, or the configured one, of which `own` is told; None without any."""
+    section = settings.reranker
+    if given.reranker is not None:
+        return BoundedReranker(given.reranker, RERANK_CANDIDATES, RERANK_SECONDS)
+    if section is None:
+        return None
+    if isinstance(section, CallableRerankerSettings):
+        reranker: Reranker = section.config.rerank
+    else:
+        from graphmem.models.rerank_endpoint import EndpointReranker  # noqa: PLC0415
+
+        config = section.config
+        reranker = own(
+            EndpointReranker(
+                config.url.get_secret_value(),
+                model=config.model,
+                api_key=_secret_value(config.api_key),
+                timeout=config.timeout,
+            )
+        )
+    return BoundedReranker(reranker, section.config.candidates, section.config.timeout)
 
 
 def _llm(settings: Settings) -> LanguageModel | None:
@@ -278,6 +351,17 @@ def _extractor(settings: Settings) -> Extractor | None:
     from graphmem.extraction.spacy.extractor import SpacyExtractor  # noqa: PLC0415
 
     return SpacyExtractor(settings.extractor.config.model)
+
+
+def _worker_of_given(index: VectorIndex, ledger: Ledger, spec: EmbeddingSpec) -> ProjectionWorker:
+    """Returns the worker of a given vector index, which other processes may use as well.
+
+    `place` and `check` are those of `VectorIndex`, which an index may leave out.
+    """
+    place = getattr(index, "place", "") or type(index).__name__
+    sink = VectorSink(index, spec, takes_configured_only=True, flushes_each_batch=True)
+    projection = Projection("vectors", ledger, sink, shared=True, leased=True, place=f"given/{place}")
+    return ProjectionWorker(projection, getattr(index, "check", None))
 
 
 def _open_vectors(
@@ -374,6 +458,23 @@ def _qdrant(config: QdrantConfig, ledger: Ledger, spec: EmbeddingSpec) -> Server
         quantized=config.quantization is not None,
     )
     return ServerIndex(options, ledger.uuid, spec)
+
+
+def _open_working(settings: Settings, ledger: Ledger, *, in_memory: bool) -> WorkingMemory | None:
+    section = settings.working
+    if section is None:
+        return None
+    seconds, most = settings.session_gap * 60, section.config.rounds * MESSAGES_PER_ROUND
+    if isinstance(section, ProcessWorkingSettings):
+        from graphmem.stores.working.memory import ProcessWorkingMemory  # noqa: PLC0415
+
+        return ProcessWorkingMemory(seconds, most)
+    _refuse_in_memory("working", in_memory=in_memory)
+    try:
+        from graphmem.stores.working.redis import RedisWorkingMemory  # noqa: PLC0415  (an extra)
+    except ImportError as error:
+        raise ConfigError(f"working: a Redis server needs its client; {install_extra('redis')}") from error
+    return RedisWorkingMemory(section.config.url.get_secret_value(), ledger.uuid, seconds, most)
 
 
 def _open_graph(settings: Settings, ledger: Ledger, *, in_memory: bool) -> tuple[Graph, ProjectionWorker | None]:

@@ -1,4 +1,4 @@
-// Returns the bounded neighbourhood of seeds within a view in one row; see `graphmem.stores.protocols.Graph`.
+// Returns the bounded neighbourhood of seeds within a view in one row; see `graphmem.plugins.Graph`.
 CYPHER 5 replan=skip
 OPTIONAL MATCH (marker:GraphmemLedger {ledger: $ledger})
 // start: the seed memories in the view, in the order of the parameter.

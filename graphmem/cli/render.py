@@ -286,7 +286,7 @@ class Renderer:
         sizes = {"bytes": rest.pop("bytes"), **rest.pop("embedding_bytes")}
         width = max(map(len, rest))
         for name, value in rest.items():
-            text = f"{value:,}" if isinstance(value, int) else value
+            text = f"{value:,}" if _is_number(value) else value
             self.pair(name.replace("_", " "), text, indent=0, width=width)
         self.title("size")
         self.pair("ledger", size_text(sizes.pop("bytes")))

@@ -15,6 +15,7 @@ from graphmem.cli.options import (
     Kinds,
     MinRelevance,
     ReferenceDate,
+    Rerank,
     ShowForgotten,
     ShowRetired,
     comma_separated,
@@ -54,6 +55,7 @@ def search(
     kinds: Kinds = None,
     show_retired: ShowRetired = False,  # noqa: FBT002
     show_forgotten: ShowForgotten = False,  # noqa: FBT002
+    rerank: Rerank = False,  # noqa: FBT002
     explain: Annotated[bool, typer.Option("--explain", help="Print why each hit matches, and its path.")] = False,  # noqa: FBT002
 ) -> None:
     """Searches for memories that answer a query. Hits may be several hops away in the graph."""
@@ -72,7 +74,7 @@ def search(
             show_forgotten=show_forgotten,
         )
         hits = top_k if top_k == "auto" else int(top_k)
-        answer = find(top_k=hits, min_relevance=min_relevance, explain=explain)
+        answer = find(top_k=hits, min_relevance=min_relevance, explain=explain, rerank=rerank)
         has_less_relevant = not answer["results"] and min_relevance != 0 and bool(find(top_k=1)["results"])
     if answer.get("degraded"):
         typer.echo(f"graphmem: answered without {', '.join(answer['degraded'])}", err=True)
@@ -207,6 +209,7 @@ def why_not(
     kinds: Kinds = None,
     show_retired: ShowRetired = False,  # noqa: FBT002
     show_forgotten: ShowForgotten = False,  # noqa: FBT002
+    rerank: Rerank = False,  # noqa: FBT002
 ) -> None:
     """Prints why a search does not find a memory."""
     conditions = json_object(filters, "--filters")
@@ -224,6 +227,7 @@ def why_not(
             kinds=comma_separated(kinds),
             show_retired=show_retired,
             show_forgotten=show_forgotten,
+            rerank=rerank,
         )
     if told.get("degraded"):
         typer.echo(f"graphmem: answered without {', '.join(told['degraded'])}", err=True)

@@ -341,4 +341,5 @@ def _erase(record: MemoryRecord, uow: UnitOfWork, batch: str | None) -> ErasureR
     events.erase_content(connection, record.id)
     tombstones.add_tombstone(connection, "memory", record.id, record.partition, record.scope, uow.now, seq)
     connection.execute(memories_table.delete().where(memories_table.c.id == row))
-    return derived + ErasureReport(ids=(record.id,), rows=1 + erased_items, graph=1)
+    partitions = frozenset({record.partition})
+    return derived + ErasureReport(ids=(record.id,), rows=1 + erased_items, graph=1, partitions=partitions)

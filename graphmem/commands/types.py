@@ -28,7 +28,7 @@ from graphmem.model import (
 )
 
 if TYPE_CHECKING:
-    from graphmem.models.protocols import Embedded
+    from graphmem.plugins import Embedded
     from graphmem.stores.ledger.jobs import Job
     from graphmem.stores.ledger.service_tables import ApiKey, StoredSetting
     from graphmem.stores.ledger.vitals import LastCycle, StoredVitals, VitalState
@@ -586,13 +586,17 @@ class ChangeSet:
 
 @dataclass(frozen=True, slots=True)
 class ErasureReport:
-    """The ids of the erased memories, and how many rows, points, graph parts and derived rows were removed."""
+    """The ids of the erased memories, and how many rows, points, graph parts and derived rows were removed.
+
+    `partitions` are those of the memories.
+    """
 
     ids: tuple[str, ...] = ()
     rows: int = 0
     points: int = 0
     graph: int = 0
     derived: int = 0
+    partitions: frozenset[str] = frozenset()
 
     def __add__(self, other: ErasureReport) -> ErasureReport:
         return ErasureReport(
@@ -601,6 +605,7 @@ class ErasureReport:
             self.points + other.points,
             self.graph + other.graph,
             self.derived + other.derived,
+            self.partitions | other.partitions,
         )
 
 

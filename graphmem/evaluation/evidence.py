@@ -11,7 +11,7 @@ import numpy as np
 
 from graphmem.evaluation.answer_judge import plain
 from graphmem.evaluation.datasets import BenchmarkQuestion
-from graphmem.models.protocols import Matrix
+from graphmem.plugins import Matrix
 from graphmem.retrieval.context import one_line
 from graphmem.retrieval.sentence_matching import sentences
 from graphmem.retrieval.temporal import periods_in

@@ -9,7 +9,7 @@ from typing import Any
 from graphmem.errors import LLMError, StoreError
 from graphmem.logs import log_text
 from graphmem.model import Scope
-from graphmem.models.protocols import LanguageModel, Prompt, Reply, Usage
+from graphmem.plugins import LanguageModel, Prompt, Reply, Usage
 from graphmem.stores.ledger import Ledger, ledger_state
 
 logger = logging.getLogger("graphmem")
@@ -43,9 +43,6 @@ class CountedModel:
             raise
         self._count(prompt.operation, reply.usage)
         return reply
-
-    def close(self) -> None:
-        self._model.close()
 
     def _count(self, operation: str, usage: Usage) -> None:
         def write() -> None:

@@ -12,8 +12,8 @@ from graphmem.errors import EmbedderUnavailable, ModelError
 from graphmem.extraction.protocols import Extractor
 from graphmem.ingest.messages import is_bare_id
 from graphmem.model import VECTOR, EmbeddingSpec, EntityType, Extraction, Kind, MemoryRecord, SpaceVector, Utterance
-from graphmem.models.protocols import Embedded, Embedder, TokenEmbedder, embedding_spec_of
 from graphmem.observers import Observers
+from graphmem.plugins import Embedded, Embedder, TokenEmbedder, embedding_spec_of
 from graphmem.recent import Recent
 from graphmem.stores.ledger import Ledger, embeddings, entity_names, memories
 from graphmem.stores.ledger.ledger_state import is_recorded_embedder, record_embedder

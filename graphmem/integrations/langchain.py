@@ -126,6 +126,7 @@ class GraphmemRetriever(BaseRetriever):
     as_of: datetime | str | float | None = None
     threshold: float | None = None
     min_relevance: MinRelevance = None
+    rerank: bool = False
 
     def __init__(self, **fields: Any) -> None:
         sync_memory(fields.get("memory"))  # type: ignore[arg-type]  # raises our own error
@@ -152,7 +153,7 @@ class GraphmemRetriever(BaseRetriever):
         return await asyncio.to_thread(self._documents, query, k, options)
 
     def _documents(self, query: str, k: int | None, options: Mapping[str, Any]) -> list[Document]:
-        names = ("user_id", "agent_id", "run_id", "filters", "kinds", "as_of", "threshold", "min_relevance")
+        names = ("user_id", "agent_id", "run_id", "filters", "kinds", "as_of", "threshold", "min_relevance", "rerank")
         arguments = {name: getattr(self, name) for name in names}
         arguments |= {"top_k": self.k if k is None else k, **options}
         found = sync_memory(self.memory).search(query, explain=True, **arguments)

@@ -24,8 +24,8 @@ from graphmem.ingest.facts.job_result import JobResult
 from graphmem.jobs.enrichment_lane import SHARED_BATCH, EnrichmentLane
 from graphmem.logs import cause_of, log_text
 from graphmem.model import MemoryRecord, optional_micros
-from graphmem.models.protocols import Usage
-from graphmem.settings import Settings
+from graphmem.plugins import Usage
+from graphmem.settings import OpenaiLlm, Settings
 from graphmem.stores.ledger import Ledger, jobs
 from graphmem.stores.ledger.jobs import AT, FIRST_CLAIM_SECONDS, MODEL_KINDS, SUMMARY_JOB, Job, JobKind, UnenrichedText
 
@@ -83,7 +83,7 @@ class JobWorker:
     ) -> None:
         self._ledger = ledger
         self._pipeline = pipeline
-        timeout = 0.0 if settings.llm is None else settings.llm.config.timeout
+        timeout = 0.0 if pipeline is None else (settings.llm or OpenaiLlm()).config.timeout
         self._claim_seconds = CLAIM_TIMEOUTS * timeout + CLAIM_MARGIN
         self._on_background_done = on_background_done
         self._nights = nights = settings.lifecycle.nights(settings.zone)

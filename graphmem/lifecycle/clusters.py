@@ -15,7 +15,7 @@ from graphmem.lifecycle.decay import Vitals
 from graphmem.text import UNSPACED_RANGES, claims, words_of
 
 if TYPE_CHECKING:
-    from graphmem.models.protocols import Matrix
+    from graphmem.plugins import Matrix
 
 # Memories of a partition that are compared with each other, the newest: a short-term layer has 500 by default.
 MOST_COMPARED = 2_000

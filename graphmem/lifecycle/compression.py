@@ -29,7 +29,7 @@ from graphmem.model import Layer
 from graphmem.text import claims
 
 if TYPE_CHECKING:
-    from graphmem.models.protocols import Matrix
+    from graphmem.plugins import Matrix
 
     # By the form of the vectors: the rows of memories, and their unit rows.
     Matrices = Mapping[str, tuple[list[int], Matrix]]

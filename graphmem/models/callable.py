@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from graphmem.errors import EmbeddingError
-from graphmem.models.protocols import Matrix
 from graphmem.models.vectors import unit_rows
+from graphmem.plugins import Matrix
 
 
 class CallableEmbedder:

@@ -92,7 +92,11 @@ def resolve_endpoint(section: str, api_key: str | None, base_url: str | None, na
     URLs that an environment variable contains; any other URL gets only the configured key. Raises ConfigError for an
     invalid URL or key, or if OpenAI's endpoint has no key.
     """
-    url, headers = _parse_url(f"{section}.{names.url}", base_url or _environment_url() or OPENAI_URL)
+    url, headers = parse_url(
+        f"{section}.{names.url}",
+        base_url or _environment_url() or OPENAI_URL,
+        like="https://host/v1 (here, or in OPENAI_BASE_URL or OPENAI_API_BASE)",
+    )
     uses_environment = not base_url or _is_openai_host(url) or _is_in_environment(f"{section}.{names.url}", base_url)
     key = (api_key or (os.environ.get("OPENAI_API_KEY") if uses_environment else None) or "").strip()
     if not key and url == OPENAI_URL:
@@ -121,8 +125,11 @@ def _is_in_environment(setting: str, url: str) -> bool:
     return any((one or "").strip().rstrip("/") == url.strip().rstrip("/") for one in (_environment_url(), ours))
 
 
-def _parse_url(setting: str, configured_url: str) -> tuple[str, dict[str, str]]:
-    """Returns the URL without user and password, and the headers that carry these instead."""
+def parse_url(setting: str, configured_url: str, *, like: str) -> tuple[str, dict[str, str]]:
+    """Returns the URL without user and password, and the headers that carry these instead.
+
+    Raises ConfigError for one that is not like the example `like`.
+    """
     try:
         parts = urlsplit(configured_url.strip())
         hostname, port = parts.hostname, parts.port
@@ -130,8 +137,7 @@ def _parse_url(setting: str, configured_url: str) -> tuple[str, dict[str, str]]:
         hostname, port = None, None
     if hostname is None or parts.scheme not in {"http", "https"} or parts.query or parts.fragment:
         raise ConfigError(
-            f"{setting}: must be like https://host/v1, without '?' and '#'; correct it, or "
-            "OPENAI_BASE_URL or OPENAI_API_BASE (not shown: it may hold a password)"
+            f"{setting}: must be like {like}, without '?' and '#'; correct it (not shown: it may hold a password)"
         )
     host = f"[{hostname}]" if ":" in hostname else hostname
     url = f"{parts.scheme}://{host}{'' if port is None else f':{port}'}{parts.path.rstrip('/')}"

@@ -17,12 +17,12 @@ from graphmem.concurrency import OrderedLock, raise_if_stopped, single_blas_thre
 from graphmem.errors import EmbeddingError
 from graphmem.folding import without_strokes
 from graphmem.models.loading import PerProcess, read_checked
-from graphmem.models.protocols import Embedded, EmbeddedQuestion
+from graphmem.plugins import Embedded, EmbeddedQuestion
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-    from graphmem.models.protocols import Matrix, Tokens
+    from graphmem.plugins import Matrix, Tokens
 
 DIMS = 384
 # weights/make_minilm.py makes them.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from graphmem.models.protocols import LanguageModel, Prompt, Reply
 from graphmem.observers import Observers
+from graphmem.plugins import LanguageModel, Prompt, Reply
 
 
 class ObservedModel:
@@ -19,6 +19,3 @@ class ObservedModel:
             reply = self._model.answer(prompt)
             call.usage = reply.usage
         return reply
-
-    def close(self) -> None:
-        self._model.close()

@@ -36,7 +36,7 @@ from graphmem.models.http import (
     strip_surrogates,
 )
 from graphmem.models.lenient_json import MAX_SIZE, matches_schema, parse_json
-from graphmem.models.protocols import Prompt, Reply, Usage
+from graphmem.plugins import Prompt, Reply, Usage
 from graphmem.tracing import span
 
 # Words by which endpoints refuse a response format. DeepSeek: "This response_format type is unavailable now"; Groq:

@@ -11,8 +11,8 @@ import numpy as np
 from graphmem.concurrency import raise_if_stopped
 from graphmem.errors import EmbedderUnavailable, EmbeddingError
 from graphmem.models.http import Connection, EndpointError, resolve_endpoint, send, strip_surrogates
-from graphmem.models.protocols import Matrix
 from graphmem.models.vectors import unit_rows
+from graphmem.plugins import Matrix
 from graphmem.tracing import span
 
 # Default lengths of vectors, from https://platform.openai.com/docs/guides/embeddings

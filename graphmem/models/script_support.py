@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from graphmem.models.protocols import Embedder, Matrix
+from graphmem.plugins import Embedder, Matrix
 from graphmem.text import is_latin
 
 # The number of the twelve sentences (six pairs, both ways) that must be nearest to their own partner. Measured with

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from graphmem.models.protocols import Embedded, EmbeddedQuestion, LocatingEmbedder, Matrix
+from graphmem.plugins import Embedded, EmbeddedQuestion, LocatingEmbedder, Matrix
 
 
 class SentenceEncoder(Protocol):

@@ -26,7 +26,7 @@ from graphmem.models.loading import PerProcess, read_checked
 if TYPE_CHECKING:
     from sentencepiece import SentencePieceProcessor
 
-    from graphmem.models.protocols import Matrix
+    from graphmem.plugins import Matrix
 
 Indices: TypeAlias = npt.NDArray[np.int64]
 

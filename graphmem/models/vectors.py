@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from graphmem.errors import EmbeddingError
-from graphmem.models.protocols import Matrix
+from graphmem.plugins import Matrix
 
 
 def unit_rows(vectors: Any, count: int, dims: int, *, source: str, remedy: str) -> Matrix:

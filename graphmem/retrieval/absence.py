@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from graphmem.model import MemoryRecord, View, iso, optional_iso
+from graphmem.retrieval.scoring import AUTO_MAX
+from graphmem.retrieval.source_grouping import Reranked
 
 # How the arms are called in a sentence.
 ARMS = {"dense": "vectors", "keyword": "words"}
@@ -20,8 +22,8 @@ class Trace:
     `rank`, `score`: among the candidates. `similarity`: its cosine (None: not compared). `passes_threshold`: whether
     it, or the start of its path, has the least cosine. `grouped_under`: the fact under which this source message
     stands. `place`: among what may be hits; `relevance` is assessed for the best of these only, `floor` is the least
-    that a hit needs (None: any). `hit`: its rank among the hits, `last_score` the score of the last of these. `shares`
-    as in `Explanation`.
+    that a hit needs (None: any). `reranked`: what the reranker did with it (None: nothing). `hit`: its rank among the
+    hits, `last_score` the score of the last of these. `shares` as in `Explanation`.
     """
 
     arm_ranks: Mapping[str, int] = field(default_factory=dict)
@@ -35,6 +37,7 @@ class Trace:
     place: int | None = None
     relevance: float | None = None
     floor: float | None = None
+    reranked: Reranked | None = None
     hit: int | None = None
     last_score: float | None = None
     shares: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
@@ -44,8 +47,8 @@ class Trace:
 class Absence:
     """Why a memory is no hit: `step` names where it fell out, `why` says it in a sentence, `details` as data.
 
-    The steps, in their order: "not_visible", "filtered", "not_found", "threshold", "grouped", "relevance", "rank", and
-    "hit" for a memory that is one.
+    The steps, in their order: "not_visible", "filtered", "not_found", "threshold", "grouped", "relevance", "reranked"
+    for a memory that would be a hit without the reranker, "rank", and "hit" for a memory that is one.
     """
 
     step: str
@@ -99,9 +102,10 @@ def left_out(trace: Trace, limit: int | None, threshold: float | None) -> Absenc
         )
         why = f"neither arm gives it to the search ({'; '.join(found)}), and no path leads to it"
         return Absence("not_found", why, {"ranks": dict(trace.arm_ranks), "limits": dict(trace.arm_limits)})
-    score, last_score = trace.score or 0.0, trace.last_score or 0.0
-    details: dict[str, Any] = {"rank": trace.rank, "candidates": trace.candidates, "score": score}
+    details: dict[str, Any] = {"rank": trace.rank, "candidates": trace.candidates, "score": trace.score or 0.0}
     details |= {"last_score": trace.last_score, "relevance": trace.relevance, "shares": trace.shares}
+    if trace.reranked is not None:
+        details["reranked"] = asdict(trace.reranked)
     if trace.hit is not None:
         return Absence("hit", f"it is hit {trace.hit}", {**details, "rank": trace.hit})
     if not trace.passes_threshold:
@@ -110,11 +114,19 @@ def left_out(trace: Trace, limit: int | None, threshold: float | None) -> Absenc
     if trace.grouped_under is not None:
         why = f"it is a source message of {trace.grouped_under}, and stands under that hit"
         return Absence("grouped", why, {**details, "under": trace.grouped_under})
+    return _behind(trace, limit, details)
+
+
+def _behind(trace: Trace, limit: int | None, details: Mapping[str, Any]) -> Absence:
+    """Returns why a memory that may be a hit is none: its relevance, or what stands before it."""
     if trace.relevance is not None and trace.floor is not None and trace.relevance < trace.floor:
         why = f"its relevance, {trace.relevance:.3f}, is below {trace.floor:.3f}"
         return Absence("relevance", why, {**details, "floor": trace.floor})
-    place = trace.place or trace.rank
+    if (moved := trace.reranked) is not None and moved.before <= (limit or AUTO_MAX):
+        why = f"the reranker moves it from {moved.before} to {moved.place}, and {limit or 'at most 50'} are asked for"
+        return Absence("reranked", why, {**details, "rank": moved.place})
+    place = (trace.place or trace.rank or 1) if moved is None else moved.place
     why = f"{place - 1} come before it, of which {limit or 'at most 50'} are asked for"
-    if score < last_score:
-        why += f"; its score is {last_score - score:.3f} below that of the last hit"
+    if (lacking := (trace.last_score or 0.0) - (trace.score or 0.0)) > 0:
+        why += f"; its score is {lacking:.3f} below that of the last hit"
     return Absence("rank", why, {**details, "rank": place})

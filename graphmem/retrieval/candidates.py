@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 
 from graphmem.boundary.filters import Matcher
 from graphmem.model import CandidateRow, EmbeddingSpec
-from graphmem.models.protocols import Matrix
+from graphmem.plugins import Matrix
 from graphmem.retrieval.character_matching import CharacterMatches
 from graphmem.retrieval.features import Evidence
 from graphmem.retrieval.space_estimates import SpaceEstimates

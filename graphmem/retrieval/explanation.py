@@ -36,6 +36,7 @@ REASONS = {
     "named": "named by what was found",
     "speaker": "said by who is asked about",
     "date": "from the time asked about",
+    "reranker": "placed by the reranker",
 }
 # Their words for a query in a script without spaces, of which the keyword arm compares pairs of characters.
 UNSPACED_REASONS = {
@@ -48,6 +49,8 @@ NO_REASON, REACHED_FROM = "next to what matches the question", "reached from"
 NEXT_MESSAGE, PREVIOUS_MESSAGE = "next in the conversation", "previous in the conversation"
 # The share of a score that a memory has from another one: a fact from its source message, a reply from its question.
 RAISED = "raised"
+# The share of a score that a memory has from the reranker, less than 0 if that moved it back; its entry in `arms`.
+RERANKER = "reranker"
 # How the name of a feature ends that counts the memories before and after one with it.
 BESIDE = "_beside"
 # The names of token matches where the embedder does not read the query's script and characters are compared instead.
@@ -128,12 +131,17 @@ class ExplanationBuilder:
             for name, (scores, ranks) in self._ranked.items()
             if uid in scores
         }
+        if memory.reranked is not None:
+            arms[RERANKER] = {"rank": memory.reranked.place, "score": memory.reranked.score}
         steps = _steps(self._path(uid), records, entities)
         shares = self.shares(memory)
         return Explanation(arms, tuple(steps), self._why(arms, steps, shares), shares)
 
     def shares(self, memory: RankedMemory) -> dict[str, Mapping[str, float]]:
-        """Returns what each feature adds to the score; `RAISED`: what another memory's score added, which raised it."""
+        """Returns what each feature adds to the score, and what raised or moved the memory.
+
+        `RAISED`: what another memory's score added; `RERANKER`: what the reranker added, whose score is the value.
+        """
         place = self._table.places[memory.id]
         values = {name: float(column[place]) for name, column in self._table.columns.items()}
         parts = {name: weight * values[name] for name, weight in self._weights.items() if values.get(name)}
@@ -146,9 +154,12 @@ class ExplanationBuilder:
             for name, part in sorted(parts.items(), key=lambda item: -abs(item[1]))
             if part
         }  # fmt: skip
-        gain = memory.score - (score if total > 0 else 0.0)
+        before = memory.score if memory.reranked is None else memory.reranked.former_score
+        gain = before - (score if total > 0 else 0.0)
         if gain:
             shares[RAISED] = {"value": gain, "weight": 1.0, "share": gain}
+        if memory.reranked is not None:
+            shares[RERANKER] = {"value": memory.reranked.score, "weight": 1.0, "share": memory.score - before}
         return shares
 
     def _why(

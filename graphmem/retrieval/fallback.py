@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from time import monotonic
 from typing import Literal
@@ -24,7 +24,7 @@ from typing import Literal
 from graphmem import prompts
 from graphmem.errors import LLMError, LLMUnavailable
 from graphmem.model import Message
-from graphmem.models.protocols import LanguageModel, Prompt
+from graphmem.plugins import LanguageModel, Prompt
 from graphmem.retrieval.dependence import depends_on_conversation
 from graphmem.retrieval.types import Hit, SearchOutcome
 
@@ -165,6 +165,12 @@ def interleave(outcomes: Sequence[SearchOutcome]) -> tuple[Hit, ...]:
     """
     ranks = zip_longest(*(outcome.hits for outcome in reversed(outcomes)))
     return tuple({hit.record.id: hit for rank in ranks for hit in rank if hit is not None}.values())
+
+
+def without_turns(outcome: SearchOutcome, turns: Iterable[Message]) -> SearchOutcome:
+    """Returns a search by a query with these turns in front, without hits that are the turns themselves."""
+    said = {" ".join(turn.content.split()) for turn in turns}
+    return replace(outcome, hits=tuple(hit for hit in outcome.hits if " ".join(hit.record.text.split()) not in said))
 
 
 def prepend_turns(question: str, recent: Sequence[Message], max_chars: int = MAX_QUERY_CHARS) -> str:

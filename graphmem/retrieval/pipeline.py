@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -14,7 +15,9 @@ import numpy as np
 
 from graphmem.answer_size import count_texts, counted
 from graphmem.concurrency import single_blas_thread
+from graphmem.errors import ModelError, StoreError
 from graphmem.extraction.latin_names import capitalized_names
+from graphmem.logs import log_text
 from graphmem.model import (
     ALL_KINDS,
     ASSISTANT,
@@ -26,7 +29,7 @@ from graphmem.model import (
     embedded_text,
     micros,
 )
-from graphmem.models.protocols import embedding_spec_of
+from graphmem.plugins import embedding_spec_of
 from graphmem.retrieval import (
     character_matching,
     passages,
@@ -47,6 +50,7 @@ from graphmem.retrieval.pagerank import MENTION_WEIGHTS, WalkResult, personalize
 from graphmem.retrieval.query_analysis import analyze_query
 from graphmem.retrieval.relevance import AskedQuestion, FoundMemory, Relevance
 from graphmem.retrieval.requests import MAX_REQUEST_CHARS, asks_for_requests, is_request
+from graphmem.retrieval.reranking import BoundedReranker, reranked
 from graphmem.retrieval.retrievers import DENSE_LIMIT, KEYWORD_LIMIT, MAX_PARTITIONS, MAX_READ_CHARS, Retrievers
 from graphmem.retrieval.source_grouping import RankedMemory, group_sources, raise_replies
 from graphmem.retrieval.term_overlap import WeightedTerms
@@ -62,6 +66,8 @@ from graphmem.retrieval.types import (
 from graphmem.retrieval.weights import FULL, KEYWORD_QUERY_WEIGHT, SearchWeights, Weights
 from graphmem.stores.ledger import candidate_rows, graph_reads, memories, term_stats
 from graphmem.text import is_unspaced, normalise_key, query_term_counts, term_counts, term_id, tokens, words_of
+
+logger = logging.getLogger("graphmem")
 
 # The best of the keyword arm that become candidates, all candidates of the arms, and those that PageRank may add. More
 # (250 to 400 in all) cost time and gain nothing (benchmarks/ABLATIONS.md, "Left out").
@@ -109,7 +115,13 @@ def _answer(query: SearchQuery, deps: SearchDeps, weights: SearchWeights) -> Sea
                 run.walk(seeds, subgraphs)
             if weights.uses_graph and not run.names_one_speaker():
                 run.expand_second_hop()
-            return run.answer()
+            ranking = run.rank()
+            if deps.reranker is None or not query.rerank:
+                return run.answer(ranking)
+    # Nor is it, or the limit of threads, while a reranker works.
+    ranking = run.rerank(ranking, deps.reranker)
+    with single_blas_thread(), deps.ledger.read():
+        return run.answer(ranking)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +141,22 @@ class _PartitionWalk:
     partition: SearchPartition
     subgraph: Subgraph
     result: WalkResult
+
+
+@dataclass(frozen=True, slots=True)
+class _Ranking:
+    """What may be a hit.
+
+    `ranked`: all memories by their sum of features, as `explainer` explains them. `best`: those of them that may be
+    hits, at least as many as are asked for if there are, and `relevances` of these and of what is below the `floor`.
+    """
+
+    ranked: Sequence[RankedMemory]
+    explainer: ExplanationBuilder
+    best: Sequence[RankedMemory]
+    relevances: Mapping[str, Relevance]
+    best_relevance: float | None
+    floor: float | None
 
 
 def _ranked(table: FeatureTable, weights: Weights) -> list[RankedMemory]:
@@ -167,6 +195,7 @@ class _Search:
                 explain=False,
                 min_relevance=None,
                 traced=None,
+                rerank=False,
             )
             outcome = _answer(event, self._deps, self._weights)
             event_terms = set(query_term_counts(self._analysis.offset.anchor))
@@ -391,8 +420,8 @@ class _Search:
         self._arms["hop"] = gains
         self._ids = scoring.union_in_order(self._ids, scoring.top_ids(gains, second_hop.EXPANSION_LIMIT))
 
-    def answer(self) -> SearchOutcome:
-        """Ranks the candidates by the weighted sum of their features and reads the hits, paths and relations."""
+    def rank(self) -> _Ranking:
+        """Ranks the candidates by the weighted sum of their features, and assesses the relevance of the best."""
         table = self._table()
         weights = self._weights.final_without_tokens if self._lacks_tokens() else self._weights.final
         if self._analysis.is_keywords and weights.get("keyword"):
@@ -415,24 +444,42 @@ class _Search:
         best_relevance = max((one.value for one in relevances.values()), default=None)
         floor = self._floor(best_relevance or 0.0)
         best = [memory for memory in grouped if floor is None or relevances[memory.id].value >= floor]
-        hits, relations = self._read_hits(best[:limit], explainer, relevances)
+        return _Ranking(ranked, explainer, best, relevances, best_relevance, floor)
+
+    def rerank(self, ranking: _Ranking, reranker: BoundedReranker) -> _Ranking:
+        """Lets the reranker order the best memories; if it fails, the ranking stays, and the search is degraded."""
+        asked = [memory.id for memory in ranking.best[: reranker.candidates]]
+        rows, texts = self._candidates.evidence.rows, self._texts(asked)
+        spoken = [embedded_text(rows[uid].speaker, texts.get(uid, "")) for uid in asked]
+
+        def scores() -> list[float]:
+            try:
+                with self._deps.observers.model_call("rerank"):
+                    return reranker.scores(self._query.text, spoken)
+            except (ModelError, StoreError) as error:
+                logger.warning("a search keeps its own order, for the reranker failed (%s)", log_text(error))
+                raise
+
+        if not spoken:
+            return ranking
+
+        best = reranked(ranking.best, self._retrievers.degrade_on_error("reranker", scores, []))
+        return replace(ranking, best=best)
+
+    def answer(self, ranking: _Ranking) -> SearchOutcome:
+        """Reads the hits, paths and relations."""
+        most = scoring.AUTO_MAX if self._query.limit is None else self._query.limit
+        hits, relations = self._read_hits(ranking.best[:most], ranking.explainer, ranking.relevances)
         if self._query.select is not None:
             hits = self._query.select(hits)
         hits = self._with_sentence_matches(hits)
-        trace = None
-        if (uid := self._query.traced) is not None:
-            found = relevances.get(uid)
-            trace = replace(
-                self._trace(uid, ranked, explainer, hits), relevance=None if found is None else found.value, floor=floor
-            )
+        trace = None if self._query.traced is None else self._trace(self._query.traced, ranking, hits)
         degraded = tuple(sorted(self._retrievers.degraded))
-        return SearchOutcome(hits, relations, degraded, self._named(), best_relevance, trace)
+        return SearchOutcome(hits, relations, degraded, self._named(), ranking.best_relevance, trace)
 
-    def _trace(
-        self, uid: str, ranked: Sequence[RankedMemory], explainer: ExplanationBuilder, hits: Sequence[Hit]
-    ) -> Trace:
-        """Returns what the search knows of a memory, but for its relevance; asks the arms again, and for more."""
-        search, retrieved = self._retrievers, self._retrieved
+    def _trace(self, uid: str, ranking: _Ranking, hits: Sequence[Hit]) -> Trace:
+        """Returns what the search knows of a memory; asks the arms again, and for more."""
+        search, retrieved, ranked, explainer = self._retrievers, self._retrieved, ranking.ranked, ranking.explainer
         arms = {
             "dense": (DENSE_LIMIT, search.dense(retrieved.encoded, TRACED_LIMIT)),
             "keyword": (KEYWORD_CANDIDATE_LIMIT, search.keyword(retrieved.partitions, TRACED_LIMIT)),
@@ -440,25 +487,32 @@ class _Search:
         places = {name: [found for found, _ in scored] for name, (_, scored) in arms.items()}
         own = next((place for place, memory in enumerate(ranked, 1) if memory.id == uid), None)
         grouped = self._passing_groups(ranked, explainer, len(ranked)) if own is not None else []
+        moved = next((memory for memory in ranking.best if memory.id == uid and memory.reranked is not None), None)
+        memory = moved or (None if own is None else ranked[own - 1])
+        found = ranking.relevances.get(uid)
         return Trace(
             arm_ranks={name: ids.index(uid) + 1 for name, ids in places.items() if uid in ids},
             arm_limits={name: limit for name, (limit, _) in arms.items()},
             candidates=len(ranked),
             rank=own,
-            score=None if own is None else ranked[own - 1].score,
+            score=None if memory is None else memory.score,
             similarity=self._candidates.evidence.similarity.get(uid),
             passes_threshold=own is None or self._passes_threshold(uid, explainer),
             grouped_under=next((memory.id for memory in grouped if uid in memory.sources), None),
             place=next((place for place, memory in enumerate(grouped, 1) if memory.id == uid), None),
+            relevance=None if found is None else found.value,
+            floor=ranking.floor,
+            reranked=None if moved is None else moved.reranked,
             hit=next((place for place, hit in enumerate(hits, 1) if hit.record.id == uid), None),
             last_score=hits[-1].score if hits else None,
-            shares={} if own is None else explainer.shares(ranked[own - 1]),
+            shares={} if memory is None else explainer.shares(memory),
         )
 
     @property
     def _most_assessed(self) -> int:
         """The number of memories whose relevance is assessed, at most."""
-        return max(MIN_ASSESSED, scoring.AUTO_MAX if self._query.limit is None else self._query.limit)
+        reranked = self._deps.reranker.candidates if self._deps.reranker is not None and self._query.rerank else 0
+        return max(MIN_ASSESSED, reranked, scoring.AUTO_MAX if self._query.limit is None else self._query.limit)
 
     def _floor(self, best: float) -> float | None:
         """Returns the least relevance of a hit; None for none."""

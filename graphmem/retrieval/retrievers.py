@@ -9,7 +9,7 @@ from typing import TypeVar
 from graphmem.concurrency import WorkStopped
 from graphmem.errors import ModelError, StoreError
 from graphmem.model import GraphBounds, Seeds, Subgraph, View
-from graphmem.models.protocols import MultilingualEmbedder, TokenEmbedder
+from graphmem.plugins import MultilingualEmbedder, TokenEmbedder
 from graphmem.retrieval.named_entities import named_in
 from graphmem.retrieval.types import EncodedQuery, RetrievedSet, ScoredIds, SearchDeps, SearchPartition, SearchQuery
 from graphmem.stores.ledger import memories, term_stats

@@ -12,7 +12,7 @@ import numpy as np
 
 from graphmem.errors import ModelError
 from graphmem.model import MemoryRecord
-from graphmem.models.protocols import Embedder, LocatingEmbedder
+from graphmem.plugins import Embedder, LocatingEmbedder
 from graphmem.retrieval import character_matching
 from graphmem.retrieval.character_matching import CharacterMatches
 from graphmem.retrieval.token_matching import Row, TokenMatches

@@ -12,12 +12,29 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
+class Reranked:
+    """What a reranker did with a memory: its places, from 1, after and before, the reranker's score of it.
+
+    `former_score` is the search's score of the memory before.
+    """
+
+    place: int
+    before: int
+    score: float
+    former_score: float
+
+
+@dataclass(frozen=True, slots=True)
 class RankedMemory:
-    """A memory's id with its score (0..1), and the ids of the source messages grouped under it, best first."""
+    """A memory's id with its score (0..1), and the ids of the source messages grouped under it, best first.
+
+    `reranked` is None for a memory that no reranker saw.
+    """
 
     id: str
     score: float
     sources: tuple[str, ...] = ()
+    reranked: Reranked | None = None
 
 
 def group_sources(ranked: Sequence[RankedMemory], facts_of: Mapping[str, Iterable[str]]) -> list[RankedMemory]:

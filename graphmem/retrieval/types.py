@@ -12,17 +12,17 @@ from sqlalchemy import Connection
 
 from graphmem.boundary.filters import Filter
 from graphmem.model import Entity, MemoryRecord, MentionKind, MinRelevance, Relation, View
-from graphmem.models.protocols import EmbeddedQuestion, Embedder, Matrix
 from graphmem.models.script_support import ScriptSupport
 from graphmem.observers import Observers
+from graphmem.plugins import EmbeddedQuestion, Embedder, Graph, Matrix, VectorIndex
 from graphmem.stores.ledger import Ledger
 from graphmem.stores.projection_worker import ProjectionWorker
-from graphmem.stores.protocols import Graph, VectorIndex
 
 if TYPE_CHECKING:  # this module is imported by all that can search, the steps of a search by those that do
     from graphmem.retrieval.absence import Trace
     from graphmem.retrieval.context.sentence_values import Sentence
     from graphmem.retrieval.explanation import Explanation
+    from graphmem.retrieval.reranking import BoundedReranker
     from graphmem.retrieval.sentence_matching import SentenceMatch
 
 ScoredIds = list[tuple[str, float]]
@@ -39,7 +39,8 @@ class SearchQuery:
     `min_relevance`: the least relevance of a hit (None: none; "default": by the partition's size,
     `relevance.default_floor`). `for_prompt`: leaves out requests to an assistant, and replaces stored repetitions of
     the query by the replies to them.
-    `traced`: the id of a memory of which the outcome tells where the search left it (`absence.Trace`).
+    `traced`: the id of a memory of which the outcome tells where the search left it (`absence.Trace`). `rerank`: lets
+    the reranker order the best memories.
     `select` returns those of the best `limit` hits that are wanted (None: all): matching sentences, which take as long
     as the rest of a search, are computed for these only.
     """
@@ -55,6 +56,7 @@ class SearchQuery:
     min_relevance: MinRelevance = None
     for_prompt: bool = False
     traced: str | None = None
+    rerank: bool = False
     select: Callable[[tuple[Hit, ...]], tuple[Hit, ...]] | None = None
 
 
@@ -63,7 +65,7 @@ class SearchDeps:
     """The stores, projection workers and models that a search reads, its thread pool and its observers.
 
     `vector_worker` delivers to `vector_index`, `graph_worker` to `graph`; it is None if the graph is read from the
-    ledger.
+    ledger. `reranker` is None if there is none, and then no query may have `rerank`.
     """
 
     ledger: Ledger
@@ -75,6 +77,7 @@ class SearchDeps:
     scripts: ScriptSupport
     pool: Executor
     observers: Observers
+    reranker: BoundedReranker | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,8 +102,6 @@ KEY_THREADS, KEY_SECONDS = 2, 1.0
 RECENT_SECONDS, MAX_RECENT_KEYS = 300.0, 10_000
 # Requests without a valid key from one address.
 REFUSALS = "20/minute"
-# Seconds that Redis may take to answer.
-REDIS_SECONDS = 0.5
 
 # --- times ------------------------------------------------------------------------------------------------------------
 

@@ -32,7 +32,7 @@ from graphmem.commands.types import (
 from graphmem.concurrency import Pool, await_task
 from graphmem.errors import StoreError
 from graphmem.logs import log_text
-from graphmem.models.protocols import Usage
+from graphmem.plugins import Usage
 from graphmem.queries.gauges import Gauges
 
 logger = logging.getLogger("graphmem")

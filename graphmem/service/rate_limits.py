@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-from importlib.util import find_spec
 from ipaddress import IPv6Address, ip_address, ip_network
 from time import time
 
@@ -13,20 +12,13 @@ from limits.aio.strategies import SlidingWindowCounterRateLimiter
 from limits.errors import StorageError
 from limits.storage import storage_from_string
 
-from graphmem.errors import ConfigError, install_extra
 from graphmem.logs import log_text
 from graphmem.service import limits
 from graphmem.service.problems import Problem
 from graphmem.settings.schema import ServeSettings
+from graphmem.stores.redis_options import redis_options
 
 logger = logging.getLogger("graphmem")
-
-_REDIS_OPTIONS = {
-    "implementation": "redispy",
-    "wrap_exceptions": True,
-    "socket_timeout": limits.REDIS_SECONDS,
-    "socket_connect_timeout": limits.REDIS_SECONDS,
-}
 
 
 class RateLimits:
@@ -36,11 +28,11 @@ class RateLimits:
     """
 
     def __init__(self, settings: ServeSettings) -> None:
-        if settings.redis_url is not None and find_spec("redis") is None:
-            raise ConfigError(f"serve.redis_url: a Redis server needs its client; {install_extra('redis')}")
-        url = "async+memory://" if settings.redis_url is None else _async_url(settings.redis_url.get_secret_value())
-        options = {} if settings.redis_url is None else _REDIS_OPTIONS
-        self._limiter = SlidingWindowCounterRateLimiter(storage_from_string(url, **options))  # type: ignore[arg-type]  # the scheme makes it an async storage
+        url, options = "async+memory://", {}
+        if settings.redis_url is not None:
+            url = _async_url(settings.redis_url.get_secret_value())
+            options = {"implementation": "redispy", "wrap_exceptions": True, **redis_options("serve.redis_url")}
+        self._limiter = SlidingWindowCounterRateLimiter(storage_from_string(url, **options))
         self._request, self._add, self._refusal = map(parse, (settings.rate, settings.add_rate, limits.REFUSALS))
 
     async def count_request(self, key_id: str, rate: str | None, *, adds: bool) -> dict[str, str]:

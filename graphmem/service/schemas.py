@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from fastapi import Response
@@ -68,9 +69,9 @@ class Mem0Fields(BaseModel):
     fields: Any = Field(default=None, description=IGNORED)
     latest_only: Any = Field(default=None, description=IGNORED)
 
-    def name_ignored(self, response: Response, *further: str) -> None:
-        """Names the ignored fields of this request, and `further` ones, in a header of the response."""
-        names = self.model_fields_set & {*Mem0Fields.model_fields, *self.further_ignored} | {*further}
+    def name_ignored(self, response: Response, *further: str, used: Collection[str] = ()) -> None:
+        """Names the ignored fields of this request, but the `used`, and `further` ones, in a header of the response."""
+        names = self.model_fields_set & ({*Mem0Fields.model_fields, *self.further_ignored} - {*used}) | {*further}
         if named_before := response.headers.get(IGNORED_HEADER):
             names |= set(named_before.split(", "))
         if names:

@@ -1,7 +1,10 @@
 """Configuration: builds one checked `Settings` from a dict in mem0's shape, a file, or GRAPHMEM_* variables."""
 
 from graphmem.settings.schema import (
+    RERANK_CANDIDATES,
+    RERANK_SECONDS,
     CallableEmbedder,
+    CallableReranker,
     LedgerGraph,
     LifecycleSettings,
     MinilmEmbedder,
@@ -9,6 +12,8 @@ from graphmem.settings.schema import (
     Neo4jGraph,
     NetworkxGraph,
     OpenaiEmbedder,
+    OpenaiLlm,
+    ProcessWorking,
     QdrantConfig,
     Settings,
     SpacyExtractor,
@@ -17,7 +22,10 @@ from graphmem.settings.sources import ENVIRONMENT_PREFIX
 
 __all__ = [
     "ENVIRONMENT_PREFIX",
+    "RERANK_CANDIDATES",
+    "RERANK_SECONDS",
     "CallableEmbedder",
+    "CallableReranker",
     "LedgerGraph",
     "LifecycleSettings",
     "MinilmEmbedder",
@@ -25,6 +33,8 @@ __all__ = [
     "Neo4jGraph",
     "NetworkxGraph",
     "OpenaiEmbedder",
+    "OpenaiLlm",
+    "ProcessWorking",
     "QdrantConfig",
     "Settings",
     "SpacyExtractor",

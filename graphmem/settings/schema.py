@@ -58,6 +58,13 @@ EmbedFunction = Callable[[list[str]], Any]
 """Texts in, one vector (a sequence of floats) for each out."""
 
 
+RerankFunction = Callable[[str, list[str]], Any]
+"""A query and texts in, one score for each text out."""
+
+# Memories that a reranker orders, and the seconds that it has for them.
+RERANK_CANDIDATES, RERANK_SECONDS = 50, 10.0
+
+
 def _checked_expression(value: str) -> str:
     try:
         re.compile(value)
@@ -557,6 +564,56 @@ class OpenaiLlm(_Section):
     config: OpenaiLlmConfig = OpenaiLlmConfig()
 
 
+class _RerankerConfig(_Section):
+    """What the configurations of all rerankers have."""
+
+    candidates: Annotated[int, Field(ge=1, le=LIMITS.max_top_k)] = Field(
+        default=RERANK_CANDIDATES, description="How many of the best memories it orders; the others stay behind them."
+    )
+    timeout: Annotated[float, Field(gt=0, le=600)] = Field(
+        default=RERANK_SECONDS, description="Seconds after which a search keeps its own order."
+    )
+
+
+class HttpRerankerConfig(_RerankerConfig):
+    """A route that reranks, to which the query and the texts of memories are sent."""
+
+    url: SecretUrl = Field(
+        description="The URL of the route, such as `http://localhost:8080/rerank` or `https://api.jina.ai/v1/rerank`."
+    )
+    model: Text | None = Field(
+        default=None,
+        description="The model's name, for routes of the shape of Jina and Cohere (`https://api.cohere.com/v2/rerank`, "
+        "vLLM, llama.cpp). Without it requests have the shape of text-embeddings-inference.",
+    )
+    api_key: SecretStr | None = Field(default=None, description="The API key.")
+
+
+class HttpReranker(_Section):
+    """A reranker at an HTTP endpoint, to which the query and the texts of memories are sent. By default there is none.
+
+    A search uses it with `rerank=True`.
+    """
+
+    provider: Literal["http"] = Field(default="http", description="Selects the reranker.")
+    config: HttpRerankerConfig
+
+
+class CallableRerankerConfig(_RerankerConfig):
+    """A function of the caller's."""
+
+    rerank: RerankFunction = Field(
+        description="The function: takes the query and a list of texts, returns one score for each."
+    )
+
+
+class CallableReranker(_Section):
+    """Scores from a function of the caller's. `Memory(reranker=…)` gives one in code, with the default numbers."""
+
+    provider: Literal["callable"] = Field(description="Selects the reranker.")
+    config: CallableRerankerConfig
+
+
 class LimitSettings(_Section):
     """The largest input that one call accepts. Limits can be lowered; all parts of graphmem are built for the defaults.
 
@@ -590,6 +647,37 @@ MemoryTypeName = Literal["episodic", "semantic", "preference", "fact"]
 
 # Their numbers are the defaults.
 _CURVE, _POLICY = ForgettingCurve(), LifecyclePolicy()
+
+
+class WorkingConfig(_Section):
+    """How much of what was said just before working memory gives."""
+
+    rounds: Annotated[int, Field(ge=1, le=100)] = Field(
+        default=10, description="The most rounds: one or more user messages each, with the answers."
+    )
+    tokens: Annotated[int, Field(ge=1, le=100_000)] = Field(
+        default=4000, description="The most tokens of these messages; the last one is always among them."
+    )
+
+
+class RedisWorkingConfig(WorkingConfig):
+    """A Redis server, and how much of what was said just before working memory gives."""
+
+    url: SecretUrl = Field(description="The URL of the Redis server, such as `redis://host:6379/0`.")
+
+
+class ProcessWorking(_Section):
+    """Working memory in each process: at most 1,000 scopes, those used last. Without this section there is none."""
+
+    provider: Literal["memory"] = Field(default="memory", description="Selects the working memory.")
+    config: WorkingConfig = WorkingConfig()
+
+
+class RedisWorking(_Section):
+    """Working memory in Redis, for several processes and machines. Needs the extra `redis`."""
+
+    provider: Literal["redis"] = Field(description="Selects the working memory.")
+    config: RedisWorkingConfig
 
 
 class LifecycleSettings(_Section):
@@ -870,6 +958,9 @@ class Settings(_Section):
         SpacyExtractor()
     )
     llm: Annotated[OpenaiLlm | None, _refuse_other_providers("llm", "openai")] = None
+    reranker: Annotated[
+        HttpReranker | CallableReranker | None, Field(discriminator="provider"), _default_provider("http")
+    ] = None
     history_db_path: FilePath | None = Field(
         default=None, description="The SQLite file of the ledger; by default `ledger.sqlite` in `home`."
     )
@@ -922,6 +1013,9 @@ class Settings(_Section):
     )
     limits: LimitSettings = LimitSettings()
     lifecycle: LifecycleSettings = LifecycleSettings()
+    working: Annotated[
+        ProcessWorking | RedisWorking | None, Field(discriminator="provider"), _default_provider("memory")
+    ] = None
     mcp: McpSettings = McpSettings()
     serve: ServeSettings = ServeSettings()
     delivery_wait: Annotated[float, Field(ge=0)] = Field(
@@ -962,9 +1056,11 @@ class Settings(_Section):
             raise PydanticCustomError("no_file", "the ledger is a file; for one in memory open Memory(':memory:')")
         return self
 
-    @property
-    def without_effect(self) -> list[str]:
-        """One sentence for each reason why configured keys have no effect, with the keys."""
+    def without_effect(self, *, has_llm: bool = False) -> list[str]:
+        """Returns one sentence for each reason why configured keys have no effect, with the keys.
+
+        `has_llm`: whether there is a language model beside the configured one.
+        """
         of_facts = self.keys_with_values(
             "custom_fact_extraction_prompt", "custom_instructions", "custom_update_memory_prompt"
         )
@@ -978,7 +1074,7 @@ class Settings(_Section):
         images = [] if self.llm is None else self.llm.config.keys_with_values("enable_vision")
         keys_by_reason = {
             "for no language model is configured to use it; set llm, or leave it out": (
-                of_facts if self.llm is None else []
+                of_facts if self.llm is None and not has_llm else []
             ),
             "for relations come from the extractor and from what llm finds; leave it out": graphs,
             "for images are not read yet; leave it out": [f"llm.config.{name}" for name in images],
@@ -1102,6 +1198,7 @@ def _providers_with(key_path: Sequence[str], key: str | None) -> list[str]:
     return [
         provider
         for alternative in get_args(field.annotation)
+        if alternative is not type(None)
         for provider in get_args(alternative.model_fields["provider"].annotation)
         if key in alternative.model_fields["config"].annotation.model_fields
     ]

@@ -17,7 +17,7 @@ import networkx as nx
 
 from graphmem.errors import CLOSED, StoreUnavailable
 from graphmem.model import Entity, GraphBounds, MemoryRecord, MentionEdge, MentionKind, Seeds, Subgraph, View, micros
-from graphmem.stores.protocols import EntityState, MemoryState, RelationState
+from graphmem.plugins import EntityState, MemoryState, RelationState
 from graphmem.text import entity_id
 
 Node = tuple[str, ...]

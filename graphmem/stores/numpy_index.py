@@ -15,10 +15,10 @@ import numpy as np
 
 from graphmem.errors import CLOSED, StoreUnavailable
 from graphmem.model import MemoryRecord, View
-from graphmem.stores.protocols import Point
+from graphmem.plugins import Point
 
 if TYPE_CHECKING:
-    from graphmem.models.protocols import Matrix
+    from graphmem.plugins import Matrix
 
 
 # The spaces of vectors; the last is the multilingual one of the memories that have no vector in the first.

@@ -24,8 +24,8 @@ from sqlalchemy import Connection
 
 from graphmem.errors import CLOSED, StoreError, StoreUnavailable
 from graphmem.model import EmbedderId, EmbeddingSpec
+from graphmem.plugins import EntityState, GraphIndex, MemoryState, Point, RelationState, StoreLost, VectorIndex
 from graphmem.stores.ledger import Ledger, change_feed, embeddings, memories, outbox, tombstones
-from graphmem.stores.protocols import EntityState, GraphIndex, MemoryState, Point, RelationState, StoreLost, VectorIndex
 
 logger = logging.getLogger("graphmem")
 T = TypeVar("T")
@@ -91,15 +91,24 @@ class VectorSink:
 
     It delivers the vectors of the embedder that the ledger records, or of the configured one (`spec`) before any is
     recorded. With `takes_configured_only`, for an index on a server, it delivers no points while the recorded embedder
-    is not the configured one.
+    is not the configured one. `flushes_each_batch`: makes each batch durable, for a projection that does not flush
+    later.
     """
 
     takes_graph = False
 
-    def __init__(self, index: VectorIndex, spec: EmbeddingSpec, *, takes_configured_only: bool = False) -> None:
+    def __init__(
+        self,
+        index: VectorIndex,
+        spec: EmbeddingSpec,
+        *,
+        takes_configured_only: bool = False,
+        flushes_each_batch: bool = False,
+    ) -> None:
         self._index = index
         self._spec = spec
         self._takes_configured_only = takes_configured_only
+        self._flushes_each_batch = flushes_each_batch
 
     def prepare_write(
         self, connection: Connection, batch: change_feed.ChangeBatch, embedder: EmbedderId | None
@@ -116,7 +125,10 @@ class VectorSink:
         def write() -> dict[str, str]:
             if removed:
                 self._index.delete(removed)
-            return _write_or_bisect(points, self._index.upsert, lambda point: point.record.id)
+            refused = _write_or_bisect(points, self._index.upsert, lambda point: point.record.id)
+            if self._flushes_each_batch:
+                self._index.flush()
+            return refused
 
         return write
 

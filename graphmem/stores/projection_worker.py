@@ -14,8 +14,8 @@ from tenacity import Retrying, retry_if_exception_type, sleep_using_event, stop_
 
 from graphmem.concurrency import Pool, start_thread
 from graphmem.errors import ConfigError, GraphmemError, StoreError, StoreUnavailable
+from graphmem.plugins import StoreLost
 from graphmem.stores.projection import CLEAN_REPORT, Projection
-from graphmem.stores.protocols import StoreLost
 
 logger = logging.getLogger("graphmem")
 T = TypeVar("T")

@@ -10,11 +10,11 @@ import numpy as np
 
 from graphmem.errors import ConfigError
 from graphmem.model import EntityType, Extraction, Mention, MentionKind, Statement, Utterance
-from graphmem.models.protocols import Embedded, EmbeddedQuestion
+from graphmem.plugins import Embedded, EmbeddedQuestion
 from graphmem.text import ARTICLES, STOP_WORDS, display_form, mostly_latin, normalise_key, term_id, tokens
 
 if TYPE_CHECKING:
-    from graphmem.models.protocols import Matrix, Tokens
+    from graphmem.plugins import Matrix, Tokens
 
 # Tokens of one window. Windows do not overlap.
 WINDOW = 200

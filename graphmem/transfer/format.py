@@ -59,7 +59,7 @@ from graphmem.model import (
     Scope,
     Statement,
 )
-from graphmem.models.protocols import Embedded, Matrix, Tokens
+from graphmem.plugins import Embedded, Matrix, Tokens
 from graphmem.stores.ledger.embeddings import decode_multilingual
 from graphmem.stores.ledger.memories import encode_record
 from graphmem.stores.ledger.service_tables import ApiKey, StoredSetting

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import graphmem
-import graphmem.testing
+import graphmem.plugins
+import graphmem.testing.conformance
 from graphmem import AsyncMemory, ChatLink, Memory, errors
 
 METHODS = {
@@ -20,6 +21,12 @@ METHODS = {
     """,
     ChatLink: "close flush inject recall saved",
 }
+PLUGINS = """
+    Closeable Embedded EmbeddedQuestion Embedder EmbeddingSpec Entity EntityState EntityType Graph GraphBounds
+    GraphIndex Kind LanguageModel LocatingEmbedder Matrix MemoryRecord MemoryState MentionEdge MentionKind
+    MultilingualEmbedder Point Prompt Relation RelationState Reply Reranker Scope Seeds StoreLost Subgraph Support
+    TokenEmbedder Tokens Usage VectorIndex View embedding_spec_of
+"""
 PARAMETERS = Path(__file__).parent.parent / "data" / "public_parameters.txt"
 ERRORS = """
     ConfigError EmbedderUnavailable EmbeddingError GraphmemError LLMError LLMRefused LLMRejected LLMTruncated
@@ -35,6 +42,11 @@ def public(namespace: object) -> set[str]:
 def test_the_package_exports_these_names() -> None:
     assert set(graphmem.__all__) == {"AsyncMemory", "ChatLink", "Memory", "Settings", "__version__", "errors"}
     assert all(getattr(graphmem, name) for name in graphmem.__all__)
+    assert set(graphmem.plugins.__all__) == set(PLUGINS.split())
+    assert set(graphmem.testing.conformance.__all__) == {
+        "EmbedderContract", "GraphIndexContract", "LanguageModelContract", "RerankerContract", "VectorIndexContract",
+        "check_ranks_like_the_exact_index",
+    }  # fmt: skip
     assert set(graphmem.testing.__all__) == {
         "Behaviour", "HashEmbedder", "ModelEndpoint", "Request", "WordExtractor", "behaviours",
     }  # fmt: skip

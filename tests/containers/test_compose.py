@@ -62,7 +62,7 @@ def test_what_stays_up_is_pinned_checked_kept_and_locked_in(name: str) -> None:
         assert re.fullmatch(r"[a-z0-9/]+:v?\d+\.\d+(\.\d+)?(-[a-z-]+)*(@sha256:[0-9a-f]{64})?", service["image"])
     assert service["healthcheck"]["test"][0] in {"CMD", "CMD-SHELL"}
     kept = [volume for volume in service.get("volumes", []) if not volume.startswith("./")]
-    assert bool(kept) == (name != "redis")  # which holds nothing but counters
+    assert bool(kept) == (name != "redis")  # which holds nothing that is nowhere else but counters
     assert {volume.split(":")[0] for volume in kept} <= VOLUMES
     for file in set(service.get("volumes", [])) - set(kept):  # of the checkout, read only
         source, _, mode = file.split(":")

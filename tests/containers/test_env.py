@@ -140,7 +140,7 @@ def test_an_example_is_usable_as_it_stands(render: Render, group: str) -> None:
         return
     environment = services["serve"]["environment"]
     settings = Settings.from_env(environment)  # refuses what is no setting
-    assert settings.without_effect == []
+    assert settings.without_effect() == []
     if settings.serve.workers > 1:
         _check_shared_stores(settings)
     for name, value in read_env(FILLED_IN + group).items():

@@ -19,7 +19,7 @@ from graphmem import ChatLink, Memory
 from graphmem.chat import MAX_SECONDS
 from graphmem.engine import Engine
 from graphmem.errors import CLOSED, LLMUnavailable, StoreError, ValidationError
-from graphmem.models.protocols import Prompt, Reply
+from graphmem.plugins import Prompt, Reply
 from graphmem.retrieval import context
 from graphmem.wiring import Backends
 

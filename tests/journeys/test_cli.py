@@ -829,6 +829,17 @@ def test_a_search_shows_relevances_and_leaves_out_what_is_below_the_least(plain_
     assert run(*search, "--filters", '{"n": 1}').stderr == "graphmem: no memory passes the filters\n"
 
 
+def test_rerank_uses_the_configured_reranker_and_needs_one(plain_home, monkeypatch):
+    (memory,) = add("I like tea.", "--user", "ann")
+    commands = ["search", "tea"], ["why-not", "tea", memory["id"]]
+    for command in commands:
+        assert "needs a reranker" in run(*command, "--user", "ann", "--rerank", status=2).stderr
+    monkeypatch.setenv("GRAPHMEM_RERANKER__CONFIG__URL", "http://127.0.0.1:9/rerank")  # nothing answers there
+    for command in commands:
+        assert run(*command, "--user", "ann", "--rerank").stderr.endswith("graphmem: answered without reranker\n")
+        assert run(*command, "--user", "ann").stderr == ""
+
+
 def test_usage_errors_are_status_two(plain_home):
     for arguments in (
         ["fly"],

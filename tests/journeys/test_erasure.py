@@ -24,8 +24,8 @@ from graphmem import ChatLink, Memory
 from graphmem.digests import Digests
 from graphmem.errors import NotFoundError
 from graphmem.model import Message, Scope, micros
+from graphmem.plugins import Point
 from graphmem.stores.ledger import schema
-from graphmem.stores.protocols import Point
 from graphmem.text import entity_id
 
 Make = Callable[..., Memory]

@@ -36,6 +36,7 @@ FULL: dict[str, Any] = {
     },
     "embedder": {"provider": "openai", "config": {"api_key": SECRET, "openai_base_url": f"https://u:{SECRET}@h"}},
     "llm": {"provider": "openai", "config": {"api_key": SECRET, "openai_base_url": f"https://u:{SECRET}@h"}},
+    "working": {"provider": "redis", "config": {"url": f"redis://u:{SECRET}@h"}},
     "ledger_url": f"postgresql://u:{SECRET}@h/db",
 }
 runner = CliRunner()
@@ -59,7 +60,7 @@ def expect_refusal(config: Any, **more: Any) -> None:
 def test_settings_show_no_secret():
     full = Settings.from_dict(FULL)
     assert_no_secret(repr(full), str(full), f"{full}", full.model_dump(), full.model_dump_json(), vars(full))
-    for section in (full.vector_store, full.graph_store, full.embedder, full.llm):
+    for section in (full.vector_store, full.graph_store, full.embedder, full.llm, full.working):
         assert_no_secret(repr(section), section.model_dump(), section.config.model_dump_json())
 
 
@@ -193,6 +194,18 @@ def use_failing_servers(config: dict[str, Any]) -> None:
             except GraphmemError as error:
                 assert_no_secret(full_error_text(error))
     assert_no_secret(*logs.lines)
+
+
+@pytest.mark.parametrize("url", [f"http://u:{SECRET}@h", f"redis://h:{SECRET}", SECRET])
+def test_errors_of_redis_urls_show_no_secret(url, tmp_path):
+    pytest.importorskip("redis")
+    expect_refusal(fake_models(home=str(tmp_path), working={"provider": "redis", "config": {"url": url}}))
+
+
+def test_an_unreachable_redis_shows_no_secret(tmp_path):
+    pytest.importorskip("redis")
+    working = {"provider": "redis", "config": {"url": f"redis://u:{SECRET}@{NOWHERE}"}}
+    use_failing_servers(fake_models(home=str(tmp_path), working=working))
 
 
 @pytest.mark.filterwarnings("ignore:vector_store. the api key goes over plain http")

@@ -21,14 +21,13 @@ from neo4j import Driver
 from support.neo4j_servers import VARIABLES, Server
 from support.waiting import TIMEOUT, wait_until
 
-from graph_index_conformance import NOON, PARTITION, VIEW, entity_state, memory, relation  # isort: skip
-
 from graphmem.errors import ConfigError, StoreError, StoreUnavailable
 from graphmem.model import GraphBounds, Scope, Seeds, micros
+from graphmem.plugins import StoreLost
 from graphmem.stores.cypher import statement
 from graphmem.stores.neo4j import client, rows, writer
 from graphmem.stores.neo4j.index import Neo4jIndex
-from graphmem.stores.protocols import StoreLost
+from graphmem.testing.conformance.graph_index import NOON, PARTITION, VIEW, entity_state, memory, relation
 
 pytestmark = pytest.mark.server
 CYPHER = Path(__file__).parents[2] / "cypher"

@@ -6,16 +6,16 @@ import pytest
 from support.databases import SQLITE_ONLY
 from support.neo4j_servers import Server  # first: it puts the conformance classes on the path
 
-from graph_index_conformance import GraphIndexContract  # isort: skip
+from graph_index_conformance import ProjectedGraphContract  # isort: skip
 
+from graphmem.plugins import GraphIndex
 from graphmem.stores.ledger import Ledger
-from graphmem.stores.protocols import GraphIndex
 
 # Both databases deliver the same states to a graph; `test_neo4j_same.py` uses PostgreSQL, too.
 pytestmark = [pytest.mark.server, SQLITE_ONLY]
 
 
-class OnNeo4j(GraphIndexContract):
+class OnNeo4j(ProjectedGraphContract):
     variable: str
 
     def fresh(self, ledger: Ledger) -> GraphIndex:

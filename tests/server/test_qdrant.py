@@ -23,11 +23,11 @@ from support.waiting import TIMEOUT, wait_until
 from graphmem import Memory, Settings
 from graphmem.errors import ConfigError, StoreError, StoreUnavailable
 from graphmem.model import EmbeddingSpec
-from graphmem.stores.protocols import StoreLost
+from graphmem.plugins import StoreLost
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "stores"))
 
-from vector_index_conformance import (
+from graphmem.testing.conformance.vector_index import (
     DIMS,
     MULTILINGUAL_DIMS,
     Scope,

@@ -27,7 +27,7 @@ from graphmem.chat_worker import Recalled
 from graphmem.cli.app import app
 from graphmem.commands.types import Outcome, OutcomeType, ReaffirmFact
 from graphmem.model import Scope
-from graphmem.models.protocols import Usage
+from graphmem.plugins import Usage
 from graphmem.queries.gauges import Gauges
 from graphmem.service.metrics import ServiceMetrics
 from graphmem.stores.ledger.jobs import JobCount

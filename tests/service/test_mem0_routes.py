@@ -71,6 +71,25 @@ def test_the_requests_of_a_chat_client_that_writes_and_searches(client: TestClie
     assert searched.headers["x-graphmem-ignored"] == "rerank"
 
 
+def test_rerank_is_used_where_a_reranker_is_configured(make_memory: Make) -> None:
+    def last_first(_: str, texts: list[str]) -> list[int]:
+        return list(range(len(texts)))
+
+    with client_of(make_memory(reranker={"provider": "callable", "config": {"rerank": last_first}})) as client:
+        for text in ("green tea", "green tea with milk", "green tea with milk and sugar"):
+            added(client, text)
+        query = {"query": "green tea", "user_id": "ana", "top_k": 2, "explain": True}
+        plain = client.post("/search", json={**query, "top_k": 3})
+        reranked = client.post("/search", json={**query, "rerank": True})
+        assert ids_of(ok(reranked)) == ids_of(ok(plain))[:0:-1]
+        assert "x-graphmem-ignored" not in reranked.headers
+        assert ok(reranked)["results"][0]["explain"]["shares"]["reranker"]["value"] == 2
+        first = ids_of(ok(plain))[0]
+        told = ok(client.post(f"/memories/{first}/why-not", json={**query, "rerank": True}))
+        assert told["step"] == "reranked"
+        assert client.post("/search", json={**query, "rerank": "yes"}).status_code == 422
+
+
 @pytest.mark.parametrize(
     "messages",
     [

@@ -35,9 +35,8 @@ from graphmem.model import (
     Subgraph,
     View,
 )
-from graphmem.models.protocols import Embedded
+from graphmem.plugins import Embedded, Graph
 from graphmem.stores.ledger import memories, outbox
-from graphmem.stores.protocols import Graph
 from graphmem.text import content_hash
 
 NAME, TITLE, NOUN_PHRASE, COMMON_NOUN = (

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from graph_conformance import GraphContract, store_memory
-from graph_index_conformance import GraphIndexContract
+from graph_index_conformance import ProjectedGraphContract
 from support.databases import SQLITE_ONLY
 
 from graphmem.commands.types import UpdateMemory
 from graphmem.model import GraphBounds, Seeds, Subgraph, View
+from graphmem.plugins import Graph, GraphIndex
 from graphmem.stores.ledger import Ledger
 from graphmem.stores.ledger.embedded_graph import EmbeddedGraph
 from graphmem.stores.networkx_graph import NetworkxIndex
-from graphmem.stores.protocols import Graph, GraphIndex
 
 
 class TestLedgerGraph(GraphContract):
@@ -35,7 +35,7 @@ class TestGraphOfColumns(GraphContract):
 
 
 @SQLITE_ONLY  # its input from the ledger is the same with both databases
-class TestNetworkxGraph(GraphIndexContract):
+class TestNetworkxGraph(ProjectedGraphContract):
     def fresh(self, ledger: Ledger) -> GraphIndex:
         return NetworkxIndex()
 

@@ -17,7 +17,13 @@ from uuid import uuid4
 import numpy as np
 import pytest
 from qdrant_edge import EdgeShard
-from vector_index_conformance import (
+
+from graphmem.errors import StoreLocked, StoreUnavailable
+from graphmem.plugins import StoreLost, VectorIndex
+from graphmem.stores.numpy_index import NumpyIndex
+from graphmem.stores.qdrant import embedded
+from graphmem.stores.qdrant.embedded import DiskFull, EmbeddedIndex
+from graphmem.testing.conformance.vector_index import (
     DIMS,
     MULTILINGUAL_DIMS,
     VectorIndexContract,
@@ -32,12 +38,6 @@ from vector_index_conformance import (
     unit_vector,
     view,
 )
-
-from graphmem.errors import StoreLocked, StoreUnavailable
-from graphmem.stores.numpy_index import NumpyIndex
-from graphmem.stores.protocols import StoreLost, VectorIndex
-from graphmem.stores.qdrant import embedded
-from graphmem.stores.qdrant.embedded import DiskFull, EmbeddedIndex
 
 
 class TestExactIndex(VectorIndexContract):
@@ -93,13 +93,13 @@ def test_edge_keeps_its_contents_when_closed(folder: Path) -> None:
 
 def test_edge_keeps_flushed_writes_when_the_process_dies(folder: Path) -> None:
     program = (
-        "import os, sys; sys.path.insert(0, sys.argv[2]); from vector_index_conformance import *; "
+        "import os, sys; from graphmem.testing.conformance.vector_index import *; "
         "from pathlib import Path\n"
         "from graphmem.stores.qdrant.embedded import EmbeddedIndex\n"
         "index = EmbeddedIndex(Path(sys.argv[1]), DIMS); index.upsert([point(1), point(2)]); index.delete([uid(2)])\n"
         "index.flush(); index.upsert([point(3)]); os._exit(0)"
     )
-    subprocess.run([sys.executable, "-c", program, str(folder), str(Path(__file__).parent)], check=True)
+    subprocess.run([sys.executable, "-c", program, str(folder)], check=True)
     again = EmbeddedIndex(folder, DIMS)
     assert list(again.list_held()) == [(uid(1), 2, 1)]
     again.close()

@@ -12,12 +12,12 @@ from graph_conformance import far, store_memory
 from graphmem.commands.types import DeleteMemory, RetireMemory, UpdateMemory
 from graphmem.errors import StoreError, StoreUnavailable
 from graphmem.model import EmbeddingSpec, Scope
+from graphmem.plugins import EntityState, MemoryState, Point, RelationState
 from graphmem.stores import projection as delivery
 from graphmem.stores.ledger import integrity, memories, outbox
 from graphmem.stores.networkx_graph import NetworkxIndex
 from graphmem.stores.numpy_index import NumpyIndex
 from graphmem.stores.projection import GraphSink, Projection, VectorSink
-from graphmem.stores.protocols import EntityState, MemoryState, Point, RelationState
 
 CLEAN: dict[str, list[str]] = {
     "missing": [],

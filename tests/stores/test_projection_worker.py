@@ -11,13 +11,13 @@ import pytest
 from support.waiting import TIMEOUT, wait_until
 
 from graphmem.errors import CLOSED, ConfigError, StoreUnavailable
+from graphmem.plugins import Point, StoreLost
 from graphmem.stores import projection as delivery
 from graphmem.stores import projection_worker as workers
 from graphmem.stores.ledger import integrity, memories, outbox
 from graphmem.stores.numpy_index import NumpyIndex
 from graphmem.stores.projection import Projection, VectorSink
 from graphmem.stores.projection_worker import ProjectionWorker
-from graphmem.stores.protocols import Point, StoreLost
 
 # Seconds of a lease that outlasts any test.
 LONG = 100 * TIMEOUT

@@ -9,7 +9,11 @@ from uuid import uuid4
 
 import numpy as np
 import pytest
-from vector_index_conformance import (
+
+from graphmem.errors import StoreUnavailable
+from graphmem.model import EmbeddingSpec
+from graphmem.plugins import VectorIndex
+from graphmem.testing.conformance.vector_index import (
     DIMS,
     MULTILINGUAL_DIMS,
     VectorIndexContract,
@@ -19,10 +23,6 @@ from vector_index_conformance import (
     search_sparse,
     uid,
 )
-
-from graphmem.errors import StoreUnavailable
-from graphmem.model import EmbeddingSpec
-from graphmem.stores.protocols import VectorIndex
 
 URL = os.environ.get("QDRANT_URL")
 pytestmark = [

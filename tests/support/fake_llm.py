@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from graphmem.models.protocols import Prompt, Reply, Usage
+from graphmem.plugins import Prompt, Reply, Usage
 from graphmem.testing import HashEmbedder
 from support.fakes import fake_models
 from support.waiting import TIMEOUT

@@ -17,9 +17,9 @@ from graphmem.extraction.protocols import Extractor
 from graphmem.ingest.enrichment import Enricher
 from graphmem.ingest.messages import message_commands
 from graphmem.model import Layer, MemoryRecord, Message, Scope, View
-from graphmem.models.protocols import Embedder, Matrix
 from graphmem.models.two_spaces import TwoSpaceEmbedder
 from graphmem.observers import Observers
+from graphmem.plugins import Embedder, Matrix
 from graphmem.stores.ledger import Ledger, integrity, jobs, memories
 from graphmem.testing import HashEmbedder, WordExtractor
 from graphmem.text import tokens

@@ -9,8 +9,8 @@ import pytest
 
 from graphmem.errors import EmbeddingError
 from graphmem.models.minilm import MiniLM
-from graphmem.models.protocols import Matrix
 from graphmem.models.script_support import _PAIRS, ScriptSupport, script_of
+from graphmem.plugins import Matrix
 from graphmem.retrieval import character_matching
 from graphmem.retrieval.character_matching import PARTIAL_WEIGHT
 

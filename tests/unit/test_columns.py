@@ -17,7 +17,7 @@ from support.fakes import two_space_embedder
 
 from graphmem import Memory
 from graphmem.errors import GraphmemError
-from graphmem.models.protocols import Embedder, embedding_spec_of
+from graphmem.plugins import Embedder, embedding_spec_of
 from graphmem.settings import Settings
 from graphmem.testing import HashEmbedder, WordExtractor
 

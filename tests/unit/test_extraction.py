@@ -12,7 +12,7 @@ from support.fake_llm import shown_messages
 from graphmem.ingest.facts import extraction, summary_requests
 from graphmem.ingest.facts.extraction import ExtractedFacts, MessagePart
 from graphmem.model import EntityType, Kind, MemoryRecord, Scope
-from graphmem.models.protocols import Prompt
+from graphmem.plugins import Prompt
 from graphmem.prompts import load
 
 NOON = datetime(2024, 5, 15, 12, tzinfo=UTC)

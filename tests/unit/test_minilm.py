@@ -15,7 +15,7 @@ from graphmem.errors import EmbeddingError
 from graphmem.models import minilm
 from graphmem.models.loading import PerProcess
 from graphmem.models.minilm import MiniLM, TokenMiniLM
-from graphmem.models.protocols import Embedder, Matrix, TokenEmbedder, embedding_spec_of
+from graphmem.plugins import Embedder, Matrix, TokenEmbedder, embedding_spec_of
 
 MODEL: Embedder = MiniLM()
 TOKENS: TokenEmbedder = TokenMiniLM()

@@ -29,7 +29,7 @@ from graphmem.errors import (
 )
 from graphmem.models.http import resolve_endpoint
 from graphmem.models.openai_chat import OpenaiChatModel, Prices
-from graphmem.models.protocols import LanguageModel, Prompt, Usage
+from graphmem.plugins import LanguageModel, Prompt, Usage
 from graphmem.testing import Behaviour, ModelEndpoint, behaviours
 from graphmem.wiring import open_backends
 

@@ -15,7 +15,7 @@ from support.waiting import TIMEOUT, wait_until
 from graphmem import Memory, Settings
 from graphmem.errors import ConfigError, EmbeddingError
 from graphmem.models.openai_embeddings import OpenaiEmbedder
-from graphmem.models.protocols import Embedder
+from graphmem.plugins import Embedder
 from graphmem.testing import Behaviour, HashEmbedder, ModelEndpoint, Request, behaviours
 
 SECRET = "hunter2-Zq7"

@@ -38,7 +38,8 @@ def test_the_api_page_has_each_public_name() -> None:
     named = set(re.findall(r"^::: (\S+)$", (DOCS / "reference" / "api.md").read_text("utf-8"), re.MULTILINE))
     public = {f"graphmem.{name}" for name in graphmem.__all__} - {"graphmem.__version__"}
     tools = {f"graphmem.testing.{name}" for name in graphmem.testing.__all__}
-    assert named == public | tools | {"graphmem.types", "graphmem.testing"}
+    modules = {"graphmem.types", "graphmem.plugins", "graphmem.testing", "graphmem.testing.conformance"}
+    assert named == public | tools | modules
 
 
 def test_each_count_of_an_import_is_documented() -> None:

@@ -107,12 +107,12 @@ def test_keys_of_mem0_without_an_effect_are_accepted_with_a_warning() -> None:
     llm = {"config": {"top_p": 0.1, "enable_vision": True, "vision_details": "high", "max_tokens": 5, "api_key": "k"}}
     settings = Settings.from_dict({"graph_store": {"provider": "ledger", **theirs}, "llm": llm})
     assert SECRET not in repr(settings.model_dump())
-    assert [one.partition(":")[0] for one in settings.without_effect] == [
+    assert [one.partition(":")[0] for one in settings.without_effect()] == [
         "graph_store.llm, graph_store.custom_prompt, graph_store.threshold",
         "llm.config.enable_vision",
     ]
     plain = {"config": {"enable_vision": False, "vision_details": "auto"}}
-    assert Settings.from_dict({"llm": plain, "graph_store": {"threshold": None}}).without_effect == []
+    assert Settings.from_dict({"llm": plain, "graph_store": {"threshold": None}}).without_effect() == []
 
 
 def test_prompts_without_a_language_model_give_a_warning(tmp_path: Path) -> None:
@@ -123,16 +123,16 @@ def test_prompts_without_a_language_model_give_a_warning(tmp_path: Path) -> None
     (one,) = warnings
     assert str(one.message).startswith("custom_fact_extraction_prompt, custom_update_memory_prompt: without effect")
     assert "Films" not in str(one.message)
-    assert Settings.from_dict({**prompts, "llm": {"config": {"api_key": "k"}}}).without_effect == []
+    assert Settings.from_dict({**prompts, "llm": {"config": {"api_key": "k"}}}).without_effect() == []
 
 
 def test_the_rule_of_conflicts_needs_a_language_model() -> None:
     assert Settings().conflicts == "time"
-    assert Settings.from_dict({"conflicts": "time"}).without_effect == []
-    (warning,) = Settings.from_dict({"conflicts": "confidence"}).without_effect
+    assert Settings.from_dict({"conflicts": "time"}).without_effect() == []
+    (warning,) = Settings.from_dict({"conflicts": "confidence"}).without_effect()
     assert warning.startswith("conflicts: without effect, for no language model is configured")
-    assert Settings.from_dict({"conflicts": "confidence", "llm": {"config": {"api_key": "k"}}}).without_effect == []
-    (warning,) = Settings.from_dict({"extract": "matching"}).without_effect
+    assert Settings.from_dict({"conflicts": "confidence", "llm": {"config": {"api_key": "k"}}}).without_effect() == []
+    (warning,) = Settings.from_dict({"extract": "matching"}).without_effect()
     assert warning.startswith("extract: without effect, for no language model is configured")
     with pytest.raises(ConfigError, match="conflicts: "):
         Settings.from_dict({"conflicts": "merge"})

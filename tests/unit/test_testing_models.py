@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from graphmem.errors import ConfigError
 from graphmem.extraction.protocols import Extractor
 from graphmem.model import EntityType, MentionKind, Utterance
-from graphmem.models.protocols import Embedder, TokenEmbedder
+from graphmem.plugins import Embedder, TokenEmbedder
 from graphmem.testing import HashEmbedder, WordExtractor
 
 EMBEDDER: Embedder = HashEmbedder()

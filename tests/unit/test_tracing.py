@@ -16,7 +16,7 @@ from graphmem import Memory, Settings
 from graphmem.errors import LLMUnavailable
 from graphmem.models.openai_chat import OpenaiChatModel
 from graphmem.models.openai_embeddings import OpenaiEmbedder
-from graphmem.models.protocols import Prompt
+from graphmem.plugins import Prompt
 from graphmem.testing import ModelEndpoint, behaviours
 from graphmem.tracing import span
 

@@ -30,7 +30,7 @@ from graphmem.commands.types import (
 from graphmem.errors import NotFoundError, ValidationError
 from graphmem.ingest.messages import message_commands
 from graphmem.model import VECTOR, EmbeddingSpec, Extraction, Kind, Message, Scope, View, micros
-from graphmem.models.protocols import Embedded
+from graphmem.plugins import Embedded
 from graphmem.stores.ledger import (
     change_feed,
     events,

@@ -15,9 +15,9 @@ from graphmem.concurrency import WorkStopped, stoppable
 from graphmem.errors import EmbeddingError
 from graphmem.models import use_multilingual
 from graphmem.models.loading import PerProcess
-from graphmem.models.protocols import Matrix
 from graphmem.models.two_spaces import SentenceEncoder
 from graphmem.models.use_multilingual import UseMultilingual
+from graphmem.plugins import Matrix
 
 MODEL: SentenceEncoder = UseMultilingual()
 

@@ -26,7 +26,7 @@ from graphmem.ingest.facts.summary_requests import MAX_SUMMARY_CHARS
 from graphmem.lifecycle.clusters import sequence, wording
 from graphmem.lifecycle.decay import Operation
 from graphmem.model import Kind, Layer, MemoryRecord, Scope, optional_from_micros
-from graphmem.models.protocols import Prompt, Usage
+from graphmem.plugins import Prompt, Usage
 from graphmem.prompts import load
 from graphmem.retrieval.temporal import strip_all_times
 from graphmem.retrieval.temporal.english_phrases import plain_text

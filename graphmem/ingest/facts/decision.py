@@ -30,7 +30,7 @@ from graphmem.ingest.facts.structured_output import (
 )
 from graphmem.lifecycle.conflicts import Resolution, begin_of, resolve
 from graphmem.model import MemoryRecord, Mention, Statement
-from graphmem.models.protocols import Prompt
+from graphmem.plugins import Prompt
 
 OPERATION = "decide"
 # An entry without the number of a fact, as in mem0's shape, belongs to the fact of the most similar text, if the

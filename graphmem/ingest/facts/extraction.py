@@ -25,7 +25,7 @@ from graphmem.ingest.facts.structured_output import (
     whole_number,
 )
 from graphmem.model import DEFAULT_CONFIDENCE, EntityType, MemoryRecord, Mention, MentionKind, Scope, Statement
-from graphmem.models.protocols import Prompt
+from graphmem.plugins import Prompt
 from graphmem.text import display_form, is_unspaced, normalise_key
 
 T = TypeVar("T")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from graphmem.commands.types import Outcome
-from graphmem.models.protocols import Usage
+from graphmem.plugins import Usage
 
 
 @dataclass(frozen=True, slots=True)

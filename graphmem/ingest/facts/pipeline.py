@@ -34,12 +34,11 @@ from graphmem.ingest.facts.summary_requests import summary_beside_facts, summary
 from graphmem.lifecycle.conflicts import CONFLICT_SIMILARITY
 from graphmem.lifecycle.rules import Rules
 from graphmem.model import NEUTRAL_IMPORTANCE, VECTOR, EmbeddingSpec, Kind, MemoryRecord, Scope, SpaceVector, View
-from graphmem.models.protocols import LanguageModel, Prompt, Usage
 from graphmem.observers import Observers
+from graphmem.plugins import LanguageModel, Prompt, Usage, VectorIndex
 from graphmem.stores.ledger import Ledger, embeddings, graph_reads, memories, outbox, sessions
 from graphmem.stores.ledger.jobs import IMPORTANCE, INSTRUCTIONS, Job
 from graphmem.stores.projection_worker import ProjectionWorker
-from graphmem.stores.protocols import VectorIndex
 from graphmem.text import normalise_key
 from graphmem.tracing import span
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from graphmem.boundary import validation
 from graphmem.errors import ValidationError
-from graphmem.models.protocols import Prompt
+from graphmem.plugins import Prompt
 from graphmem.prompts import load
 
 T = TypeVar("T")

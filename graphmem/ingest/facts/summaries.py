@@ -20,7 +20,7 @@ from graphmem.ingest.facts.summary_requests import (
     summary_record,
     summary_request,
 )
-from graphmem.models.protocols import Usage
+from graphmem.plugins import Usage
 from graphmem.stores.ledger import Ledger, memories, sessions
 from graphmem.stores.ledger.jobs import BEFORE, IMPORTANCE, INSTRUCTIONS, Job
 from graphmem.tracing import span

@@ -17,7 +17,7 @@ from graphmem.errors import LLMUnusable
 from graphmem.ingest.facts.extraction import MessagePart, messages_view
 from graphmem.ingest.facts.structured_output import build_prompt, checked_or, object_schema, single_line
 from graphmem.model import Kind, MemoryRecord
-from graphmem.models.protocols import Prompt
+from graphmem.plugins import Prompt
 from graphmem.stores.ledger.jobs import Job
 
 OPERATION = "summary"

@@ -27,7 +27,7 @@ from graphmem.text import cut_line
 from graphmem.times import shown
 
 if TYPE_CHECKING:
-    from graphmem.model import MemoryRecord
+    from graphmem.model import MemoryRecord, SaidMessage
     from graphmem.retrieval.types import Hit
 
 # Characters of the standing facts in a context, and of a memory in a line that answers no question.
@@ -76,7 +76,9 @@ def context_block(
     return block(lines) if lines else ""
 
 
-def plain_lines(records: Iterable[MemoryRecord], most: int, zone: tzinfo | None = None, size: Size = len) -> list[str]:
+def plain_lines(
+    records: Iterable[MemoryRecord | SaidMessage], most: int, zone: tzinfo | None = None, size: Size = len
+) -> list[str]:
     """Returns memories as lines of a block, in this order, as many as have room in `most` (in units of `size`).
 
     Each begins with the day in `zone` (None: UTC). A text of more than `LINE_CHARS` characters is cut.

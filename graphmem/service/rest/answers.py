@@ -89,7 +89,7 @@ class HitAnswer(MemoryAnswer):
 
 class AbsenceAnswer(BaseModel):
     """Why a search does not find a memory: the `step` at which it falls out ("not_visible", "filtered", "not_found",
-    "threshold", "grouped", "relevance", "rank"; "hit" if it is found), in a sentence and as data.
+    "threshold", "grouped", "relevance", "reranked", "rank"; "hit" if it is found), in a sentence and as data.
     """
 
     id: str

@@ -64,7 +64,8 @@ class StatsAnswer(BaseModel):
     that are no longer true, `source_messages` the source messages of facts that still are. `usage` is that of the
     scope, all else is about the whole ledger, and only there for an admin. `embedder` made the ledger's vectors;
     `configured_embedder` is there if another one is configured. `unguarded`: erased messages that would not be
-    recognised if they came again.
+    recognised if they came again. `working_provider` and `working_available` (whether its server answered when it was
+    last asked) are there if working memory is configured.
     """
 
     usage: list[UsageLine]
@@ -90,6 +91,8 @@ class StatsAnswer(BaseModel):
     embedding_bytes: dict[str, int] = {}
     bytes: int = 0
     unguarded: int = 0
+    working_provider: str = ""
+    working_available: bool = True
     pending: list[str] = []
     stores: list[StoreState] = []
     job_counts: list[JobCountItem] = []

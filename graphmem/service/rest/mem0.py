@@ -101,6 +101,9 @@ class SearchBody(IdsBody, Mem0Fields):
     show_expired: bool | None = None
     show_retired: bool | None = Field(default=None, description="Also memories that are no longer true.")
     show_forgotten: bool | None = Field(default=None, description="Also memories that were forgotten.")
+    rerank: bool | None = Field(
+        default=None, description="Let the reranker order the hits; ignored if none is configured."
+    )
     metadata: Any = Field(default=None, description=f"{IGNORED} Conditions stand in `filters`.")
     source: Any = Field(default=None, description=IGNORED)
 
@@ -379,8 +382,14 @@ def _history(memory: Memory, memory_id: str, ids: dict[str, str]) -> list[answer
     return [answers.HistoryItem.model_validate({**responses.event(event), "reason": event.reason}) for event in events]
 
 
-def _search_options(body: SearchBody, caller: Caller) -> dict[str, Any]:
-    """Returns the arguments of a search beside its query: whose memories, which of them, and how many."""
+def _search_options(body: SearchBody, caller: Caller, service: Service, response: Response) -> dict[str, Any]:
+    """Returns the arguments of a search beside its query: whose memories, which of them, and how many.
+
+    Names the fields that are ignored in a header of the response. `rerank` is one without a reranker: clients of mem0
+    set it for all services.
+    """
+    has_reranker = service.memory.sync.engine.has_reranker
+    body.name_ignored(response, used={"rerank"} if has_reranker else ())
     ids, conditions = scope_and_conditions(body, body.filters, caller, body.app_id)
     return {
         **ids,
@@ -396,6 +405,7 @@ def _search_options(body: SearchBody, caller: Caller) -> dict[str, Any]:
             show_expired=body.show_expired,
             show_retired=body.show_retired,
             show_forgotten=body.show_forgotten,
+            rerank=body.rerank if has_reranker else None,
         ),
     }
 
@@ -405,9 +415,9 @@ async def explain_absence(
     memory_id: str, body: SearchBody, caller: CallerParam, service: ServiceParam, request: Request, response: Response
 ) -> answers.AbsenceAnswer:
     """Tells why a search does not find a memory, or at which place it does: the step at which it falls out."""
-    body.name_ignored(response)
+    options = _search_options(body, caller, service, response)
     async with until_client_leaves(request):
-        told = await service.memory.why_not(body.query, memory_id, **_search_options(body, caller))
+        told = await service.memory.why_not(body.query, memory_id, **options)
     return answers.AbsenceAnswer.model_validate(told)
 
 
@@ -419,8 +429,7 @@ async def search_memories(
 
     Hits that take more than 16 MiB are refused: ask for fewer.
     """
-    body.name_ignored(response)
-    options = {**_search_options(body, caller), **given(explain=body.explain)}
+    options = {**_search_options(body, caller, service, response), **given(explain=body.explain)}
     async with until_client_leaves(request):
         with listing.within_answer("top_k", "ask for fewer hits"):
             found = result_dict(await service.memory.search(body.query, **options))

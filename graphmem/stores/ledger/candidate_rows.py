@@ -19,7 +19,7 @@ from graphmem.stores.ledger.schema import embeddings, entities, memories, mentio
 from graphmem.stores.ledger.sql import in_array, moment
 
 if TYPE_CHECKING:
-    from graphmem.models.protocols import Matrix
+    from graphmem.plugins import Matrix
 
 
 class CandidateReader:

@@ -22,13 +22,13 @@ from graphmem.model import (
     from_micros,
     optional_from_micros,
 )
+from graphmem.plugins import EntityState, MemoryState, Point, RelationState, Support
 from graphmem.stores.ledger import embeddings, entity_names, graph_reads, memories, outbox
 from graphmem.stores.ledger.schema import aliases, entities, partitions, relations, supports
 from graphmem.stores.ledger.schema import memories as memories_table
 from graphmem.stores.ledger.schema import tombstones as tombstones_table
 from graphmem.stores.ledger.sql import decoding, in_array
 from graphmem.stores.ledger.tombstones import Tombstone, tombstones_after
-from graphmem.stores.protocols import EntityState, MemoryState, Point, RelationState, Support
 from graphmem.text import bm25_weights, entity_id, term_counts
 
 

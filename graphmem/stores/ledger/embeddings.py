@@ -21,7 +21,7 @@ from graphmem.stores.ledger.term_stats import add_term_counts
 from graphmem.text import is_passage, is_question, question_share
 
 if TYPE_CHECKING:
-    from graphmem.models.protocols import Embedded, Matrix
+    from graphmem.plugins import Embedded, Matrix
 
 # Built once: every write runs these.
 _FORMS = (embeddings_table.c.model == bindparam("model_name"), in_array(embeddings_table.c.form, "forms"))

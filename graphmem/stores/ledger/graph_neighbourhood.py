@@ -33,7 +33,7 @@ _NO_ENTITY = -1
 def neighbourhood(
     connection: Connection, view: View, seeds: Seeds, limits: GraphBounds, columns: PartitionColumns | None = None
 ) -> Subgraph:
-    """Returns the bounded neighbourhood of seeds in `view.partition`; `graphmem.stores.protocols.Graph` defines it.
+    """Returns the bounded neighbourhood of seeds in `view.partition`; `graphmem.plugins.Graph` defines it.
 
     Reads the partition's columns if they are given.
     """

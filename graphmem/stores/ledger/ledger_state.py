@@ -18,7 +18,7 @@ from graphmem.stores.ledger.schema import usage
 from graphmem.stores.ledger.sql import upsert
 
 if TYPE_CHECKING:
-    from graphmem.models.protocols import Usage
+    from graphmem.plugins import Usage
     from graphmem.stores.ledger import Ledger
 
 logger = getLogger(__name__)

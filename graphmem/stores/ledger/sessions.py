@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import Connection, Select, bindparam, func, or_, select
 
-from graphmem.model import Kind, MemoryRecord, Scope, micros
+from graphmem.model import SCOPE_NAMES, Kind, MemoryRecord, SaidMessage, Scope, micros
 from graphmem.stores.ledger.memories import RECORD, SINGLE_SESSION, decode_record, exact_scope
 from graphmem.stores.ledger.schema import links, memories, partitions
 
@@ -16,6 +17,7 @@ from graphmem.stores.ledger.schema import links, memories, partitions
 # lifecycle makes of many events.
 PROCEDURAL, OF_EVENTS = "procedural", "semantic"
 _IS_RUNNING = func.coalesce(memories.c.memory_type, "").not_in([PROCEDURAL, OF_EVENTS])
+_VERSIONS = select(memories.c.id, memories.c.version).join(partitions)
 
 
 def _current(kind: Kind, scope: Scope) -> Select[Any]:
@@ -57,7 +59,7 @@ def messages_before(connection: Connection, record: MemoryRecord, limit: int) ->
     return []
 
 
-def begins_sitting(record: MemoryRecord, last: MemoryRecord, gap: timedelta) -> bool:
+def begins_sitting(record: MemoryRecord | SaidMessage, last: MemoryRecord | SaidMessage, gap: timedelta) -> bool:
     """Returns whether a message begins a new sitting, if `last` is the message before it.
 
     It does in another session and, in a run, which may have many sittings, after a pause longer than `gap`.
@@ -71,6 +73,45 @@ def last_episodes(connection: Connection, scope: Scope, limit: int) -> list[Memo
         partitions.c.key == scope.partition, memories.c.kind == Kind.EPISODE.value, *exact_scope(memories, scope)
     )
     return _last(connection, of_scope, limit)
+
+
+def last_said(connection: Connection, scope: Scope, now: datetime, limit: int) -> list[MemoryRecord]:
+    """Returns the last `limit` messages that were said under exactly this scope and are visible, in order of time.
+
+    Passages of documents are none.
+    """
+    statement = _last_said(tuple(scope.parts), RECORD)
+    rows = connection.execute(statement, _said_values(scope, now, limit)).mappings()
+    return [decode_record(row) for row in rows][::-1]
+
+
+def versions_last_said(connection: Connection, scope: Scope, now: datetime, limit: int) -> list[tuple[int, int]]:
+    """Returns row and version of each message that `last_said` returns, in its order: a fraction of its cost."""
+    rows = connection.execute(_last_said(tuple(scope.parts), _VERSIONS), _said_values(scope, now, limit))
+    return [(row.id, row.version) for row in rows][::-1]
+
+
+@lru_cache(maxsize=16)
+def _last_said(ids: tuple[str, ...], columns: Select[Any]) -> Select[Any]:
+    m = memories.c
+    # The index to be read is that of the partition: an agent's or a run's has messages of other users as well.
+    in_scope = (m[name].concat("") == bindparam(name) if name in ids else m[name].is_(None) for name in SCOPE_NAMES)
+    ends = (m.valid_to, m.expires_at, m.forgotten_at)
+    return (
+        columns.where(
+            partitions.c.key == bindparam("in_partition"),
+            m.kind == Kind.EPISODE.value,
+            m.session.not_like(f"{SINGLE_SESSION}%"),
+            *in_scope,
+            *(or_(end.is_(None), end > bindparam("moment")) for end in ends),
+        )
+        .order_by(m.at.desc(), m.id.desc())
+        .limit(bindparam("most"))
+    )
+
+
+def _said_values(scope: Scope, now: datetime, limit: int) -> dict[str, Any]:
+    return {"in_partition": scope.partition, "moment": micros(now), "most": limit, **scope.parts}
 
 
 def session_episodes(

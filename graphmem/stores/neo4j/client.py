@@ -31,8 +31,8 @@ from neo4j.exceptions import ConfigurationError, DriverError, Neo4jError
 
 from graphmem.concurrency import is_caller_timeout, start_thread
 from graphmem.errors import CLOSED, ConfigError, StoreError, StoreUnavailable
+from graphmem.plugins import StoreLost
 from graphmem.stores.cypher import statement
-from graphmem.stores.protocols import StoreLost
 
 T = TypeVar("T")
 Parameters = Mapping[str, Any]

@@ -27,11 +27,11 @@ from neo4j import ManagedTransaction, Record
 from graphmem import __version__
 from graphmem.errors import StoreUnavailable
 from graphmem.model import EPOCH, GraphBounds, Scope, Seeds, Subgraph, View
+from graphmem.plugins import EntityState, MemoryState, RelationState, StoreLost
 from graphmem.stores.cypher import statement, statements
 from graphmem.stores.neo4j import rows
 from graphmem.stores.neo4j.client import READ_TIMEOUT, Neo4jClient
 from graphmem.stores.neo4j.writer import SCHEMA_VERSION, WriteTransaction, check_marker
-from graphmem.stores.protocols import EntityState, MemoryState, RelationState, StoreLost
 
 # The most memories, relations or entities per deleting transaction, and the most nodes per transaction of a wipe.
 CHUNK = 1000

@@ -11,7 +11,7 @@ from datetime import datetime, tzinfo
 from typing import Any
 
 from graphmem.model import GraphBounds, MentionEdge, MentionKind, Seeds, Subgraph, View, micros, optional_micros
-from graphmem.stores.protocols import EntityState, MemoryState, RelationState
+from graphmem.plugins import EntityState, MemoryState, RelationState
 from graphmem.text import entity_id
 from graphmem.times import shown
 

@@ -9,9 +9,9 @@ from typing import Any
 from neo4j import ManagedTransaction
 
 from graphmem.errors import StoreError
+from graphmem.plugins import EntityState, MemoryState, RelationState, StoreLost
 from graphmem.stores.cypher import statement
 from graphmem.stores.neo4j import rows
-from graphmem.stores.protocols import EntityState, MemoryState, RelationState, StoreLost
 
 # The version of nodes, relationships and indexes. A graph of an older version is rebuilt.
 SCHEMA_VERSION = 1

@@ -28,11 +28,11 @@ from qdrant_client.http.exceptions import ApiException, ResponseHandlingExceptio
 from graphmem.concurrency import is_caller_timeout
 from graphmem.errors import CLOSED, ConfigError, GraphmemError, StoreError, StoreUnavailable
 from graphmem.model import EmbeddingSpec
-from graphmem.stores.protocols import StoreLost
+from graphmem.plugins import StoreLost
 from graphmem.stores.qdrant.payload import DENSE, MULTILINGUAL, SPARSE
 
 if TYPE_CHECKING:
-    from graphmem.models.protocols import Matrix
+    from graphmem.plugins import Matrix
 
 SCHEMA_VERSION = 1
 # The metadata of graphmem's collections: keys and types.

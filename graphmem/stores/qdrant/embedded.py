@@ -47,8 +47,8 @@ from qdrant_edge import (
 
 from graphmem.errors import CLOSED, ConfigError, StoreError, StoreLocked, StoreUnavailable
 from graphmem.model import View
+from graphmem.plugins import Point, StoreLost
 from graphmem.stores.ledger.sqlite import file_identity, private_folder
-from graphmem.stores.protocols import Point, StoreLost
 from graphmem.stores.qdrant.payload import (
     DENSE,
     MULTILINGUAL,
@@ -61,7 +61,7 @@ from graphmem.stores.qdrant.payload import (
 )
 
 if TYPE_CHECKING:
-    from graphmem.models.protocols import Matrix
+    from graphmem.plugins import Matrix
 
 _KEYWORD_FIELDS = ("memory", "partition", "agent_id", "run_id", "kind")
 _INTEGER_FIELDS = ("valid_from", "valid_to", "expires_at", "forgotten_at")

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from graphmem.model import ALL_KINDS, Kind, MemoryRecord, View, micros
 
 if TYPE_CHECKING:
-    from graphmem.models.protocols import Matrix
-    from graphmem.stores.protocols import Point
+    from graphmem.plugins import Matrix, Point
 
 # The names of the vectors.
 DENSE, MULTILINGUAL, SPARSE = "dense", "multilingual", "bm25"

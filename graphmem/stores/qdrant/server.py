@@ -15,7 +15,7 @@ from uuid import NAMESPACE_OID, uuid5
 from qdrant_client import grpc, models
 
 from graphmem.model import EmbeddingSpec, View
-from graphmem.stores.protocols import Point
+from graphmem.plugins import Point
 from graphmem.stores.qdrant.client import (
     Collection,
     Connection,
@@ -37,7 +37,7 @@ from graphmem.stores.qdrant.payload import (
 )
 
 if TYPE_CHECKING:
-    from graphmem.models.protocols import Matrix
+    from graphmem.plugins import Matrix
 
 T = TypeVar("T")
 _PAGE = 10_000

@@ -1,0 +1,248 @@
+"""Parts that are given to a `Memory` as objects: used, checked, never closed, and their errors translated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.contract import added, ids, texts
+from support.fake_llm import Scripted, fact
+from support.fakes import DIMS, fake_models
+
+from graphmem import AsyncMemory, Memory, Settings
+from graphmem.errors import ConfigError, StoreUnavailable
+from graphmem.models.openai_chat import OpenaiChatModel
+from graphmem.plugins import Point
+from graphmem.stores.numpy_index import NumpyIndex
+from graphmem.testing import HashEmbedder, ModelEndpoint
+
+ANA: dict[str, Any] = {"user_id": "u1"}
+
+
+class NotedIndex(NumpyIndex):
+    """An index that notes what is done with it, and breaks on request."""
+
+    def __init__(self, place: str = "here") -> None:
+        super().__init__()
+        self.place = place
+        self.upserted: list[str] = []
+        self.flushes, self.wipes, self.closed, self.broken = 0, 0, False, False
+
+    def upsert(self, points: Sequence[Point]) -> None:
+        if self.broken:
+            raise ConnectionError("green tea is quoted")
+        self.upserted += [point.record.id for point in points]
+        super().upsert(points)
+
+    def dense(self, *args: Any) -> Any:
+        if self.broken:
+            raise ConnectionError("green tea is quoted")
+        return super().dense(*args)
+
+    def flush(self) -> None:
+        self.flushes += 1
+
+    def wipe(self) -> None:
+        self.wipes += 1
+        super().wipe()
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def opened(path: Path | str = ":memory:", **parts: Any) -> Memory:
+    return Memory(path, settings=Settings.from_dict(fake_models()), **parts)
+
+
+# --- vector index ---------------------------------------------------------------------------------------------------
+
+
+def test_a_given_index_is_used_flushed_and_not_closed() -> None:
+    index = NotedIndex()
+    with opened(vector_index=index) as memory:
+        tea, kettle = added(memory, "green tea"), added(memory, "a red kettle")
+        assert index.upserted == [tea, kettle]
+        assert index.flushes >= 2
+        assert ids(memory.search("green tea", **ANA))[0] == tea
+        memory.delete(tea, **ANA)
+        assert index.count() == 1
+        assert memory.verify()["ok"]
+        memory.rebuild("vectors")
+        assert (index.count(), index.wipes > 0) == (1, True)
+    assert not index.closed
+    assert index.count() == 1
+
+
+def test_what_was_delivered_to_an_index_is_remembered_for_its_place(tmp_path: Path) -> None:
+    here, there = NotedIndex("here"), NotedIndex("there")
+    with opened(tmp_path, vector_index=here) as memory:
+        tea = added(memory, "green tea")
+    with opened(tmp_path, vector_index=here) as memory:
+        assert ids(memory.search("green tea", **ANA)) == [tea]
+    assert here.upserted == [tea]
+    with opened(tmp_path, vector_index=there) as memory:
+        assert ids(memory.search("green tea", **ANA)) == [tea]
+    assert there.upserted == [tea]
+    with opened(tmp_path, vector_index=NotedIndex("here")) as memory:  # it lost its contents
+        assert ids(memory.search("green tea", **ANA)) == [tea]
+        assert memory.verify()["ok"]
+    with opened(tmp_path) as memory:
+        assert ids(memory.search("green tea", **ANA)) == [tea]
+        assert memory.verify()["ok"]
+
+
+def test_an_index_of_another_ledger_is_wiped_first(tmp_path: Path) -> None:
+    index = NotedIndex()
+    with opened(tmp_path / "one", vector_index=index) as memory:
+        added(memory, "green tea")
+    with opened(tmp_path / "two", vector_index=index) as memory:
+        kettle = added(memory, "a red kettle")
+        assert memory.verify()["ok"]
+    assert [uid for uid, *_ in index.list_held()] == [kettle]
+
+
+def test_an_index_that_fails_loses_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    index = NotedIndex()
+    with opened(vector_index=index) as memory:
+        index.broken = True
+        (one,) = (answer := memory.add("green tea", **ANA))["results"]
+        assert answer["pending"] == ["vectors"]
+        assert memory.search("green tea", **ANA)["degraded"] == ["vectors"]
+        index.broken = False
+        memory.flush()
+        memory.repair()
+        assert index.upserted == [one["id"]]
+        assert "degraded" not in memory.search("green tea", **ANA)
+    assert "quoted" not in caplog.text
+
+
+# --- embedder -------------------------------------------------------------------------------------------------------
+
+
+def test_an_embedder_gives_the_ledger_its_name(tmp_path: Path) -> None:
+    with Memory(tmp_path, config=None, settings=Settings.from_dict(fake_models()), embedder=HashEmbedder(32)) as memory:
+        added(memory, "green tea")
+        stats = memory.stats()
+        assert (stats["embedder"], stats["embedder_dims"]) == ("hash-32", 32)
+        assert texts(memory.search("tea", **ANA)) == ["green tea"]
+    with opened(tmp_path, embedder=HashEmbedder(48)) as memory:
+        with pytest.raises(ConfigError, match="rebuild"):
+            memory.search("tea", **ANA)
+        memory.rebuild()
+        assert texts(memory.search("tea", **ANA)) == ["green tea"]
+        assert memory.stats()["embedder"] == "hash-48"
+
+
+class Odd:
+    """An embedder whose vectors are what `odd` makes of those of a HashEmbedder."""
+
+    model, dims = "odd", DIMS
+
+    def __init__(self, odd: Any) -> None:
+        self.odd, self.closed = odd, False
+
+    def embed(self, texts: Sequence[str]) -> list[Any]:
+        return [self.odd(rows) for rows in HashEmbedder(DIMS).embed(texts)]
+
+    def embed_query(self, text: str) -> Any:
+        return HashEmbedder(DIMS).embed_query(text) * 3
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_vectors_of_an_embedder_are_scaled_to_length_one() -> None:
+    embedder = Odd(lambda rows: (rows * 7).tolist())
+    with opened(embedder=embedder) as memory:
+        added(memory, "green tea")
+        assert memory.search("green tea", **ANA)["results"][0]["similarity"] == pytest.approx(1)
+    assert not embedder.closed
+
+
+@pytest.mark.parametrize(
+    "odd", [lambda rows: rows[:, 1:], lambda rows: rows * np.nan, lambda rows: None, lambda rows: 1 / 0]
+)
+def test_unusable_vectors_of_an_embedder_leave_the_words_stored(odd: Any) -> None:
+    with opened(embedder=Odd(odd)) as memory:
+        assert "vectors" in memory.add("green tea", **ANA)["pending"]
+        assert texts(memory.get_all(**ANA)) == ["green tea"]
+
+
+# --- language model -------------------------------------------------------------------------------------------------
+
+
+def test_a_language_model_draws_facts_and_is_not_closed() -> None:
+    script = Scripted({"I drink tea.": [fact("Drinks tea")]})
+    with ModelEndpoint(default=script) as endpoint:
+        model = OpenaiChatModel("mine", api_key="k", base_url=endpoint.url)
+        for _ in range(2):
+            with opened(llm=model) as memory:
+                assert texts(memory.add("I drink tea.", **ANA)) == ["Drinks tea"]
+        model.close()
+
+
+class Failing:
+    """A language model that raises what graphmem does not know."""
+
+    name = "failing"
+
+    def answer(self, prompt: Any) -> Any:
+        raise KeyError(prompt.user)
+
+
+def test_a_language_model_that_raises_leaves_the_words_stored() -> None:
+    with opened(llm=Failing()) as memory:
+        answer = memory.add("I drink tea.", **ANA)
+        assert answer["pending"] == ["facts"]
+        assert answer["failed"] == {"facts": "LLMUnavailable"}
+        assert answer["causes"] == {"facts": "llm: the given object failed in answer with KeyError"}
+
+
+# --- shapes ---------------------------------------------------------------------------------------------------------
+
+
+class Nameless(HashEmbedder):
+    model = " "
+
+
+class Lengthless(HashEmbedder):
+    dims = 0
+
+
+@pytest.mark.parametrize(
+    ("parts", "phrase"),
+    [
+        (
+            {"vector_index": object()},
+            "vector_index: object has no method close; it needs all of graphmem.plugins.Vector",
+        ),
+        ({"vector_index": HashEmbedder(4)}, "vector_index: HashEmbedder has no method close"),
+        ({"embedder": len}, "embedder: builtin_function_or_method has no attribute dims"),
+        ({"embedder": HashEmbedder}, "embedder: is the class HashEmbedder; give an object of it"),
+        ({"embedder": Nameless()}, "embedder: its model must be a name, not ' '"),
+        ({"embedder": Lengthless()}, "embedder: its dims must be the length of its vectors, not 0"),
+        ({"llm": HashEmbedder(4)}, "llm: HashEmbedder has no method answer"),
+        ({"reranker": "http://host/rerank"}, "reranker: str has no method __call__"),
+    ],
+)
+def test_an_object_of_the_wrong_shape_is_refused(parts: dict[str, Any], phrase: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        opened(**parts)
+    assert str(caught.value).startswith(phrase)
+    with pytest.raises(ConfigError):
+        Memory.from_config(fake_models(), **parts)
+
+
+async def test_an_async_memory_takes_parts_with_a_configuration(tmp_path: Path) -> None:
+    index = NotedIndex()
+    config = {**fake_models(), "home": str(tmp_path)}
+    async with AsyncMemory.from_config(config, vector_index=index, embedder=HashEmbedder(16)) as memory:
+        await memory.add("green tea", **ANA)
+        assert texts(await memory.search("green tea", **ANA)) == ["green tea"]
+    assert len(index.upserted) == 1
+    assert not (tmp_path / "vectors").exists()
+    with pytest.raises(StoreUnavailable):
+        memory.sync.search("green tea", **ANA)
