@@ -24,10 +24,13 @@ from graphmem.commands.types import (
     DeleteItems,
     DeleteMemory,
     DeleteSettings,
+    DescribeLater,
+    DropHeldMessages,
     EnqueueExtraction,
     EntityCommand,
     ErasureReport,
     ForgetMemory,
+    HoldMessage,
     Outcome,
     OutcomeType,
     PinMemory,
@@ -212,24 +215,20 @@ class Memory:
             else timedelta(seconds=validation.seconds(repeat_window, "repeat_window", MAX_REPEAT_SECONDS))
         )
         given = None if importance is None else validation.share(importance, "importance")
-        commands = self._message_commands(parsed.messages, scope, metadata, memory_type, expiration_date, window, given)
+        commands = self._message_commands(parsed, scope, metadata, memory_type, expiration_date, window, given)
         self.engine.check_embedder()
+        extraction = self._extraction(scope, prompt, memory_type, given) if uses_llm else None
         with traced_operation("upsert_memory" if uses_llm else "create_memory") as span:
-            if uses_llm:
-                is_procedure = memory_type == validation.PROCEDURAL_MEMORY
-                extraction = EnqueueExtraction(
-                    scope,
-                    prompt,
-                    procedure=is_procedure,
-                    summarise=self.engine.settings.summary_messages > 0 and not is_procedure,
-                    importance=given,
-                )
-                result = self._add_with_extraction(commands, extraction, wait=wait)
-            else:
+            if extraction is None:
                 result = self._add_verbatim(commands, scope, wait=wait)
+            else:
+                result = self._add_with_extraction(commands, extraction, wait=wait)
             span.set_attributes(**{"gen_ai.memory.record.count": len(result["results"])})
-        if parsed.attachment_only:
-            result["skipped"] = responses.skipped(parsed.attachment_only)
+        if without_words := [one for one in commands if not one.message.text]:
+            held = {one.message.index for one in without_words if one.later is not None}
+            result["skipped"] = responses.skipped([one.message.index for one in without_words], held)
+        if any(one.later is not None for one in commands):
+            self.engine.schedule_jobs()
         pending = result.get("pending", [])
         if pending and strict and wait:
             raise PartialWrite(f"stored, but not yet in {' and '.join(pending)}; repair() delivers it", result)
@@ -248,9 +247,22 @@ class Memory:
             )
         return is_wanted
 
-    def _add_verbatim(self, commands: Sequence[AddMessage], scope: Scope, *, wait: bool) -> types.AddResult:
+    def _extraction(
+        self, scope: Scope, prompt: str | None, memory_type: str | None, importance: float | None
+    ) -> EnqueueExtraction:
+        is_procedure = memory_type == validation.PROCEDURAL_MEMORY
+        return EnqueueExtraction(
+            scope,
+            prompt,
+            procedure=is_procedure,
+            summarise=self.engine.settings.summary_messages > 0 and not is_procedure,
+            importance=importance,
+        )
+
+    def _add_verbatim(self, added: Sequence[AddMessage], scope: Scope, *, wait: bool) -> types.AddResult:
         """Stores the messages as episodes, without a language model."""
-        outcomes = self.engine.commit(commands)
+        commands, held = _with_words(added)
+        outcomes = self.engine.commit([*commands, *held])[: len(commands)]
         new_records = _new_records(outcomes)
         pending = self.engine.enrich_and_deliver(new_records, wait=wait) if new_records else []
         result = types.AddResult(
@@ -264,11 +276,13 @@ class Memory:
         return result
 
     def _add_with_extraction(
-        self, commands: Sequence[AddMessage], extraction: EnqueueExtraction, *, wait: bool
+        self, added: Sequence[AddMessage], extraction: EnqueueExtraction, *, wait: bool
     ) -> types.AddResult:
         """Stores the messages as source messages, and the facts that a language model draws from them."""
-        source_messages = [replace(command, source_only=True) for command in commands]
-        *outcomes, job_outcome = self.engine.commit([*source_messages, extraction])
+        sources = [replace(one, source_only=True, later=_then(one.later, extraction)) for one in added]
+        commands, held = _with_words(sources)
+        *outcomes, job_outcome = self.engine.commit([*held, *commands, extraction])
+        outcomes = outcomes[len(held) :]
         duplicates = [
             responses.add_result_item(command, outcome)
             for command, outcome in zip(commands, outcomes, strict=True)
@@ -314,6 +328,7 @@ class Memory:
             memory_type=validation.memory_type(memory_type),
             expires_at=validation.expiration(expiration_date, zone=self.limits.timezone),
             before_store=self.engine.settings.before_store,
+            describer=self.engine.describer,
             repeat_window=repeat_window,
             importance=importance,
         )
@@ -671,7 +686,7 @@ class Memory:
         """
         self.engine.check_open()
         scope = validation.required_scope(user_id, agent_id, run_id)[0]
-        erasing: list[Command] = [DeleteItems(scope)]
+        erasing: list[Command] = [DeleteItems(scope), DropHeldMessages(scope)]
         if scope.user_id is not None and len(scope.parts) == 1:
             erasing.append(DeleteSettings(scope.user_id))
         erased = sum((outcome.erased for outcome in self.engine.commit(erasing)), ErasureReport())
@@ -1210,13 +1225,13 @@ class Memory:
         """Finishes background work, waits for it, and makes the vector index durable, as the words are already.
 
         Returns `{"pending": […]}`, the unfinished projections ("vectors", "graph") and kinds of jobs ("facts",
-        "procedure", "summary", "composition").
+        "procedure", "summary", "composition", "description").
         """
         self.engine.check_open()
         return {"pending": administration.flush(self.engine)}
 
     def retry_failed(self) -> dict[str, Any]:
-        """Runs all recorded jobs of the language model now, and waits for them; then finishes background work.
+        """Runs all recorded jobs of models now, and waits for them; then finishes background work.
 
         Also runs jobs that wait after a failure, and jobs that another process has claimed, because that process may
         have died. Returns `{"done": n, "failed": {error class: n}, "pending": […]}`: how many jobs succeeded, how many
@@ -1243,9 +1258,9 @@ class Memory:
         a projection in the memory of this process, which catches up before each read), `pending` the sequence numbers
         that it lacks, `oldest_pending_at` the time of the first event among them, `dead_letters` the number of rows
         that it refused. `job_counts` has a line for each kind and state of pending work: `{"kind", "state", "number",
-        "oldest_seconds"}`, with the kinds "enrichment", "facts", "procedure", "summary" and "composition", the states
-        "waiting", "running" (claimed) and "failed" (waiting for another attempt), and the seconds since the oldest was
-        recorded.
+        "oldest_seconds"}`, with the kinds "enrichment", "facts", "procedure", "summary", "composition" and
+        "description", the states "waiting", "running" (claimed) and "failed" (waiting for another attempt), and the
+        seconds since the oldest was recorded.
         `usage` has a line for each operation and model: `{"operation", "model", "calls", "prompt_tokens",
         "completion_tokens", "cached_tokens", "seconds", "cost"}`; with a scope, only the calls made for it. All else is
         about the whole ledger.
@@ -1536,6 +1551,17 @@ def least_relevance(threshold: float | Unset | None, min_relevance: MinRelevance
     if isinstance(min_relevance, Unset):
         return "default" if isinstance(threshold, Unset) else None
     return validation.min_relevance(min_relevance)
+
+
+def _with_words(commands: Sequence[AddMessage]) -> tuple[list[AddMessage], list[HoldMessage]]:
+    """Returns the messages to be stored now, and those to be held until their attachments are described."""
+    stored = [one for one in commands if one.message.text]
+    return stored, [HoldMessage(one) for one in commands if not one.message.text and one.later is not None]
+
+
+def _then(later: DescribeLater | None, extraction: EnqueueExtraction) -> DescribeLater | None:
+    """Returns what is to be described, with facts to be drawn from it afterwards; no procedure is drawn twice."""
+    return later if later is None or extraction.procedure else replace(later, extraction=extraction)
 
 
 def _new_records(outcomes: Iterable[Outcome], *further_events: OutcomeType) -> list[MemoryRecord]:

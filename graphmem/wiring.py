@@ -22,15 +22,23 @@ from graphmem.concurrency import Pool
 from graphmem.errors import ConfigError, ModelError, StoreLocked, StoreUnavailable, install_extra
 from graphmem.extraction.protocols import Extractor
 from graphmem.model import EmbeddingSpec
-from graphmem.models.protocols import Closeable, Embedder, LanguageModel, TokenEmbedder, embedding_spec_of
+from graphmem.models.protocols import (
+    Closeable,
+    Embedder,
+    LanguageModel,
+    TokenEmbedder,
+    Transcriber,
+    embedding_spec_of,
+)
 from graphmem.observers import Observers
 from graphmem.settings import CallableEmbedder as CallableSettings
 from graphmem.settings import MinilmEmbedder as MinilmSettings
-from graphmem.settings import Neo4jConfig, QdrantConfig, Settings
+from graphmem.settings import Neo4jConfig, OpenaiChatConfig, QdrantConfig, Settings
 from graphmem.settings import Neo4jGraph as Neo4jSettings
 from graphmem.settings import NetworkxGraph as NetworkxSettings
 from graphmem.settings import OpenaiEmbedder as OpenaiEmbedderSettings
 from graphmem.settings import SpacyExtractor as SpacySettings
+from graphmem.stores.blobs import BlobFolder
 from graphmem.stores.ledger import Ledger, exists, secret_key
 from graphmem.stores.ledger.embedded_graph import EmbeddedGraph
 from graphmem.stores.ledger.ledger_state import recorded_embedder
@@ -61,14 +69,16 @@ _FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 class Backends:
     """The open stores and models of one Memory.
 
-    `llm` is None without a language model; `extractor` is None if the configuration turns it off; `graph_worker` is
-    None if the graph is read from the ledger's own tables.
+    `llm`, `vision` and `speech` are None unless they are configured; `extractor` is None if the configuration turns it
+    off; `graph_worker` is None if the graph is read from the ledger's own tables.
     """
 
     ledger: Ledger
     embedder: Embedder
     extractor: Extractor | None
     llm: LanguageModel | None
+    vision: LanguageModel | None
+    speech: Transcriber | None
     vector_index: VectorIndex
     vector_worker: ProjectionWorker
     graph: Graph
@@ -100,7 +110,7 @@ class Backends:
             worker.cancel_waits()
         with ExitStack() as closing:
             closing.callback(self.ledger.close)  # also after an error: closing it empties its write-ahead log
-            for model in (self.embedder, self.llm):
+            for model in (self.embedder, self.llm, self.vision, self.speech):
                 if isinstance(model, Closeable):
                     closing.callback(model.close)
             if isinstance(self.graph, GraphIndex):
@@ -117,17 +127,24 @@ def open_backends(settings: Settings, *, in_memory: bool) -> Backends:
     """
     settings.check_available()
     with ExitStack() as cleanup:
+        if in_memory and settings.attachments.store == "folder":
+            raise ConfigError(
+                'attachments.store: "folder" keeps data in files, and Memory(":memory:") has none; give it a folder, '
+                "or leave the key out"
+            )
         llm, embedder, extractor = _llm(settings), _embedder(settings), _extractor(settings)
+        vision, speech = _vision(settings), _speech(settings)
         if isinstance(embedder, Closeable):
             cleanup.callback(embedder.close)
         location = None if in_memory else ledger_location(settings)
-        ledger = Ledger(location, _keyring(settings, location))
+        blobs = BlobFolder(home_folder(settings) / "blobs") if settings.attachments.store == "folder" else None
+        ledger = Ledger(location, _keyring(settings, location), blobs)
         cleanup.callback(ledger.close)
         vector_index, vector_worker = _open_vectors(settings, ledger, embedder, in_memory=in_memory)
         cleanup.callback(vector_index.close)
         graph, graph_worker = _open_graph(settings, ledger, in_memory=in_memory)
         cleanup.pop_all()
-    return Backends(ledger, embedder, extractor, llm, vector_index, vector_worker, graph, graph_worker)
+    return Backends(ledger, embedder, extractor, llm, vision, speech, vector_index, vector_worker, graph, graph_worker)
 
 
 def fact_pipeline(
@@ -250,11 +267,32 @@ def _embedder(settings: Settings) -> Embedder:
 
 
 def _llm(settings: Settings) -> LanguageModel | None:
-    if settings.llm is None:
+    return None if settings.llm is None else _chat_model("llm.config", settings.llm.config)
+
+
+def _vision(settings: Settings) -> LanguageModel | None:
+    configured = settings.vision_config
+    return None if configured is None else _chat_model(*configured)
+
+
+def _speech(settings: Settings) -> Transcriber | None:
+    if settings.speech is None:
         return None
+    from graphmem.models.openai_speech import OpenaiTranscriber  # noqa: PLC0415
+
+    config = settings.speech.config
+    return OpenaiTranscriber(
+        config.model,
+        api_key=_secret_value(config.api_key),
+        base_url=_secret_value(config.openai_base_url),
+        language=config.language,
+        timeout=config.timeout,
+    )
+
+
+def _chat_model(section: str, config: OpenaiChatConfig) -> LanguageModel:
     from graphmem.models.openai_chat import OpenaiChatModel, Prices  # noqa: PLC0415
 
-    config = settings.llm.config
     prices = config.prices
     return OpenaiChatModel(
         config.model,
@@ -265,6 +303,7 @@ def _llm(settings: Settings) -> LanguageModel | None:
         max_tokens=config.max_tokens,
         timeout=config.timeout,
         prices=None if prices is None else Prices(prices.prompt, prices.completion, prices.cached),
+        section=section,
     )
 
 

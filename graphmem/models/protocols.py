@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -149,7 +149,7 @@ class Prompt:
     `operation` names the request in usage statistics. `system` comes first and stays the same between requests, because
     endpoints cache a common beginning; `user` varies. `schema` is the JSON Schema of the answer, strict: every property
     required, no others allowed; None asks for plain text. `timeout` is a limit for the whole request in seconds; it
-    takes effect only if it is below the configured timeout.
+    takes effect only if it is below the configured timeout. `images` are URLs or data: URLs, which go with `user`.
     """
 
     operation: str
@@ -157,6 +157,7 @@ class Prompt:
     user: str
     schema: Mapping[str, Any] | None = None
     timeout: float | None = None
+    images: tuple[str, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,3 +209,29 @@ def embedding_spec_of(embedder: Embedder) -> EmbeddingSpec:
     if isinstance(embedder, TokenEmbedder):
         return EmbeddingSpec(embedder.model, embedder.dims, embedder.token_form, embedder.token_dims)
     return EmbeddingSpec(embedder.model, embedder.dims)
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """What is said in a sound, "" for nothing."""
+
+    text: str
+    usage: Usage
+
+
+class Transcriber(Protocol):
+    """Writes down what is said in sounds. `name` is the model's name."""
+
+    @property
+    def name(self) -> str: ...
+
+    def transcribe(self, data: bytes, mime: str | None) -> Transcript:
+        """Returns what is said in a sound of this media type (None: unknown).
+
+        Retries by itself where that may help; callers do not. Raises a subclass of LLMError (`graphmem.errors`).
+        """
+        ...
+
+    def close(self) -> None:
+        """Closes the connections. A second call does nothing."""
+        ...
