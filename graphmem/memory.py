@@ -188,16 +188,18 @@ class Memory:
         is always new; with a `repeat_window` (seconds) a call that only repeats the words of that time stores nothing.
         `importance` (0 to 1) is that of the new memories for the lifecycle, which computes it otherwise.
 
-        The words are durable when this returns. `wait=False` leaves all else to the background; `flush()` waits for it.
+        The words are durable when this returns. `wait=False` leaves all else to the background, and models always
+        describe attachments there; `flush()` waits for it. `skipped` names messages without text.
 
         Returns `{"results": [{"id", "memory", "event", "kind", …}], "relations": […], "pending"?: […]}`. Without a
-        model: one result for each message with text, in order, except those of the roles "system" and "developer",
-        which are not stored; `event` is ADD, or NONE for a message already stored. With a model: one result for each
-        change, which is ADD (a new fact), UPDATE (with "previous_memory"), DELETE (a retired memory, with "valid_to",
-        "reason", "replaced_by") or NONE (already stated), and `usage` with the model's calls, tokens and cost, the
-        parts into which long input was split (`chunks`) and the `repeated_decisions`, as `graphmem.types.UsageDict`
-        documents them; `sources` has the ids of the messages stored, also if no fact was found in them. If the model
-        fails, the words are kept, `pending` names "facts", `failed` the error and `causes` its cause.
+        model: one result for each message with text (a caption or transcript of an attachment is some), in order,
+        except those of the roles "system" and "developer", which are not stored; `event` is ADD, or NONE for a message
+        already stored. With a model: one result for each change, which is ADD (a new fact), UPDATE (with
+        "previous_memory"), DELETE (a retired memory, with "valid_to", "reason", "replaced_by") or NONE (already
+        stated), and `usage` with the model's calls, tokens and cost, the parts into which long input was split
+        (`chunks`) and the `repeated_decisions`, as `graphmem.types.UsageDict` documents them; `sources` has the ids of
+        the messages stored, also if no fact was found in them. If the model fails, the words are kept, `pending` names
+        "facts", `failed` the error and `causes` its cause.
 
         Raises ValidationError (nothing is stored), ConfigError for `infer=True` without a model, and with `strict=True`
         PartialWrite when a projection or the facts are pending (not with `wait=False`).
@@ -1272,7 +1274,7 @@ class Memory:
         """Checks the ledger's file, derived columns and texts, and compares each projection with the ledger.
 
         Returns `{"ok", "ledger", "damaged", "derived", "failed", "projections": {name: {"missing", "extra", "stale",
-        "dead_letters", "unreadable", "unreachable"}}, "repaired"?}`.
+        "dead_letters", "unreadable", "unreachable"}}, "blobs"?, "repaired"?}`.
 
         `ledger` has the number of rows by table. `damaged` has lines about a broken file and ids of memories whose
         words were changed outside graphmem: restore them from a backup, or `update` such a memory with the right words
@@ -1281,6 +1283,7 @@ class Memory:
         enrichment failed. `projections` has lists of ids: rows `missing` from the projection, `extra` rows, which the
         ledger does not have, `stale` rows, whose sequence number differs from the ledger's, and `dead_letters`, which
         the store refused; `unreadable` or `unreachable` has the reason why the projection could not be compared.
+        `blobs` has the digests of data of attachments that is "missing" from its folder, and "unused" there.
 
         `repair=True` repairs the differences (not the damage) and reports the state afterwards, with the first report
         as "repaired".
