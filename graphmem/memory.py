@@ -226,9 +226,6 @@ class Memory:
             else:
                 result = self._add_with_extraction(commands, extraction, wait=wait)
             span.set_attributes(**{"gen_ai.memory.record.count": len(result["results"])})
-        if without_words := [one for one in commands if not one.message.text]:
-            held = {one.message.index for one in without_words if one.later is not None}
-            result["skipped"] = responses.skipped([one.message.index for one in without_words], held)
         if any(one.later is not None for one in commands):
             self.engine.schedule_jobs()
         pending = result.get("pending", [])
@@ -264,18 +261,19 @@ class Memory:
     def _add_verbatim(self, added: Sequence[AddMessage], scope: Scope, *, wait: bool) -> types.AddResult:
         """Stores the messages as episodes, without a language model."""
         commands, held = _with_words(added)
-        outcomes = self.engine.commit([*commands, *held])[: len(commands)]
+        outcomes = self.engine.commit([*held, *commands])
+        known, outcomes = _known(held, outcomes), outcomes[len(held) :]
         new_records = _new_records(outcomes)
         pending = self.engine.enrich_and_deliver(new_records, wait=wait) if new_records else []
         result = types.AddResult(
             results=[
-                responses.add_result_item(command, outcome) for command, outcome in zip(commands, outcomes, strict=True)
+                responses.add_result_item(command, outcome) for command, outcome in _in_order(commands, outcomes, known)
             ],
             relations=self._relations_stated_by(new_records, scope) if wait else [],
         )
         if pending:
             result["pending"] = pending
-        return result
+        return _with_skipped(result, added, known)
 
     def _add_with_extraction(
         self, added: Sequence[AddMessage], extraction: EnqueueExtraction, *, wait: bool
@@ -284,15 +282,15 @@ class Memory:
         sources = [replace(one, source_only=True, later=_then(one.later, extraction)) for one in added]
         commands, held = _with_words(sources)
         *outcomes, job_outcome = self.engine.commit([*held, *commands, extraction])
-        outcomes = outcomes[len(held) :]
+        known, outcomes = _known(held, outcomes), outcomes[len(held) :]
         duplicates = [
             responses.add_result_item(command, outcome)
-            for command, outcome in zip(commands, outcomes, strict=True)
+            for command, outcome in _in_order(commands, outcomes, known)
             if outcome.event is OutcomeType.NONE
         ]
         new_records = _new_records(outcomes)
         if not new_records:
-            return types.AddResult(results=duplicates, relations=[])
+            return _with_skipped(types.AddResult(results=duplicates, relations=[]), added, known)
         kind = JobKind.PROCEDURE if extraction.procedure else JobKind.FACTS
         job_result, pending = self.engine.run_job(int(job_outcome.id), new_records, kind, wait=wait)
         result = types.AddResult(results=duplicates, relations=[], sources=[record.id for record in new_records])
@@ -310,7 +308,7 @@ class Memory:
                 result["failed"] = {"answer": unusable}
         if pending:
             result["pending"] = pending
-        return result
+        return _with_skipped(result, added, known)
 
     def _message_commands(
         self,
@@ -1560,6 +1558,34 @@ def _with_words(commands: Sequence[AddMessage]) -> tuple[list[AddMessage], list[
     """Returns the messages to be stored now, and those to be held until their attachments are described."""
     stored = [one for one in commands if one.message.text]
     return stored, [HoldMessage(one) for one in commands if not one.message.text and one.later is not None]
+
+
+def _known(held: Sequence[HoldMessage], outcomes: Sequence[Outcome]) -> list[tuple[AddMessage, Outcome]]:
+    """Returns those of the messages to be held that are memories already, or were, with the outcome for each."""
+    return [
+        (one.message, outcome)
+        for one, outcome in zip(held, outcomes, strict=False)
+        if outcome.event is OutcomeType.NONE
+    ]
+
+
+def _in_order(
+    commands: Sequence[AddMessage], outcomes: Sequence[Outcome], known: Sequence[tuple[AddMessage, Outcome]]
+) -> list[tuple[AddMessage, Outcome]]:
+    """Returns messages with their outcomes, in the order in which they were given."""
+    return sorted([*zip(commands, outcomes, strict=True), *known], key=lambda one: one[0].message.index)
+
+
+def _with_skipped(
+    result: types.AddResult, added: Sequence[AddMessage], known: Sequence[tuple[AddMessage, Outcome]]
+) -> types.AddResult:
+    """Returns the result of `add` with the messages that are no memories."""
+    indexes = {one.message.index for one, _ in known}
+    skipped = [one for one in added if not one.message.text and one.message.index not in indexes]
+    if skipped:
+        held = {one.message.index for one in skipped if one.later is not None}
+        result["skipped"] = responses.skipped([one.message.index for one in skipped], held)
+    return result
 
 
 def _then(later: DescribeLater | None, extraction: EnqueueExtraction) -> DescribeLater | None:

@@ -14,17 +14,15 @@ from graphmem.commands.types import (
     DropHeldMessages,
     EnqueueExtraction,
     HoldMessage,
+    MessageIdReused,
     Outcome,
     OutcomeType,
 )
 from graphmem.commands.unit_of_work import UnitOfWork
 from graphmem.model import MemoryRecord, Message, from_micros, micros, optional_from_micros, optional_micros
-from graphmem.stores.ledger import attachments, jobs
-from graphmem.stores.ledger.jobs import Job, JobKind
+from graphmem.stores.ledger import attachments, jobs, memories, tombstones
+from graphmem.stores.ledger.jobs import EXTRACTION, MESSAGE, SOURCES, Job, JobKind
 
-# Keys in the request of a job: what the model gets, by position; how facts are to be drawn afterwards; the message that
-# is no memory yet.
-SOURCES, EXTRACTION, MESSAGE = "sources", "extraction", "message"
 _PLAIN = ("role", "content", "name", "id", "utc_offset", "has_own_time")
 
 
@@ -35,8 +33,18 @@ def enqueue_description(later: DescribeLater, record: MemoryRecord, uow: UnitOfW
 
 
 def hold_message(command: HoldMessage, uow: UnitOfWork) -> Outcome:
-    """Records the job that has a message without words described, and holds it. The outcome's id is the job's row."""
+    """Records the job that has a message without words described, and holds it. The outcome's id is the job's row.
+
+    It replaces a job that holds the same message. For one that is a memory, or was, the outcome is NONE as for
+    `AddMessage`. Raises MessageIdReused as that does.
+    """
     held, message = command.message, command.message.message
+    stored = {} if held.key is None else tombstones.stored_messages(uow.connection, [held.key])
+    for memory_id, digest in stored.values():
+        if digest not in {None, held.content_digest}:
+            raise MessageIdReused(str(message.id))
+        record = memories.find(uow.connection, memory_id)
+        return Outcome(OutcomeType.NONE, memory_id, record=record, reason="erased" if digest is None else "known")
     encoded = {
         **{name: getattr(message, name) for name in _PLAIN},
         "at": micros(message.at),

@@ -14,7 +14,7 @@ from support.fake_llm import fact
 from support.stored_content import stored_content
 from support.waiting import wait_until
 
-from graphmem import Memory, Settings
+from graphmem import ChatLink, Memory, Settings
 from graphmem.errors import ConfigError, ValidationError
 from graphmem.testing import ModelEndpoint, behaviours
 
@@ -157,12 +157,15 @@ def test_a_message_of_an_image_alone_is_a_memory_once_it_is_described(
 ) -> None:
     memory = make_memory(vision=model(endpoint))
     said = user(image(data_url(PNG)), timestamp="2024-05-01T10:00:00Z", metadata={"album": "trips"}, name="Ana")
-    for _ in range(2):  # as a client that tries again
-        result = memory.add([said, "Nice, is it not?"], **ANA, timestamp="2024-05-01T10:01:00Z")
-        assert result["skipped"][0] == {
-            "message": 0, "reason": "holds no text yet; it is remembered once its attachments are described",
-        }  # fmt: skip
+    result = memory.add([said, "Nice, is it not?"], **ANA, timestamp="2024-05-01T10:01:00Z")
+    waits = "holds no text yet; it is remembered once its attachments are described"
+    assert result["skipped"] == [{"message": 0, "reason": waits}]
+    memory.add(said, **ANA)  # a client tries again
     assert memory.flush() == {"pending": []}
+    known = memory.add(["Nice, is it not?", said], **ANA, timestamp="2024-05-01T10:01:00Z")
+    assert [(one["event"], one["reason"]) for one in known["results"]] == [("NONE", "known")] * 2
+    assert "skipped" not in known
+    assert len(endpoint.requests) == 1
     assert listed(memory) == ["Nice, is it not?", f"[image: {CAPTION}]"]
     hit = memory.search("bicycle in Lisbon", **ANA)["results"][0]
     assert (hit["at"], hit["actor_id"], hit["metadata"]) == (
@@ -454,6 +457,14 @@ def test_two_images_of_one_moment_are_two_messages(make_memory: Make) -> None:
     assert listed(memory) == ["[image: https://x.test/a.png]", "[image: https://x.test/b.png]"]
 
 
+def test_an_id_belongs_to_one_image(make_memory: Make, endpoint: ModelEndpoint) -> None:
+    memory = make_memory(vision=model(endpoint))
+    memory.add(user(image(), id="m-1"), **ANA)
+    memory.flush()
+    with pytest.raises(ValidationError, match="id 'm-1' was stored in this scope with other words"):
+        memory.add(user(image("https://x.test/other.png"), id="m-1"), **ANA)
+
+
 def test_data_has_a_limit(make_memory: Make) -> None:
     memory = make_memory(limits={"max_attachment_bytes": 30})
     memory.add(user("Mine.", image(data_url(b"x" * 15)), image(data_url(b"y" * 15))), **ANA)
@@ -478,3 +489,15 @@ def test_an_update_of_the_text_keeps_the_attachments(make_memory: Make) -> None:
     (added,) = memory.add(user("Mine.", image(caption="A cat")), **ANA)["results"]
     changed = memory.update(added["id"], "Hers.\n[image: A dog]")
     assert (changed["memory"], changed["attachments"][0]["caption"]) == ("Hers.\n[image: A dog]", "A cat")
+
+
+def test_an_image_of_a_chat_that_comes_again_is_described_once(make_memory: Make, endpoint: ModelEndpoint) -> None:
+    memory = make_memory(vision=model(endpoint))
+    chat = [user(image(data_url(PNG))), {"role": "assistant", "content": "A bicycle!"}, user("Mine, in Lisbon.")]
+    with ChatLink(memory, **ANA) as link:
+        for length in (1, 2, 3):
+            link.saved(chat[:length])
+            assert link.flush() == {"pending": []}
+            memory.flush()
+    assert listed(memory) == ["A bicycle!", "Mine, in Lisbon.", f"[image: {CAPTION}]"]
+    assert len(endpoint.requests) == 1

@@ -32,6 +32,9 @@ MAX_DOUBLINGS = 7
 # Keys in the request of a job: of facts, the row of the summary job to be done before; of a summary, the row before
 # which its messages were stored; of facts and procedures, the caller's instructions, and the importance that he gives.
 SUMMARY_JOB, BEFORE, INSTRUCTIONS, IMPORTANCE = "summary_job", "before", "prompt", "importance"
+# Of a description: what the model gets, by position; how facts are to be drawn afterwards; the message that is no
+# memory yet.
+SOURCES, EXTRACTION, MESSAGE = "sources", "extraction", "message"
 # Of a composition: the fields of `graphmem.lifecycle.decay.Composition`, the versions of its sources, the id of the
 # cycle (None: of none), and the time that the caller gave this cycle, in microseconds (None: none).
 OPERATION, LEVEL, HIDES, VERSIONS, BATCH, AT = "operation", "level", "hides", "versions", "batch", "at"
@@ -86,8 +89,11 @@ class Job:
     @property
     def subject(self) -> str | None:
         """What there is at most one job of this kind about: a session in a scope, for a summary; the sources of a
-        composition; else None.
+        composition; the key of a message that a description holds; else None.
         """
+        if self.kind is JobKind.DESCRIPTION:
+            held: Mapping[str, Any] = self.request.get(MESSAGE, EMPTY_MAPPING)
+            return held.get("key")
         if self.kind is JobKind.COMPOSITION:
             of_sources = dumps([self.request[OPERATION], self.request[LEVEL], *sorted(self.memories)]).encode()
             return blake2b(of_sources, digest_size=16).hexdigest()
