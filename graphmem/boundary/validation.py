@@ -430,9 +430,10 @@ class _Content:
 def attachments(value: object, argument: str, known: tuple[Attachment, ...] = ()) -> tuple[Attachment, ...]:
     """Reads attachments as dicts of kind, ref, mime, caption and transcript.
 
-    One that refers to the same as a `known` one is that, with this caption and transcript.
+    One that refers to the same as a `known` one is that, with this caption and transcript; of several the first that no
+    other is.
     """
-    found = []
+    found, left = [], list(known)
     for index, item in enumerate(as_list(value, argument)):
         path = f"{argument}[{index}]"
         fields = _checked_mapping(item, path)
@@ -442,8 +443,10 @@ def attachments(value: object, argument: str, known: tuple[Attachment, ...] = ()
             None if fields.get(name) is None else _checked_text(fields[name], f"{path}.{name}", MAX_CONTENT_CHARS)
             for name in ("caption", "transcript")
         ]
-        same = next((one for one in known if (one.kind, one.ref) == (kind, ref)), Attachment(kind, ref))
-        read = replace(same, caption=told[0] or None, transcript=told[1] or None)
+        same = next((one for one in left if (one.kind, one.ref) == (kind, ref)), None)
+        if same is not None:
+            left = [one for one in left if one is not same]
+        read = replace(same or Attachment(kind, ref), caption=told[0] or None, transcript=told[1] or None)
         found.append(read if read.is_described else replace(read, described_by=None, at=None))
     return tuple(found)
 

@@ -23,6 +23,8 @@ from graphmem.model import MemoryRecord, Message, from_micros, micros, optional_
 from graphmem.stores.ledger import attachments, jobs, memories, tombstones
 from graphmem.stores.ledger.jobs import EXTRACTION, MESSAGE, SOURCES, Job, JobKind
 
+# Of an attachment of a held message: data that no model gets, and that is to be kept.
+DATA = "data"
 _PLAIN = ("role", "content", "name", "id", "utc_offset", "has_own_time")
 
 
@@ -45,10 +47,14 @@ def hold_message(command: HoldMessage, uow: UnitOfWork) -> Outcome:
             raise MessageIdReused(str(message.id))
         record = memories.find(uow.connection, memory_id)
         return Outcome(OutcomeType.NONE, memory_id, record=record, reason="erased" if digest is None else "known")
+    later = held.later or DescribeLater({})
     encoded = {
         **{name: getattr(message, name) for name in _PLAIN},
         "at": micros(message.at),
-        "attachments": [attachments.encode(one) for one in message.attachments],
+        "attachments": [
+            {**attachments.encode(one), DATA: one.source if uow.keeps_data and place not in later.sources else None}
+            for place, one in enumerate(message.attachments)
+        ],
         "metadata": dict(held.metadata),
         "key": held.key,
         "content_digest": held.content_digest,
@@ -58,7 +64,7 @@ def hold_message(command: HoldMessage, uow: UnitOfWork) -> Outcome:
         "source_only": held.source_only,
         "importance": held.importance,
     }
-    request = {**_request(held.later or DescribeLater({})), MESSAGE: encoded}
+    request = {**_request(later), MESSAGE: encoded}
     job = jobs.enqueue(uow.connection, Job(JobKind.DESCRIPTION, held.scope, "", (), request))
     return Outcome(OutcomeType.ENQUEUE_JOB, str(job.row))
 
@@ -95,7 +101,7 @@ def held_message(job: Job) -> AddMessage | None:
         return None
     sources = sources_of(job)
     found = tuple(
-        replace(attachments.decode(one), source=sources.get(position))
+        replace(attachments.decode(one), source=sources.get(position, one[DATA]))
         for position, one in enumerate(held["attachments"])
     )
     return AddMessage(

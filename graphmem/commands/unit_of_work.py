@@ -75,6 +75,11 @@ class UnitOfWork:
             self._partition_rows[key] = memories.ensure_partition(self.connection, key)
         return self._partition_rows[key]
 
+    @property
+    def keeps_data(self) -> bool:
+        """Whether the data of attachments is kept in a folder."""
+        return self._blobs is not None
+
     def kept(self, attachments: Sequence[Attachment]) -> tuple[Attachment, ...]:
         """Returns attachments as they are to be stored: with a folder for blobs, after writing their data there."""
         if self._blobs is None:

@@ -12,7 +12,7 @@ from graphmem.boundary.content_parts import data_of
 from graphmem.commands.descriptions import extraction_after, held_message, sources_of
 from graphmem.commands.facts import JobAlreadyDone
 from graphmem.commands.types import AddMessage, Command, CompleteJob, Outcome, UpdateMemory
-from graphmem.errors import LLMError
+from graphmem.errors import ConfigError, LLMError
 from graphmem.ingest.counted_model import CountedModel
 from graphmem.ingest.descriptions import with_words
 from graphmem.ingest.facts.job_result import JobResult
@@ -55,17 +55,12 @@ class DescriptionJobs:
         by_model = {AttachmentKind.IMAGE: self._vision, AttachmentKind.AUDIO: self._speech}
         return frozenset(kind for kind, model in by_model.items() if model is not None)
 
-    def close(self) -> None:
-        """Closes the connections of the models."""
-        for model in (self._vision, self._speech):
-            if model is not None:
-                model.close()
-
     def run(self, job: Job) -> JobResult:
         """Has the attachments of a message described, and commits what that changes, together with the job's end.
 
         A message that had no words becomes a memory, a memory gets a longer text; nothing changes if nobody could say
-        anything, or `before_store` refuses it. Raises ModelError or StoreError; then the job stays recorded.
+        anything, or `before_store` refuses it. Raises ModelError, StoreError, or ConfigError if the model is not
+        configured any more; then the job stays recorded.
         """
         held = held_message(job)
         record = None
@@ -90,22 +85,21 @@ class DescriptionJobs:
 
     def _described(self, attachment: Attachment, source: str, scope: Scope) -> tuple[Attachment, str, Usage]:
         """Returns an attachment with what a model says of it, the operation, and its usage."""
-        if attachment.kind is AttachmentKind.AUDIO:
-            words, name, usage = self._transcript(data_of(source) or b"", attachment.mime, scope)
-            operation = TRANSCRIBE
-        elif self._vision is None:
-            return attachment, DESCRIBE, Usage()
+        if attachment.kind is AttachmentKind.AUDIO and self._speech is not None:
+            operation, name = TRANSCRIBE, self._speech.name
+            words, usage = self._transcript(self._speech, data_of(source) or b"", attachment.mime, scope)
+        elif attachment.kind is AttachmentKind.IMAGE and self._vision is not None:
+            operation, name = DESCRIBE, self._vision.name
+            prompt = Prompt(operation, prompts.load("describe"), "The image:", images=(source,))
+            reply = CountedModel(self._vision, self._ledger, scope).answer(prompt)
+            words, usage = str(reply.value), reply.usage
         else:
-            model = CountedModel(self._vision, self._ledger, scope)
-            reply = model.answer(Prompt(DESCRIBE, prompts.load("describe"), "The image:", images=(source,)))
-            words, name, usage, operation = str(reply.value), model.name, reply.usage, DESCRIBE
-        return replace(with_words(attachment, words, name), at=datetime.now(UTC)), operation, usage
+            raise ConfigError("vision and speech: the model that this job waits for is not configured any more; set it")
+        described = with_words(attachment, words, name)
+        return replace(described, at=datetime.now(UTC)) if described.is_described else attachment, operation, usage
 
-    def _transcript(self, data: bytes, mime: str | None, scope: Scope) -> tuple[str, str, Usage]:
-        """Returns what is said in a sound, the model's name and the usage, which it adds to the totals."""
-        speech = self._speech
-        if speech is None or not data:
-            return "", "", Usage()
+    def _transcript(self, speech: Transcriber, data: bytes, mime: str | None, scope: Scope) -> tuple[str, Usage]:
+        """Returns what is said in a sound, and the usage, which it adds to the totals."""
         usage = Usage(calls=1)
         try:
             with self._observers.model_call(TRANSCRIBE) as call:
@@ -117,7 +111,7 @@ class DescriptionJobs:
         finally:
             with self._ledger.write() as connection:
                 ledger_state.record_usage(connection, TRANSCRIBE, speech.name, scope, usage)
-        return transcript.text, speech.name, usage
+        return transcript.text, usage
 
     def _commands(
         self, held: AddMessage | None, record: MemoryRecord | None, described: tuple[Attachment, ...]
@@ -135,11 +129,11 @@ class DescriptionJobs:
         allowed = apply_before_store(self._hook, message, record.metadata)
         if allowed is None:
             return []
-        by_reference = {(one.kind, one.ref): one for one in allowed[0].attachments}
-        passed = tuple(
-            before if before.is_described else by_reference.get((before.kind, before.ref), before)
-            for before in record.attachments
-        )
+        passed, left = [], list(allowed[0].attachments)
+        for before in record.attachments:
+            same = next((one for one in left if (one.kind, one.ref) == (before.kind, before.ref)), before)
+            left = [one for one in left if one is not same]
+            passed.append(before if before.is_described else same)
         names = {now.described_by or "" for now, then in zip(passed, record.attachments, strict=True) if now != then}
         reason = f"described by {', '.join(sorted(names))}"
-        return [UpdateMemory(record.id, attachments=passed, reason=reason)] if passed != record.attachments else []
+        return [UpdateMemory(record.id, attachments=tuple(passed), reason=reason)] if names else []

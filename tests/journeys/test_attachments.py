@@ -221,11 +221,12 @@ def test_speech_is_sent_as_a_file_and_no_address_of_a_sound_is(make_memory: Make
 
 @pytest.mark.thorough
 def test_silence_makes_no_memory(make_memory: Make) -> None:
-    with ModelEndpoint([" \n"]) as endpoint:
+    with ModelEndpoint(default=" \n") as endpoint:
         memory = make_memory(speech=model(endpoint))
-        memory.add(user(voice()), **ANA)
+        memory.add([user(voice()), user("Listen!", voice())], **ANA)
         assert memory.flush() == {"pending": []}
-        assert listed(memory) == []
+        (one,) = memory.get_all(**ANA)["results"]
+        assert (one["memory"], [event["event"] for event in memory.history(one["id"])]) == ("Listen!", ["ADD"])
         assert stored_content(memory)["jobs"] == "[]"
 
 
@@ -296,6 +297,38 @@ def test_before_store_can_drop_an_image_before_anybody_gets_it(make_memory: Make
     assert (listed(memory), endpoint.requests) == (["Mine."], [])
 
 
+@pytest.mark.thorough
+def test_images_with_one_beginning_are_told_apart(make_memory: Make) -> None:
+    """Their references are equal: the first characters of the data, and its length."""
+    long = b"\x89PNG" + bytes(100)
+    with ModelEndpoint(["One.", "Two.", "Three.", "Four."]) as endpoint:
+        memory = make_memory(vision=model(endpoint), before_store=lambda message: message)
+        both = [image(data_url(long + b"1")), image(data_url(long + b"2"))]
+        memory.add(user(*both), **ANA)
+        memory.flush()
+        memory.add(user("Mine.", *both), **BEN)
+        memory.flush()
+        assert listed(memory) == ["[image: One.]\n[image: Two.]"]
+        assert listed(memory, **BEN) == ["Mine.\n[image: Three.]\n[image: Four.]"]
+        sent = [one.body["messages"][-1]["content"][-1]["image_url"]["url"] for one in endpoint.requests]
+        assert sent == [part["image_url"]["url"] for part in both] * 2
+
+
+@pytest.mark.thorough
+def test_a_message_waits_for_a_model_that_is_not_configured_any_more(make_memory: Make, tmp_path: Path) -> None:
+    with ModelEndpoint([behaviours.failed(400)], default=CAPTION) as endpoint:
+        first = make_memory(tmp_path / "home", vision=model(endpoint))
+        first.add(user(image()), **ANA)
+        wait_until(lambda: any(one["state"] == "failed" for one in first.stats()["job_counts"]))
+        first.close()
+        other = make_memory(tmp_path / "home", speech=model(endpoint))
+        assert other.retry_failed()["failed"] == {"ConfigError": 1}
+        other.close()
+        again = make_memory(tmp_path / "home", vision=model(endpoint))
+        assert again.retry_failed() == {"done": 1, "failed": {}, "pending": []}
+        assert listed(again) == [f"[image: {CAPTION}]"]
+
+
 # --- data in a folder -----------------------------------------------------------------------------------------------
 
 FOLDER = {"store": "folder"}
@@ -324,6 +357,15 @@ def test_data_is_written_once_and_erased_with_the_last_memory_that_uses_it(make_
         erase()
         assert list(blobs.iterdir()) == []
     assert memory.verify()["ok"]
+
+
+@pytest.mark.thorough
+def test_all_data_of_a_message_that_waits_is_kept(make_memory: Make, tmp_path: Path, endpoint: ModelEndpoint) -> None:
+    memory = make_memory(tmp_path / "home", attachments=FOLDER, vision=model(endpoint))
+    memory.add(user(image(data_url(PNG)), {"type": "file", "file": {"file_data": data_url(WAV, "audio/wav")}}), **ANA)
+    memory.flush()
+    blobs = {one.name: one.read_bytes() for one in (tmp_path / "home" / "blobs").iterdir()}
+    assert blobs == {DIGEST: PNG, sha256(WAV).hexdigest(): WAV}
 
 
 def test_a_folder_needs_one() -> None:
