@@ -438,7 +438,7 @@ def attachments(value: object, argument: str, known: tuple[Attachment, ...] = ()
         path = f"{argument}[{index}]"
         fields = _checked_mapping(item, path)
         kind = AttachmentKind(one_of(fields.get("kind"), f"{path}.kind", AttachmentKind))
-        ref = _checked_text(fields.get("ref"), f"{path}.ref", MAX_LINK_CHARS + MAX_NAME_CHARS)
+        ref = _checked_text(fields.get("ref"), f"{path}.ref", MAX_LINK_CHARS)
         told = [
             None if fields.get(name) is None else _checked_text(fields[name], f"{path}.{name}", MAX_CONTENT_CHARS)
             for name in ("caption", "transcript")

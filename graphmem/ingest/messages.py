@@ -52,7 +52,9 @@ def message_commands(
     for original in messages:
         described = original if describer is None else describer.describe_now(original)
         merged = {**metadata, **original.metadata} if original.metadata else metadata
-        accepted = apply_before_store(before_store, described, merged)
+        is_memory = described.text or (describer is not None and describer.left(described))
+        # Nobody is asked about what no memory can be made of.
+        accepted = apply_before_store(before_store if is_memory else None, described, merged)
         if accepted is None:
             continue
         message, message_metadata = accepted
@@ -73,7 +75,8 @@ def message_commands(
             )
         )
     log_refused(len(messages) - len(commands), len(messages))
-    if repeat_window is not None and all(one.key is None and one.message.document is None for one in commands):
+    with_text = [one for one in commands if one.message.text]
+    if repeat_window is not None and all(one.key is None and one.message.document is None for one in with_text):
         commands = [replace(one, repeat_window=repeat_window) for one in commands]
     return tuple(commands)
 

@@ -290,6 +290,14 @@ def test_before_store_sees_descriptions_and_can_change_them(make_memory: Make, e
     assert "lisbon" not in repr(stored_content(memory))
 
 
+def test_before_store_is_not_asked_about_what_is_no_memory(make_memory: Make) -> None:
+    seen: list[str] = []
+    memory = make_memory(before_store=lambda message: seen.append(message["content"]) or message)
+    call = {"type": "tool_use", "id": "c1", "name": "look", "input": {}}
+    result = memory.add([user(image()), {"role": "assistant", "content": [call]}, "Tea."], **ANA)
+    assert ([one["message"] for one in result["skipped"]], seen) == ([0, 1], ["Tea."])
+
+
 def test_before_store_can_drop_an_image_before_anybody_gets_it(make_memory: Make, endpoint: ModelEndpoint) -> None:
     memory = make_memory(vision=model(endpoint), before_store=lambda message: {**message, "attachments": []})
     memory.add([user(image(data_url(PNG))), user("Mine.", image())], **ANA)
