@@ -14,7 +14,8 @@ from graphmem.jobs.worker import NO_MODEL, JobFailure
 from graphmem.logs import log_and_leave_pending
 from graphmem.model import LISTED_KINDS, ListFilter, Scope, View
 from graphmem.queries import gauges
-from graphmem.stores.ledger import embeddings, integrity, jobs, ledger_state, memories
+from graphmem.stores.blobs import erase_unused, missing_and_unused
+from graphmem.stores.ledger import attachments, embeddings, integrity, jobs, ledger_state, memories
 from graphmem.stores.ledger.jobs import MODEL_KINDS, JobKind
 from graphmem.stores.ledger.ledger_state import record_embedder, recorded_embedder, recorded_spaces
 from graphmem.stores.projection import Progress
@@ -56,7 +57,7 @@ def flush(engine: Engine) -> list[str]:
 
 def retry_failed(engine: Engine) -> dict[str, Any]:
     """Runs all recorded jobs of the language model now, and waits for them; see `Memory.retry_failed`."""
-    if engine.llm is None:
+    if not engine.job_worker.kinds - {JobKind.CYCLE}:
         raise ConfigError(NO_MODEL)
     results = engine.job_worker.drain(by_force=True)
     failures = [result for result in results if isinstance(result, JobFailure)]
@@ -148,16 +149,20 @@ def verify(engine: Engine) -> dict[str, Any]:
             jobs.count_enrichments(connection, failed=True),
         )
         damaged += integrity.altered_memories(connection)
+    missing, unused = missing_and_unused(engine.ledger)
+    blobs = {"missing": sorted(missing), "unused": sorted(unused)} if missing or unused else {}
     projections = {worker.name: worker.verify() for worker in engine.projection_workers}
     is_ok = (
         not damaged
         and not inconsistent
         and not failed
+        and not blobs
         and not any(any(report.values()) for report in projections.values())
     )
     return {
         "ok": is_ok, "ledger": counts, "damaged": damaged, "derived": inconsistent, "failed": failed,
         "projections": projections,
+        **({"blobs": blobs} if blobs else {}),
     }  # fmt: skip
 
 
@@ -171,7 +176,7 @@ def stats(engine: Engine, scope: Scope | None) -> dict[str, Any]:
         everybodys = View(Scope(), datetime.now(UTC), kinds=LISTED_KINDS)
         listed, _ = memories.count_records(connection, everybodys, ListFilter(), with_sources=False)
         usage = ledger_state.usage_totals(connection, scope)
-        pending_jobs = jobs.pending_kinds(connection, MODEL_KINDS | {JobKind.CYCLE})
+        pending_jobs = jobs.pending_kinds(connection, MODEL_KINDS | {JobKind.CYCLE, JobKind.DESCRIPTION})
         hidden = memories.count_hidden(connection, everybodys.now)
         unguarded = integrity.count_unprotected_tombstones(connection)
         stores = gauges.store_states(connection, engine.ledger, engine.projection_workers)
@@ -211,6 +216,11 @@ def repair(engine: Engine) -> None:
         integrity.recompute_derived(connection)
     for projection in engine.projections:
         projection.repair(projection.verify())
+    missing, _ = missing_and_unused(engine.ledger)
+    if missing:
+        with engine.ledger.write() as connection:
+            attachments.forget_blobs(connection, missing)
+    erase_unused(engine.ledger)
     engine.ledger.compact_after_erasures()
 
 
@@ -218,8 +228,10 @@ def reset(engine: Engine) -> list[str]:
     """Empties the ledger and the projections; returns the projections that are emptied later."""
     with engine.ledger.write() as connection:
         integrity.wipe(connection)
+    engine.ledger.columns.clear()
     if engine.working is not None:
         engine.working.store.drop_all()
+    erase_unused(engine.ledger)
     pending = engine.deliver([])
     engine.ledger.compact()
     return pending

@@ -60,7 +60,8 @@ def counted(records: Iterable[MemoryRecord]) -> Iterator[MemoryRecord]:
 
 def memory_bytes(record: MemoryRecord) -> int:
     """Returns about how many bytes an answer takes for a memory, as JSON."""
-    values = (record.text, dict(record.metadata), record.further_runs)
+    told = [(one.ref, one.caption, one.transcript) for one in record.attachments]
+    values = (record.text, dict(record.metadata), record.further_runs, told)
     return OTHER_FIELDS + sum(_json_bytes(value) for value in values)
 
 

@@ -22,7 +22,7 @@ from graphmem.boundary import validation
 from graphmem.commands.types import UNSET, Unset
 from graphmem.concurrency import DrainablePool, Pool, as_exception, await_task, take_next
 from graphmem.errors import GraphmemError, ValidationError
-from graphmem.ingest.chat_deduplication import ids_in_part, last_rounds, with_id
+from graphmem.ingest.chat_deduplication import id_without_text, ids_in_part, last_rounds, with_id
 from graphmem.ingest.counted_model import CountedModel
 from graphmem.logs import log_text
 from graphmem.memory import Memory, least_relevance
@@ -273,7 +273,12 @@ class ChatWorker:
         uncertain = {id_ for ids in possible[start:] if len(ids) > 1 for id_ in ids}
         known = known_message_ids(ledger, scope, uncertain) if uncertain else frozenset()
         return [
-            with_id(message, next((id_ for id_ in ids if id_ in known), ids[0]) if ids else None)
+            with_id(
+                message,
+                next((id_ for id_ in ids if id_ in known), ids[0])
+                if ids
+                else id_without_text(self.keyed, message, session_key),
+            )
             for message, ids in zip(messages[start:], possible[start:], strict=True)
         ]
 

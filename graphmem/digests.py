@@ -66,12 +66,12 @@ class Digests:
         return self.keyed(self.message_fingerprint(message, scope), ordinal)
 
     def message_fingerprint(self, message: Message, scope: Scope) -> str:
-        """Returns a digest of a message's scope, author, words and time.
+        """Returns a digest of a message's scope, author, words (of one without, what came with it) and time.
 
         Must not be stored: it does not use the secret key.
         """
         author, at = message.name or message.role, micros(message.at)
-        return self._unkeyed_digest(scope.parts, "said", author, message.content, at)
+        return self._unkeyed_digest(scope.parts, "said", author, message.identity, at)
 
     def ordinal_of(self, key: str, message: Message, scope: Scope, max_ordinal: int) -> int | None:
         """Returns the ordinal, 1 to `max_ordinal`, with which `key` is this message's key; None if there is none."""

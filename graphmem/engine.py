@@ -18,6 +18,7 @@ from graphmem.commands.types import ChangeSet, Command, DeleteExpiredItems, Outc
 from graphmem.concurrency import Pool
 from graphmem.errors import CLOSED, FORKED, StoreError, StoreUnavailable
 from graphmem.given import Given
+from graphmem.ingest.descriptions import Describer
 from graphmem.ingest.enrichment import Enricher
 from graphmem.ingest.facts.job_result import JobResult
 from graphmem.jobs.worker import JobFailure, JobWorker
@@ -29,6 +30,7 @@ from graphmem.observers import Observers
 from graphmem.plugins import Closeable, LanguageModel
 from graphmem.retrieval.types import SearchDeps
 from graphmem.settings import Settings
+from graphmem.stores.blobs import erase_unused
 from graphmem.stores.ledger import items, jobs, vitals
 from graphmem.stores.ledger.jobs import JobKind
 from graphmem.stores.ledger.ledger_state import check_embedder
@@ -38,6 +40,7 @@ from graphmem.working import Working
 
 if TYPE_CHECKING:
     from graphmem.jobs.cycle import Cycle
+    from graphmem.jobs.describing import DescriptionJobs
 
 # Threads are started as they are needed. Each call that enriches takes two or three; the models let them take turns.
 POOL_SIZE, WORK_POOL_SIZE = 8, 64
@@ -79,12 +82,15 @@ class Engine:
         self.embedding_spec = self._enricher.spec
         self.projection_workers = backends.projection_workers
         self.projections = [worker.projection for worker in self.projection_workers]
+        described = self._description_jobs()
+        self.describer = Describer(settings.describe, frozenset() if described is None else described.kinds)
         pipeline = None if llm is None else fact_pipeline(settings, backends, llm, self._enricher, self.observers)
         self.job_worker = JobWorker(
             self.ledger,
             self._enricher,
             self.pool,
             pipeline,
+            described,
             settings,
             on_background_done=self._finish_background_work,
             run_cycle=self._run_nightly_cycle,
@@ -107,6 +113,23 @@ class Engine:
             self.close()
             raise
 
+    def _description_jobs(self) -> DescriptionJobs | None:
+        """Returns what has attachments described by the configured models; None without any."""
+        vision, speech = self.backends.vision, self.backends.speech
+        if vision is None and speech is None:
+            return None
+        from graphmem.jobs.describing import DescriptionJobs  # noqa: PLC0415  (only these models need it)
+
+        return DescriptionJobs(
+            self.ledger,
+            None if vision is None else ObservedModel(vision, self.observers),
+            speech,
+            self.settings.before_store,
+            self.embedding_spec,
+            self.commit,
+            self.observers,
+        )
+
     def _open_projections(self) -> None:
         """Connects to the servers, all at the same time, and schedules the work that an ended process left behind."""
         for opening in [self.pool.submit(worker.open) for worker in self.projection_workers]:
@@ -120,6 +143,7 @@ class Engine:
             if not has_begun:
                 with self.ledger.write() as connection:
                     vitals.begin_lifecycle(connection, datetime.now(UTC))
+        erase_unused(self.ledger)  # a process that died may have left some
         # The processes of a file are mostly one after the other, and the one before may have died.
         self.job_worker.schedule(texts_by_force=not self.ledger.on_server)
 
@@ -244,6 +268,15 @@ class Engine:
             for worker, delivery in deliveries
             if not worker.wait_for(delivery, max(0.0, deadline - monotonic()))
         ]
+
+    def schedule_jobs(self) -> None:
+        """Starts the recorded jobs that are due, in the background."""
+        with log_and_leave_pending():
+            self.pool.submit(self._schedule_jobs)
+
+    def _schedule_jobs(self) -> None:
+        with log_and_leave_pending():
+            self.job_worker.schedule()
 
     def schedule_background_work(self) -> None:
         """Delivers pending changes and deletes expired items, in the background."""

@@ -25,10 +25,13 @@ from graphmem.commands.types import (
     DeleteItems,
     DeleteMemory,
     DeleteSettings,
+    DescribeLater,
+    DropHeldMessages,
     EnqueueExtraction,
     EntityCommand,
     ErasureReport,
     ForgetMemory,
+    HoldMessage,
     Outcome,
     OutcomeType,
     PinMemory,
@@ -210,16 +213,18 @@ class Memory:
         is always new; with a `repeat_window` (seconds) a call that only repeats the words of that time stores nothing.
         `importance` (0 to 1) is that of the new memories for the lifecycle, which computes it otherwise.
 
-        The words are durable when this returns. `wait=False` leaves all else to the background; `flush()` waits for it.
+        The words are durable when this returns. `wait=False` leaves all else to the background, and models always
+        describe attachments there; `flush()` waits for it. `skipped` names messages without text.
 
         Returns `{"results": [{"id", "memory", "event", "kind", …}], "relations": […], "pending"?: […]}`. Without a
-        model: one result for each message with text, in order, except those of the roles "system" and "developer",
-        which are not stored; `event` is ADD, or NONE for a message already stored. With a model: one result for each
-        change, which is ADD (a new fact), UPDATE (with "previous_memory"), DELETE (a retired memory, with "valid_to",
-        "reason", "replaced_by") or NONE (already stated), and `usage` with the model's calls, tokens and cost, the
-        parts into which long input was split (`chunks`) and the `repeated_decisions`, as `graphmem.types.UsageDict`
-        documents them; `sources` has the ids of the messages stored, also if no fact was found in them. If the model
-        fails, the words are kept, `pending` names "facts", `failed` the error and `causes` its cause.
+        model: one result for each message with text (a caption or transcript of an attachment is some), in order,
+        except those of the roles "system" and "developer", which are not stored; `event` is ADD, or NONE for a message
+        already stored. With a model: one result for each change, which is ADD (a new fact), UPDATE (with
+        "previous_memory"), DELETE (a retired memory, with "valid_to", "reason", "replaced_by") or NONE (already
+        stated), and `usage` with the model's calls, tokens and cost, the parts into which long input was split
+        (`chunks`) and the `repeated_decisions`, as `graphmem.types.UsageDict` documents them; `sources` has the ids of
+        the messages stored, also if no fact was found in them. If the model fails, the words are kept, `pending` names
+        "facts", `failed` the error and `causes` its cause.
 
         Raises ValidationError (nothing is stored), ConfigError for `infer=True` without a model, and with `strict=True`
         PartialWrite when a projection or the facts are pending (not with `wait=False`).
@@ -237,24 +242,17 @@ class Memory:
             else timedelta(seconds=validation.seconds(repeat_window, "repeat_window", MAX_REPEAT_SECONDS))
         )
         given = None if importance is None else validation.share(importance, "importance")
-        commands = self._message_commands(parsed.messages, scope, metadata, memory_type, expiration_date, window, given)
+        commands = self._message_commands(parsed, scope, metadata, memory_type, expiration_date, window, given)
         self.engine.check_embedder()
+        extraction = self._extraction(scope, prompt, memory_type, given) if uses_llm else None
         with traced_operation("upsert_memory" if uses_llm else "create_memory") as span:
-            if uses_llm:
-                is_procedure = memory_type == validation.PROCEDURAL_MEMORY
-                extraction = EnqueueExtraction(
-                    scope,
-                    prompt,
-                    procedure=is_procedure,
-                    summarise=self.engine.settings.summary_messages > 0 and not is_procedure,
-                    importance=given,
-                )
-                result = self._add_with_extraction(commands, extraction, wait=wait)
-            else:
+            if extraction is None:
                 result = self._add_verbatim(commands, scope, wait=wait)
+            else:
+                result = self._add_with_extraction(commands, extraction, wait=wait)
             span.set_attributes(**{"gen_ai.memory.record.count": len(result["results"])})
-        if parsed.attachment_only:
-            result["skipped"] = responses.skipped(parsed.attachment_only)
+        if any(one.later is not None for one in commands):
+            self.engine.schedule_jobs()
         pending = result.get("pending", [])
         if pending and strict and wait:
             raise PartialWrite(f"stored, but not yet in {' and '.join(pending)}; repair() delivers it", result)
@@ -273,35 +271,51 @@ class Memory:
             )
         return is_wanted
 
-    def _add_verbatim(self, commands: Sequence[AddMessage], scope: Scope, *, wait: bool) -> types.AddResult:
+    def _extraction(
+        self, scope: Scope, prompt: str | None, memory_type: str | None, importance: float | None
+    ) -> EnqueueExtraction:
+        is_procedure = memory_type == validation.PROCEDURAL_MEMORY
+        return EnqueueExtraction(
+            scope,
+            prompt,
+            procedure=is_procedure,
+            summarise=self.engine.settings.summary_messages > 0 and not is_procedure,
+            importance=importance,
+        )
+
+    def _add_verbatim(self, added: Sequence[AddMessage], scope: Scope, *, wait: bool) -> types.AddResult:
         """Stores the messages as episodes, without a language model."""
-        outcomes = self.engine.commit(commands)
+        commands, held = _with_words(added)
+        outcomes = self.engine.commit([*held, *commands])
+        known, outcomes = _known(held, outcomes), outcomes[len(held) :]
         new_records = _new_records(outcomes)
         pending = self.engine.enrich_and_deliver(new_records, wait=wait) if new_records else []
         result = types.AddResult(
             results=[
-                responses.add_result_item(command, outcome) for command, outcome in zip(commands, outcomes, strict=True)
+                responses.add_result_item(command, outcome) for command, outcome in _in_order(commands, outcomes, known)
             ],
             relations=self._relations_stated_by(new_records, scope) if wait else [],
         )
         if pending:
             result["pending"] = pending
-        return result
+        return _with_skipped(result, added, known)
 
     def _add_with_extraction(
-        self, commands: Sequence[AddMessage], extraction: EnqueueExtraction, *, wait: bool
+        self, added: Sequence[AddMessage], extraction: EnqueueExtraction, *, wait: bool
     ) -> types.AddResult:
         """Stores the messages as source messages, and the facts that a language model draws from them."""
-        source_messages = [replace(command, source_only=True) for command in commands]
-        *outcomes, job_outcome = self.engine.commit([*source_messages, extraction])
+        sources = [replace(one, source_only=True, later=_then(one.later, extraction)) for one in added]
+        commands, held = _with_words(sources)
+        *outcomes, job_outcome = self.engine.commit([*held, *commands, extraction])
+        known, outcomes = _known(held, outcomes), outcomes[len(held) :]
         duplicates = [
             responses.add_result_item(command, outcome)
-            for command, outcome in zip(commands, outcomes, strict=True)
+            for command, outcome in _in_order(commands, outcomes, known)
             if outcome.event is OutcomeType.NONE
         ]
         new_records = _new_records(outcomes)
         if not new_records:
-            return types.AddResult(results=duplicates, relations=[])
+            return _with_skipped(types.AddResult(results=duplicates, relations=[]), added, known)
         kind = JobKind.PROCEDURE if extraction.procedure else JobKind.FACTS
         job_result, pending = self.engine.run_job(int(job_outcome.id), new_records, kind, wait=wait)
         result = types.AddResult(results=duplicates, relations=[], sources=[record.id for record in new_records])
@@ -319,7 +333,7 @@ class Memory:
                 result["failed"] = {"answer": unusable}
         if pending:
             result["pending"] = pending
-        return result
+        return _with_skipped(result, added, known)
 
     def _message_commands(
         self,
@@ -339,6 +353,7 @@ class Memory:
             memory_type=validation.memory_type(memory_type),
             expires_at=validation.expiration(expiration_date, zone=self.limits.timezone),
             before_store=self.engine.settings.before_store,
+            describer=self.engine.describer,
             repeat_window=repeat_window,
             importance=importance,
         )
@@ -696,7 +711,7 @@ class Memory:
         """
         self.engine.check_open()
         scope = validation.required_scope(user_id, agent_id, run_id)[0]
-        erasing: list[Command] = [DeleteItems(scope)]
+        erasing: list[Command] = [DeleteItems(scope), DropHeldMessages(scope)]
         if scope.user_id is not None and len(scope.parts) == 1:
             erasing.append(DeleteSettings(scope.user_id))
         erased = sum((outcome.erased for outcome in self.engine.commit(erasing)), ErasureReport())
@@ -1260,13 +1275,13 @@ class Memory:
         """Finishes background work, waits for it, and makes the vector index durable, as the words are already.
 
         Returns `{"pending": […]}`, the unfinished projections ("vectors", "graph") and kinds of jobs ("facts",
-        "procedure", "summary", "composition").
+        "procedure", "summary", "composition", "description").
         """
         self.engine.check_open()
         return {"pending": administration.flush(self.engine)}
 
     def retry_failed(self) -> dict[str, Any]:
-        """Runs all recorded jobs of the language model now, and waits for them; then finishes background work.
+        """Runs all recorded jobs of models now, and waits for them; then finishes background work.
 
         Also runs jobs that wait after a failure, and jobs that another process has claimed, because that process may
         have died. Returns `{"done": n, "failed": {error class: n}, "pending": […]}`: how many jobs succeeded, how many
@@ -1295,9 +1310,9 @@ class Memory:
         a projection in the memory of this process, which catches up before each read), `pending` the sequence numbers
         that it lacks, `oldest_pending_at` the time of the first event among them, `dead_letters` the number of rows
         that it refused. `job_counts` has a line for each kind and state of pending work: `{"kind", "state", "number",
-        "oldest_seconds"}`, with the kinds "enrichment", "facts", "procedure", "summary" and "composition", the states
-        "waiting", "running" (claimed) and "failed" (waiting for another attempt), and the seconds since the oldest was
-        recorded.
+        "oldest_seconds"}`, with the kinds "enrichment", "facts", "procedure", "summary", "composition" and
+        "description", the states "waiting", "running" (claimed) and "failed" (waiting for another attempt), and the
+        seconds since the oldest was recorded.
         `usage` has a line for each operation and model: `{"operation", "model", "calls", "prompt_tokens",
         "completion_tokens", "cached_tokens", "seconds", "cost"}`; with a scope, only the calls made for it. All else is
         about the whole ledger.
@@ -1309,7 +1324,7 @@ class Memory:
         """Checks the ledger's file, derived columns and texts, and compares each projection with the ledger.
 
         Returns `{"ok", "ledger", "damaged", "derived", "failed", "projections": {name: {"missing", "extra", "stale",
-        "dead_letters", "unreadable", "unreachable"}}, "repaired"?}`.
+        "dead_letters", "unreadable", "unreachable"}}, "blobs"?, "repaired"?}`.
 
         `ledger` has the number of rows by table. `damaged` has lines about a broken file and ids of memories whose
         words were changed outside graphmem: restore them from a backup, or `update` such a memory with the right words
@@ -1318,6 +1333,7 @@ class Memory:
         enrichment failed. `projections` has lists of ids: rows `missing` from the projection, `extra` rows, which the
         ledger does not have, `stale` rows, whose sequence number differs from the ledger's, and `dead_letters`, which
         the store refused; `unreadable` or `unreachable` has the reason why the projection could not be compared.
+        `blobs` has the digests of data of attachments that is "missing" from its folder, and "unused" there.
 
         `repair=True` repairs the differences (not the damage) and reports the state afterwards, with the first report
         as "repaired".
@@ -1588,6 +1604,45 @@ def least_relevance(threshold: float | Unset | None, min_relevance: MinRelevance
     if isinstance(min_relevance, Unset):
         return "default" if isinstance(threshold, Unset) else None
     return validation.min_relevance(min_relevance)
+
+
+def _with_words(commands: Sequence[AddMessage]) -> tuple[list[AddMessage], list[HoldMessage]]:
+    """Returns the messages to be stored now, and those to be held until their attachments are described."""
+    stored = [one for one in commands if one.message.text]
+    return stored, [HoldMessage(one) for one in commands if not one.message.text and one.later is not None]
+
+
+def _known(held: Sequence[HoldMessage], outcomes: Sequence[Outcome]) -> list[tuple[AddMessage, Outcome]]:
+    """Returns those of the messages to be held that are memories already, or were, with the outcome for each."""
+    return [
+        (one.message, outcome)
+        for one, outcome in zip(held, outcomes, strict=False)
+        if outcome.event is OutcomeType.NONE
+    ]
+
+
+def _in_order(
+    commands: Sequence[AddMessage], outcomes: Sequence[Outcome], known: Sequence[tuple[AddMessage, Outcome]]
+) -> list[tuple[AddMessage, Outcome]]:
+    """Returns messages with their outcomes, in the order in which they were given."""
+    return sorted([*zip(commands, outcomes, strict=True), *known], key=lambda one: one[0].message.index)
+
+
+def _with_skipped(
+    result: types.AddResult, added: Sequence[AddMessage], known: Sequence[tuple[AddMessage, Outcome]]
+) -> types.AddResult:
+    """Returns the result of `add` with the messages that are no memories."""
+    indexes = {one.message.index for one, _ in known}
+    skipped = [one for one in added if not one.message.text and one.message.index not in indexes]
+    if skipped:
+        held = {one.message.index for one in skipped if one.later is not None}
+        result["skipped"] = responses.skipped([one.message.index for one in skipped], held)
+    return result
+
+
+def _then(later: DescribeLater | None, extraction: EnqueueExtraction) -> DescribeLater | None:
+    """Returns what is to be described, with facts to be drawn from it afterwards; no procedure is drawn twice."""
+    return later if later is None or extraction.procedure else replace(later, extraction=extraction)
 
 
 def _new_records(outcomes: Iterable[Outcome], *further_events: OutcomeType) -> list[MemoryRecord]:

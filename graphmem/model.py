@@ -5,14 +5,14 @@ Frozen, slotted and free of I/O. Times are timezone-aware UTC; stores keep them 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum, IntFlag, StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
-from graphmem.text import folded_key
+from graphmem.text import cut_line, folded_key
 from graphmem.times import said
 
 if TYPE_CHECKING:
@@ -60,6 +60,75 @@ class Kind(StrEnum):
     EPISODE = "episode"
     FACT = "fact"
     SUMMARY = "summary"
+
+
+class AttachmentKind(StrEnum):
+    """What an attachment is."""
+
+    IMAGE = "image"
+    AUDIO = "audio"
+    VIDEO = "video"
+    FILE = "file"
+
+
+# Characters of a caption or transcript in the text of a memory.
+MAX_CAPTION_CHARS = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """An attachment of a message: what came with its words.
+
+    `ref` refers to it: a URL, the id of a file, the name of its blob, or the beginning of data that came with the
+    message. `sha256` (hex) and `size` (bytes) are those of that data, None without any. `caption` says what is to be
+    seen, `transcript` what is said; `described_by` is "message", "function" or the name of the model that said so, `at`
+    when. `source`, the whole URL or data, is there only until it is stored, and is never compared or shown.
+    """
+
+    kind: AttachmentKind
+    ref: str
+    mime: str | None = None
+    sha256: str | None = None
+    size: int | None = None
+    caption: str | None = None
+    transcript: str | None = None
+    described_by: str | None = None
+    at: datetime | None = None
+    source: str | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def is_described(self) -> bool:
+        """Whether words tell what the attachment is."""
+        return bool(self.caption or self.transcript)
+
+    @property
+    def identity(self) -> str:
+        """What tells the attachment from others: the digest of its data, else its reference."""
+        return self.sha256 or self.ref
+
+    @property
+    def lines(self) -> list[str]:
+        """Its caption and transcript as lines of a memory's text: "[image: …]", "[audio: …]"."""
+        told = (" ".join(text.split()) for text in (self.caption, self.transcript) if text)
+        return [f"[{self.kind}: {cut_line(text, MAX_CAPTION_CHARS)}]" for text in told if text]
+
+
+def described_text(words: str, attachments: Iterable[Attachment]) -> str:
+    """Returns the text of a memory: words, to the character, and the lines of what came with them."""
+    lines = [line for attachment in attachments for line in attachment.lines]
+    return "\n".join([words, *lines] if words.strip() else lines) if lines else words
+
+
+def words_of(text: str, attachments: Iterable[Attachment]) -> str:
+    """Returns the words of a text that `described_text` made, now or step by step: those before the lines."""
+    lines = [line for attachment in attachments for line in attachment.lines]
+    while lines:
+        line = next((one for one in lines if text == one or text.endswith(f"\n{one}")), None)
+        if line is None:
+            break
+        lines.remove(line)
+        text = text[: -len(line)].removesuffix("\n")
+    return text
 
 
 MemoryType: TypeAlias = Literal["semantic", "episodic", "preference", "procedural", "fact"]
@@ -308,7 +377,8 @@ class Message:
     `at` is the observation time, `has_own_time` is True if the caller gave it, `utc_offset` the minutes by which the
     clock of whoever spoke is ahead of UTC (None: unknown). A message that has neither `id` nor its own time is never
     recognised as a repetition. `metadata` is the message's own, without that of the call. `document`
-    is the id of the document of which the content is a paragraph, None for a message that somebody said.
+    is the id of the document of which the content is a paragraph, None for a message that somebody said. `content`
+    are the words alone. `index` is its place in the call, from 0.
     """
 
     role: str
@@ -318,9 +388,24 @@ class Message:
     id: str | None = None
     has_own_time: bool = False
     utc_offset: int | None = None
-    attachments: tuple[Mapping[str, Any], ...] = ()
+    attachments: tuple[Attachment, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=lambda: EMPTY_MAPPING)
     document: str | None = None
+    index: int = field(default=0, compare=False)
+
+    @property
+    def text(self) -> str:
+        """The text of its memory: the words and the lines of what came with them; "" if there is nothing to remember.
+
+        That is so for a message whose attachments nobody has described.
+        """
+        text = described_text(self.content, self.attachments)
+        return text if text.strip() else ""
+
+    @property
+    def identity(self) -> str:
+        """What tells the message from others of its author and time: its words, else what came in their place."""
+        return self.content or "\n".join(attachment.identity for attachment in self.attachments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,6 +416,7 @@ class MemoryRecord:
     of a fact that of its last source message, `utc_offset` the minutes by which the clock of whoever spoke is ahead of
     UTC (None: unknown). `seq` is the number of its last change, `row` its row number in the ledger. `confidence` and
     `importance` are 0 to 1. A memory of `level` 1 to 3 was abstracted from others. From `forgotten_at` on it is hidden.
+    `text` has the lines of its described `attachments` after the words.
     """
 
     id: str
@@ -363,6 +449,15 @@ class MemoryRecord:
     level: int = 0
     pinned: bool = False
     forgotten_at: datetime | None = None
+    attachments: tuple[Attachment, ...] = ()
+
+    def message(self, text: str | None = None) -> Message:
+        """Returns the message that the memory is of, as far as it is recognised by it.
+
+        `text` is the memory's first text (None: its present one).
+        """
+        words = words_of(self.text if text is None else text, self.attachments)
+        return Message(self.role or "user", words, self.at, self.actor_id, attachments=self.attachments)
 
     @property
     def said_at(self) -> datetime:

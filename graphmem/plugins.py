@@ -10,7 +10,7 @@ state delivered twice, late or again after a crash leads to the same contents.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -67,6 +67,8 @@ __all__ = [
     "Support",
     "TokenEmbedder",
     "Tokens",
+    "Transcriber",
+    "Transcript",
     "Usage",
     "VectorIndex",
     "View",
@@ -211,7 +213,7 @@ class Prompt:
     `operation` names the request in usage statistics. `system` comes first and stays the same between requests, because
     endpoints cache a common beginning; `user` varies. `schema` is the JSON Schema of the answer, strict: every property
     required, no others allowed; None asks for plain text. `timeout` is a limit for the whole request in seconds; it
-    takes effect only if it is below the configured timeout.
+    takes effect only if it is below the configured timeout. `images` are URLs or data: URLs, which go with `user`.
     """
 
     operation: str
@@ -219,6 +221,7 @@ class Prompt:
     user: str
     schema: Mapping[str, Any] | None = None
     timeout: float | None = None
+    images: tuple[str, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +240,28 @@ class LanguageModel(Protocol):
 
     def answer(self, prompt: Prompt) -> Reply:
         """Returns one complete answer.
+
+        Retries by itself where that may help; callers do not. Raises a subclass of LLMError (`graphmem.errors`).
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """What is said in a sound, "" for nothing."""
+
+    text: str
+    usage: Usage
+
+
+class Transcriber(Protocol):
+    """Writes down what is said in sounds. `name` is the model's name."""
+
+    @property
+    def name(self) -> str: ...
+
+    def transcribe(self, data: bytes, mime: str | None) -> Transcript:
+        """Returns what is said in a sound of this media type (None: unknown).
 
         Retries by itself where that may help; callers do not. Raises a subclass of LLMError (`graphmem.errors`).
         """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING, Any
@@ -37,6 +37,7 @@ from graphmem.types import (
     AbstractionResult,
     AddResultItem,
     AliasDict,
+    AttachmentDict,
     CycleDict,
     EntityDetails,
     EntityDict,
@@ -105,11 +106,21 @@ def memory(record: MemoryRecord) -> MemoryDict:
         result["level"] = record.level
     if record.pinned:
         result["pinned"] = True
+    if record.attachments:
+        result["attachments"] = attachments(record)
     if record.forgotten_at is not None:
         result["forgotten_at"] = iso(record.forgotten_at)
         tags = record.metadata.get("tags")
         result["metadata"]["tags"] = [*(tags if isinstance(tags, list) else []), PENDING_DELETION]
     return result
+
+
+def attachments(record: MemoryRecord) -> list[AttachmentDict]:
+    """Converts the attachments of a memory to result dicts, in order."""
+    return [
+        AttachmentDict(kind=one.kind.value, ref=one.ref, caption=one.caption, transcript=one.transcript)
+        for one in record.attachments
+    ]
 
 
 def hit(search_hit: Hit) -> HitDict:
@@ -144,7 +155,10 @@ def absence(uid: str, told: Absence, degraded: Sequence[str]) -> AbsenceDict:
 
 def source(record: MemoryRecord) -> SourceDict:
     """Converts a source message of a fact to its result dict."""
-    return SourceDict(id=record.id, memory=record.text, at=iso(record.at), role=record.role, actor_id=record.actor_id)
+    result = SourceDict(id=record.id, memory=record.text, at=iso(record.at), role=record.role, actor_id=record.actor_id)
+    if record.attachments:
+        result["attachments"] = attachments(record)
+    return result
 
 
 def relation(item: Relation) -> RelationDict:
@@ -181,7 +195,7 @@ def add_result_item(command: AddMessage, outcome: Outcome) -> AddResultItem:
     record = outcome.record
     result = AddResultItem(
         id=outcome.id,
-        memory=command.message.content if record is None else record.text,
+        memory=command.message.text if record is None else record.text,
         event=outcome.event.value,
         kind=outcome.kind.value,
     )
@@ -245,10 +259,14 @@ def usage(job_result: JobResult) -> UsageDict:
     )
 
 
-def skipped(indexes: Iterable[int]) -> list[SkippedDict]:
-    """Returns the entries for messages that were not stored, having attachments but no text; `indexes` count from 0."""
-    reason = "holds no text; images, calls of tools and other parts without text are not remembered"
-    return [SkippedDict(message=index, reason=reason) for index in indexes]
+def skipped(indexes: Iterable[int], held: Collection[int]) -> list[SkippedDict]:
+    """Returns the entries for messages of a call, by their indexes, that have no text and are no memories.
+
+    Those that are `held` become memories once their attachments are described.
+    """
+    waits = "holds no text yet; it is remembered once its attachments are described"
+    reason = "holds no text; images, calls of tools and other parts that nobody describes are not remembered"
+    return [SkippedDict(message=index, reason=waits if index in held else reason) for index in indexes]
 
 
 # Reasons by which a rule leaves out a part of a language model's answer: no decision of the model is lost by them.

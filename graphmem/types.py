@@ -5,8 +5,23 @@ from __future__ import annotations
 from typing import Any, NotRequired, TypedDict
 
 
+class AttachmentDict(TypedDict):
+    """What came with a message beside words: an "image", "audio", "video" or "file".
+
+    `ref` is a URL, the id of a file, "blobs/" and the name of a file in the memory's folder, or the beginning of data
+    that was sent. `caption` says what is to be seen, `transcript` what is said; None: nobody said so.
+    """
+
+    kind: str
+    ref: str
+    caption: str | None
+    transcript: str | None
+
+
 class MemoryDict(TypedDict):
-    """A memory. `further_runs` (absent: none) are the runs besides `run_id` in which its message was added again.
+    """A memory. `memory` are the words, and a line for each caption and transcript of its `attachments` (absent: none).
+
+    `further_runs` (absent: none) are the runs besides `run_id` in which its message was added again.
 
     What the lifecycle and its owner made of it is absent where it is as for a new memory: `layer` "long_term",
     `importance` (0 to 1, else 0.5), `level` (1 to 3, abstracted from others), `pinned`, and `forgotten_at`, the time
@@ -35,6 +50,7 @@ class MemoryDict(TypedDict):
     level: NotRequired[int]
     pinned: NotRequired[bool]
     forgotten_at: NotRequired[str]
+    attachments: NotRequired[list[AttachmentDict]]
     actor_id: str | None
     role: str | None
     session: str
@@ -150,6 +166,7 @@ class SourceDict(TypedDict):
     at: str
     role: str | None
     actor_id: str | None
+    attachments: NotRequired[list[AttachmentDict]]
 
 
 class HitDict(MemoryDict):
@@ -246,8 +263,8 @@ class AddResult(TypedDict):
     language model's answer by reason. A fact whose decision is unusable is stored as extracted; a fact without readable
     text, one beyond the limit of an answer, or one that names only messages which were not shown ("from no message
     shown") is not stored. `sources`: with a language model, the ids of the messages that were stored to draw facts
-    from, also if none was found in them. `skipped`: messages that were not stored because they hold only images, calls
-    of tools or other attachments.
+    from, also if none was found in them. `skipped`: messages that are no memories because they hold only images, calls
+    of tools or other attachments; they become some, as the reason says, once a model has described these.
     """
 
     results: list[AddResultItem]

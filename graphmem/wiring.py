@@ -32,11 +32,12 @@ from graphmem.plugins import (
     LanguageModel,
     Reranker,
     TokenEmbedder,
+    Transcriber,
     VectorIndex,
     embedding_spec_of,
 )
 from graphmem.retrieval.reranking import BoundedReranker
-from graphmem.settings import RERANK_CANDIDATES, RERANK_SECONDS, Neo4jConfig, QdrantConfig, Settings
+from graphmem.settings import RERANK_CANDIDATES, RERANK_SECONDS, Neo4jConfig, OpenaiChatConfig, QdrantConfig, Settings
 from graphmem.settings import CallableEmbedder as CallableSettings
 from graphmem.settings import CallableReranker as CallableRerankerSettings
 from graphmem.settings import MinilmEmbedder as MinilmSettings
@@ -45,6 +46,7 @@ from graphmem.settings import NetworkxGraph as NetworkxSettings
 from graphmem.settings import OpenaiEmbedder as OpenaiEmbedderSettings
 from graphmem.settings import ProcessWorking as ProcessWorkingSettings
 from graphmem.settings import SpacyExtractor as SpacySettings
+from graphmem.stores.blobs import BlobFolder
 from graphmem.stores.ledger import Ledger, exists, secret_key
 from graphmem.stores.ledger.embedded_graph import EmbeddedGraph
 from graphmem.stores.ledger.ledger_state import recorded_embedder
@@ -79,9 +81,9 @@ _FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 class Backends:
     """The open stores and models of one Memory.
 
-    `llm` is None without a language model; `extractor` is None if the configuration turns it off; `graph_worker` is
-    None if the graph is read from the ledger's own tables; `working` is None without working memory. `owned`: what was
-    opened here beside the ledger; given parts are closed by those who made them.
+    `llm`, `vision` and `speech` are None unless they are configured or given; `extractor` is None if the configuration
+    turns it off; `graph_worker` is None if the graph is read from the ledger's own tables; `working` is None without
+    working memory. `owned`: what was opened here beside the ledger; given parts are closed by those who made them.
     """
 
     ledger: Ledger
@@ -89,6 +91,8 @@ class Backends:
     extractor: Extractor | None
     llm: LanguageModel | None
     reranker: BoundedReranker | None
+    vision: LanguageModel | None
+    speech: Transcriber | None
     vector_index: VectorIndex
     vector_worker: ProjectionWorker
     graph: Graph
@@ -144,13 +148,20 @@ def open_backends(settings: Settings, given: Given = NOTHING_GIVEN, *, in_memory
                 cleanup.callback(part.close)
             return part
 
+        if in_memory and settings.attachments.store == "folder":
+            raise ConfigError(
+                'attachments.store: "folder" keeps data in files, and Memory(":memory:") has none; give it a folder, '
+                "or leave the key out"
+            )
         llm = given.guarded_llm or own(_llm(settings))
         embedder = given.guarded_embedder or own(_embedder(settings))
         _check_dims(settings, embedder)
         reranker = _bounded_reranker(settings, given, own)
+        vision, speech = own(_vision(settings)), own(_speech(settings))
         extractor = _extractor(settings)
         location = None if in_memory else ledger_location(settings)
-        ledger = Ledger(location, _keyring(settings, location), column_bytes=settings.search_cache_mb * 2**20)
+        blobs = BlobFolder(home_folder(settings) / "blobs") if settings.attachments.store == "folder" else None
+        ledger = Ledger(location, _keyring(settings, location), blobs, column_bytes=settings.search_cache_mb * 2**20)
         cleanup.callback(ledger.close)
         if (index := given.guarded_index) is not None:
             vector_index, vector_worker = index, _worker_of_given(index, ledger, embedding_spec_of(embedder))
@@ -167,6 +178,8 @@ def open_backends(settings: Settings, given: Given = NOTHING_GIVEN, *, in_memory
         extractor,
         llm,
         reranker,
+        vision,
+        speech,
         vector_index,
         vector_worker,
         graph,
@@ -323,11 +336,32 @@ def _bounded_reranker(settings: Settings, given: Given, own: Callable[[Reranker]
 
 
 def _llm(settings: Settings) -> LanguageModel | None:
-    if settings.llm is None:
+    return None if settings.llm is None else _chat_model("llm.config", settings.llm.config)
+
+
+def _vision(settings: Settings) -> LanguageModel | None:
+    configured = settings.vision_config
+    return None if configured is None else _chat_model(*configured)
+
+
+def _speech(settings: Settings) -> Transcriber | None:
+    if settings.speech is None:
         return None
+    from graphmem.models.openai_speech import OpenaiTranscriber  # noqa: PLC0415
+
+    config = settings.speech.config
+    return OpenaiTranscriber(
+        config.model,
+        api_key=_secret_value(config.api_key),
+        base_url=_secret_value(config.openai_base_url),
+        language=config.language,
+        timeout=config.timeout,
+    )
+
+
+def _chat_model(section: str, config: OpenaiChatConfig) -> LanguageModel:
     from graphmem.models.openai_chat import OpenaiChatModel, Prices  # noqa: PLC0415
 
-    config = settings.llm.config
     prices = config.prices
     return OpenaiChatModel(
         config.model,
@@ -338,6 +372,7 @@ def _llm(settings: Settings) -> LanguageModel | None:
         max_tokens=config.max_tokens,
         timeout=config.timeout,
         prices=None if prices is None else Prices(prices.prompt, prices.completion, prices.cached),
+        section=section,
     )
 
 

@@ -7,20 +7,34 @@ otherwise stored unchanged; only names and ids are trimmed.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
 import re
 import reprlib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn, TypeVar, get_args
+from typing import Any, NoReturn, TypeVar, get_args
 
+from graphmem.boundary import content_parts
 from graphmem.errors import ValidationError
 from graphmem.escapes import json_text
-from graphmem.model import EPOCH, SCOPE_NAMES, EntityType, Kind, MemoryType, Message, MinRelevance, Role, Scope
+from graphmem.model import (
+    EPOCH,
+    SCOPE_NAMES,
+    Attachment,
+    AttachmentKind,
+    EntityType,
+    Kind,
+    MemoryType,
+    Message,
+    MinRelevance,
+    Role,
+    Scope,
+)
 from graphmem.times import localized, offset_minutes, shown, warn_of_missing_offset
 
 T = TypeVar("T")
@@ -58,6 +72,11 @@ MAX_VALUE_CHARS = 10_000_000
 MAX_VALUE_DEPTH = 100
 MAX_MINUTES = 100 * 366 * 24 * 60
 DATA_URL_CHARS = 64
+# Attachments of a message, and the bytes of their data, together.
+MAX_ATTACHMENTS = 100
+MAX_ATTACHMENT_BYTES = 32 * 1024 * 1024
+# What an attachment is described by when the message itself tells it.
+BY_MESSAGE = "message"
 
 _UNSTORABLE_CHARS = re.compile("[\x00\ud800-\udfff]")
 _CONTROL_CHARS = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -83,6 +102,7 @@ class InputLimits:
     max_message_chars: int = MAX_CONTENT_CHARS
     max_messages: int = MAX_MESSAGES
     max_metadata_bytes: int = MAX_DOCUMENT_BYTES
+    max_attachment_bytes: int = MAX_ATTACHMENT_BYTES
     max_filter_depth: int = MAX_FILTER_DEPTH
     max_filter_conditions: int = MAX_FILTER_CONDITIONS
     max_top_k: int = MAX_TOP_K
@@ -254,13 +274,6 @@ def home(value: object, argument: str = "path") -> Path:
 # --- messages ------------------------------------------------------------------------------------------------------
 
 
-class ParsedMessages(NamedTuple):
-    """The messages of a call to store, and the indexes (from 0) of those with attachments but no text, not stored."""
-
-    messages: list[Message]
-    attachment_only: list[int]
-
-
 class Paragraph(dict[str, Any]):
     """A message read from a file of prose: one paragraph of the document whose id is `document`."""
 
@@ -272,19 +285,20 @@ class Paragraph(dict[str, Any]):
 def message_list(
     value: object, *, timestamp: object = None, now: datetime, limits: InputLimits = LIMITS
 ) -> list[Message]:
-    """Returns the messages to store, without the indexes that `parse_messages` returns beside them."""
-    return parse_messages(value, timestamp=timestamp, now=now, limits=limits).messages
+    """Returns the messages of a call that have text, as `parse_messages` does; others are left out."""
+    return [one for one in parse_messages(value, timestamp=timestamp, now=now, limits=limits) if one.text]
 
 
 def parse_messages(
     value: object, *, timestamp: object = None, now: datetime, limits: InputLimits = LIMITS
-) -> ParsedMessages:
+) -> list[Message]:
     """Reads the messages of a call: a string, one message dict, or a list of either; returns them in order.
 
-    A dict has `role`, `content` and optionally `name`, `timestamp`, `id`, `metadata`; other keys, which clients of
-    language models add, are ignored. Every message is checked; system and developer messages and those without text are
-    then left out. `timestamp` is the call's time, for messages without their own; `now`, with a time zone, is used if
-    there is neither. Raises `ValidationError`.
+    A dict has `role`, `content` and optionally `name`, `timestamp`, `id`, `metadata`; of other keys, which clients of
+    language models add, only an assistant's `audio` counts. Every message is checked; system and developer messages and
+    empty ones are then left out. Those without words stay, if they have content parts of another kind. `timestamp` is
+    the call's time, for messages without their own; `now`, with a time zone, is used if there is neither. Raises
+    `ValidationError`.
     """
     items = [value] if isinstance(value, str | Mapping) else value
     if not isinstance(items, list | tuple):
@@ -295,14 +309,22 @@ def parse_messages(
     call_time = None if timestamp is None else given_time(timestamp, "timestamp", limits.timezone)
     names = ["messages"] if items is not value else [f"messages[{index}]" for index in range(len(items))]
     parsed = [_message(item, name, call_time, now, limits) for item, name in zip(items, names, strict=True)]
-    remembered = [(index, message) for index, message in enumerate(parsed) if message.role in REMEMBERED_ROLES]
-    return ParsedMessages(
-        [message for _, message in remembered if message.content.strip()],
-        [index for index, message in remembered if message.attachments and not message.content.strip()],
-    )
+    return [
+        replace(message, index=index)
+        for index, (message, has_parts) in enumerate(parsed)
+        if message.role in REMEMBERED_ROLES and (message.content.strip() or has_parts)
+    ]
 
 
-def _message(value: object, argument: str, call_time: datetime | None, now: datetime, limits: InputLimits) -> Message:
+def single_message(value: object, now: datetime) -> Message:
+    """Reads one message of any role, which may be empty; see `parse_messages`."""
+    return _message(value, "messages", None, now, LIMITS)[0]
+
+
+def _message(
+    value: object, argument: str, call_time: datetime | None, now: datetime, limits: InputLimits
+) -> tuple[Message, bool]:
+    """Returns a message, and whether it has content parts that are no text."""
     if isinstance(value, str):
         value = {"role": "user", "content": value}
     if not isinstance(value, Mapping):
@@ -318,19 +340,26 @@ def _message(value: object, argument: str, call_time: datetime | None, now: date
     given = call_time if own_time is None else given_time(own_time, f"{argument}.timestamp", limits.timezone)
     at = now.astimezone(limits.timezone) if given is None else given
     raw_content, tool_output = value.get("content"), _tool_output(value.get("content"))
-    content, attachments = _content(tool_output or raw_content, f"{argument}.content", limits)
-    return Message(
+    read = _content(tool_output or raw_content, f"{argument}.content", limits)
+    audio = value.get("audio")
+    if isinstance(audio, Mapping):  # an answer that OpenAI's models speak
+        read.take({**audio, "type": "audio"}, f"{argument}.audio", limits)
+    message = Message(
         role="tool" if tool_output else str.__str__(role),
-        content=content,
+        content=_checked_text("\n".join(read.texts), f"{argument}.content", limits.max_message_chars),
         at=at.astimezone(UTC),
         utc_offset=offset_minutes(at, limits.timezone),
         name=None if name is None else _checked_name(name, f"{argument}.name"),
         id=None if raw_id is None else _checked_name(_number_to_text(raw_id, f"{argument}.id"), f"{argument}.id"),
         has_own_time=given is not None,
-        attachments=attachments,
+        attachments=tuple(read.attachments),
         metadata=metadata(value.get("metadata"), f"{argument}.metadata", limits),
         document=value.document if isinstance(value, Paragraph) else None,
     )
+    if len(message.text) > max(limits.max_message_chars, len(message.content)):
+        remedy = f"has with its captions and transcripts more than {limits.max_message_chars:,} characters"
+        refuse(f"{argument}.content", _RedactedText(message.text), f"{remedy}; shorten them")
+    return message, read.has_parts
 
 
 def _tool_output(content: object) -> list[object]:
@@ -352,26 +381,95 @@ def _tool_output(content: object) -> list[object]:
     ]
 
 
-def _content(value: object, argument: str, limits: InputLimits) -> tuple[str, tuple[Mapping[str, Any], ...]]:
-    """Returns the text of a message unchanged, and its other content parts as references."""
+@dataclass(slots=True)
+class _Content:
+    """The content of a message: its texts, and its attachments. `has_parts`: there are parts that are no text."""
+
+    texts: list[str] = field(default_factory=list)
+    attachments: list[Attachment] = field(default_factory=list)
+    has_parts: bool = False
+
+    def take(self, part: Mapping[Any, Any], argument: str, limits: InputLimits) -> None:
+        """Reads a content part that is no text; one that refers to nothing is left out."""
+        self.has_parts = True
+        for name, value in part.items():
+            if isinstance(value, bytes | bytearray):
+                refuse(f"{argument}.{name}", _RedactedText(value), "is bytes; give a data: URL, or base64 text")
+        medium = content_parts.read_part(part)
+        if medium is None:
+            return
+        told = (medium.caption, f"{argument}.caption"), (medium.transcript, f"{argument}.transcript")
+        caption, transcript = (
+            None if text is None else _checked_text(text, name, limits.max_message_chars) for text, name in told
+        )
+        link = medium.link
+        if match := _UNSTORABLE_CHARS.search(link):
+            refuse(argument, _RedactedText(link), f"holds an unusable character at {match.start()}; correct the link")
+        data = content_parts.data_of(link)
+        attachment = Attachment(
+            medium.kind,
+            _shorten_link(link),
+            None if medium.mime is None else storable_part(medium.mime, MAX_NAME_CHARS),
+            None if data is None else hashlib.sha256(data).hexdigest(),
+            None if data is None else len(data),
+            caption,
+            transcript,
+            source=link if data or content_parts.is_web_address(link) else None,
+        )
+        self.attachments.append(replace(attachment, described_by=BY_MESSAGE) if attachment.is_described else attachment)
+        if len(self.attachments) > MAX_ATTACHMENTS:
+            refuse(argument, medium.kind.value, f"is one attachment too many; a message has at most {MAX_ATTACHMENTS}")
+        if sum(one.size or 0 for one in self.attachments) > limits.max_attachment_bytes:
+            remedy = (
+                f"the data of a message's attachments has more than {limits.max_attachment_bytes:,} bytes; send "
+                "smaller ones, or their URLs (limits.max_attachment_bytes)"
+            )
+            refuse(argument, medium.kind.value, remedy)
+
+
+def attachments(value: object, argument: str, known: tuple[Attachment, ...] = ()) -> tuple[Attachment, ...]:
+    """Reads attachments as dicts of kind, ref, mime, caption and transcript.
+
+    One that refers to the same as a `known` one is that, with this caption and transcript; of several the first that no
+    other is.
+    """
+    found, left = [], list(known)
+    for index, item in enumerate(as_list(value, argument)):
+        path = f"{argument}[{index}]"
+        fields = _checked_mapping(item, path)
+        kind = AttachmentKind(one_of(fields.get("kind"), f"{path}.kind", AttachmentKind))
+        ref = _checked_text(fields.get("ref"), f"{path}.ref", MAX_LINK_CHARS)
+        told = [
+            None if fields.get(name) is None else _checked_text(fields[name], f"{path}.{name}", MAX_CONTENT_CHARS)
+            for name in ("caption", "transcript")
+        ]
+        same = next((one for one in left if (one.kind, one.ref) == (kind, ref)), None)
+        if same is not None:
+            left = [one for one in left if one is not same]
+        read = replace(same or Attachment(kind, ref), caption=told[0] or None, transcript=told[1] or None)
+        found.append(read if read.is_described else replace(read, described_by=None, at=None))
+    return tuple(found)
+
+
+def _content(value: object, argument: str, limits: InputLimits) -> _Content:
+    """Returns the texts of a message unchanged, and its other content parts as attachments."""
+    read = _Content()
     if value is None:
-        return "", ()
+        return read
     parts = [value] if isinstance(value, str | Mapping) else value
     if not isinstance(parts, list | tuple):
         refuse(argument, _RedactedText(value), "must be a string, None, a content part, or a list of content parts")
-    texts: list[str] = []
-    attachments: list[Mapping[str, Any]] = []
     for index, part in enumerate(parts):
         part_path = argument if part is value else f"{argument}[{index}]"
         if isinstance(part, str):
-            texts.append(_checked_text(part, part_path, limits.max_message_chars))
+            read.texts.append(_checked_text(part, part_path, limits.max_message_chars))
         elif not isinstance(part, Mapping) or not isinstance(part.get("type"), str):
             refuse(part_path, _RedactedText(part), 'must be a content part such as {"type": "text", "text": "…"}')
         elif part["type"] in TEXT_PART_TYPES:
-            texts.append(_checked_text(part.get("text"), f"{part_path}.text", limits.max_message_chars))
+            read.texts.append(_checked_text(part.get("text"), f"{part_path}.text", limits.max_message_chars))
         else:
-            attachments.append(_json_object(part, part_path, _shorten_link, limits))
-    return _checked_text("\n".join(texts), argument, limits.max_message_chars), tuple(attachments)
+            read.take(part, part_path, limits)
+    return read
 
 
 def _shorten_link(text: str) -> str:
@@ -505,14 +603,12 @@ def metadata(
 
     `copies` is how many times it will be stored.
     """
-    return {} if value is None else _json_object(value, argument, str.__str__, limits, copies)
+    return {} if value is None else _json_object(value, argument, limits, copies)
 
 
-def _json_object(
-    value: object, argument: str, convert_text: Callable[[str], str], limits: InputLimits, copies: int = 1
-) -> dict[str, Any]:
+def _json_object(value: object, argument: str, limits: InputLimits, copies: int) -> dict[str, Any]:
     checked = _checked_mapping(value, argument)
-    document: dict[str, Any] = json_ready(checked, argument, convert_text, zone=limits.timezone)
+    document: dict[str, Any] = json_ready(checked, argument, zone=limits.timezone)
     size, max_bytes = len(json.dumps(document, ensure_ascii=False).encode()), limits.max_metadata_bytes
     if size > max_bytes:
         refuse(argument, value, f"takes {size:,} bytes as JSON; use at most {max_bytes:,}")
@@ -620,8 +716,8 @@ def stored_key(value: object, argument: str) -> str:
 
 
 def stored_metadata(value: object, argument: str) -> dict[str, Any]:
-    """Returns a copy of stored metadata: of any size, and two levels deeper than a caller's for its `attachments`."""
-    document: dict[str, Any] = json_ready(_checked_mapping(value, argument), argument, depth=-1)
+    """Returns a copy of stored metadata, of any size."""
+    document: dict[str, Any] = json_ready(_checked_mapping(value, argument), argument)
     return document
 
 

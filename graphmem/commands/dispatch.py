@@ -1,7 +1,7 @@
 """Carries out a change set in one transaction. All writes of memories go through `commit`.
 
-A handler for each command type (`messages`, `memories`, `lifecycle`, `facts`, `imports`, `entities`, `items`,
-`settings`) writes rows, events, sequence numbers and jobs on the connection of a `UnitOfWork`.
+A handler for each command type (`messages`, `descriptions`, `memories`, `lifecycle`, `facts`, `imports`, `entities`,
+`items`, `settings`) writes rows, events, sequence numbers and jobs on the connection of a `UnitOfWork`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from itertools import groupby
 from typing import Any
 
 from graphmem.commands import entities
+from graphmem.commands.descriptions import drop_held_messages, hold_message
 from graphmem.commands.entities import execute_entity_command
 from graphmem.commands.facts import add_fact, complete_job, enqueue_extraction, reaffirm_fact
 from graphmem.commands.imports import (
@@ -66,8 +67,10 @@ from graphmem.commands.types import (
     DeleteItems,
     DeleteMemory,
     DeleteSettings,
+    DropHeldMessages,
     EnqueueExtraction,
     ForgetMemory,
+    HoldMessage,
     ImportAlias,
     ImportCycle,
     ImportEntityName,
@@ -94,6 +97,7 @@ from graphmem.commands.types import (
     UpdateMemory,
 )
 from graphmem.commands.unit_of_work import UnitOfWork
+from graphmem.stores.blobs import erase_unused
 from graphmem.stores.ledger import Ledger, ledger_state
 
 
@@ -113,6 +117,7 @@ def commit(ledger: Ledger, change_set: ChangeSet, session_gap: timedelta) -> lis
             ledger_state.count_erasure(connection)
     if uow.has_erased:
         ledger.columns.clear()
+    erase_unused(ledger, uow.erased_data)
     return outcomes
 
 
@@ -133,6 +138,8 @@ def execute(command: Command, uow: UnitOfWork) -> Outcome:
     raise NotImplementedError(type(command).__name__)
 
 
+execute.register(HoldMessage, hold_message)
+execute.register(DropHeldMessages, drop_held_messages)
 execute.register(ReindexMemory, reindex_memory)
 execute.register(UpdateMemory, update_memory)
 execute.register(RetireMemory, retire_memory)

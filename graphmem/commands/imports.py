@@ -71,7 +71,7 @@ def _reason_to_skip(command: ImportMemory, uow: UnitOfWork) -> str | None:
 
 def _insert(record: MemoryRecord, uow: UnitOfWork) -> MemoryRecord:
     session = record.session or uow.session_for(record.scope, record.at, record.actor_id, record.text)
-    record = replace(record, session=session, seq=uow.next_seq())
+    record = replace(record, session=session, seq=uow.next_seq(), attachments=uow.kept(record.attachments))
     record = replace(record, row=memories.insert(uow.connection, record, uow.partition_row(record)))
     if record.kind is Kind.EPISODE:
         uow.insert_into_session(record)

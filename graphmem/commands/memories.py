@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from sqlalchemy import or_
 
+from graphmem.boundary.validation import MAX_CONTENT_CHARS
 from graphmem.commands import entities, facts, lifecycle, source_visibility, undo
 from graphmem.commands.types import (
     VECTORS_ERASED,
@@ -30,8 +31,9 @@ from graphmem.commands.types import (
 )
 from graphmem.commands.unit_of_work import UnitOfWork
 from graphmem.errors import NotFoundError, ValidationError
-from graphmem.model import Kind, MemoryRecord
+from graphmem.model import Kind, MemoryRecord, described_text
 from graphmem.stores.ledger import (
+    attachments,
     embeddings,
     entity_names,
     events,
@@ -129,7 +131,9 @@ def reindex_memory(command: ReindexMemory, uow: UnitOfWork) -> Outcome:
 
 def update_memory(command: UpdateMemory, uow: UnitOfWork) -> Outcome:
     """Changes text, metadata, expiration, scope and sources of a memory; stores the job to enrich a new text."""
-    record = lifecycle.remembered(uow.find(command.id), "changed", uow)
+    record = uow.find(command.id)
+    if command.attachments is None:  # to describe is not to say again
+        record = lifecycle.remembered(record, "changed", uow)
     if _updated(record, command) == record:
         return Outcome(OutcomeType.NONE, record.id, kind=record.kind, record=record, reason="nothing to change")
     sources = facts.sources_of(command.sources, uow)
@@ -146,7 +150,12 @@ def update_memory(command: UpdateMemory, uow: UnitOfWork) -> Outcome:
         uow.enqueue_enrichments([record])
         if command.extraction is not None:
             graph_writes.add(uow.connection, [GraphAddition(updated, uow.partition_row(updated), command.extraction)])
+    if updated.attachments != record.attachments:
+        before[undo.ATTACHMENTS] = [attachments.encode(one) for one in record.attachments]
+        attachments.put(uow.connection, record.row, updated.attachments)
     updated = _save(updated, uow)
+    if command.attachments is not None and record.source_only:
+        uow.new_source_messages.append(updated)
     source_visibility.update_corrected_sources(uow, record, updated, corrects=command.corrects)
     facts.add_source_links(updated, sources, uow)
     uow.add_event("UPDATE", updated, old=record.text, new=updated.text, before=before, reason=command.reason)
@@ -154,9 +163,16 @@ def update_memory(command: UpdateMemory, uow: UnitOfWork) -> Outcome:
 
 
 def _updated(record: MemoryRecord, command: UpdateMemory) -> MemoryRecord:
+    text, after = record.text if command.text is None else command.text, record.attachments
+    if command.attachments is not None and len(command.attachments) == len(after):
+        new = [now for now, then in zip(command.attachments, after, strict=True) if not then.is_described]
+        after = command.attachments
+        longer = described_text(text, new)
+        text = longer if command.text is None and len(longer) <= MAX_CONTENT_CHARS else text
     return replace(
         record,
-        text=record.text if command.text is None else command.text,
+        text=text,
+        attachments=after,
         metadata=command.metadata_after(record.metadata),
         expires_at=record.expires_at if isinstance(command.expires_at, Unset) else command.expires_at,
         at=command.at or record.at,
@@ -333,6 +349,8 @@ def _erase(record: MemoryRecord, uow: UnitOfWork, batch: str | None) -> ErasureR
     connection.execute(jobs_table.delete().where(jobs_table.c.memory == row))
     connection.execute(dead_letters.delete().where(dead_letters.c.memory == record.id))
     vitals.delete(connection, row)
+    attachments.put(connection, row, ())
+    uow.erased_data |= {one.sha256 for one in record.attachments if one.sha256 is not None}
     erased_items = items.delete_of_memory(connection, row)
     memories.set_further_runs(connection, row, ())
     uow.remove_from_session(record)

@@ -7,8 +7,15 @@ from dataclasses import replace
 from datetime import timedelta
 from uuid import uuid4
 
-from graphmem.commands import lifecycle
-from graphmem.commands.types import AddMessage, MessageIdReused, Outcome, OutcomeType, RememberMemory
+from graphmem.commands import descriptions, lifecycle
+from graphmem.commands.types import (
+    AddMessage,
+    DescribeLater,
+    MessageIdReused,
+    Outcome,
+    OutcomeType,
+    RememberMemory,
+)
 from graphmem.commands.unit_of_work import UnitOfWork
 from graphmem.model import NEUTRAL_IMPORTANCE, Kind, MemoryRecord, Scope, embedded_text, micros
 from graphmem.stores.ledger import events, memories, tombstones, vitals
@@ -114,7 +121,7 @@ class _EarlierMessages:
             self._uow.connection,
             self._uow.partition_row(first.scope),
             first.scope,
-            {commands[place].message.content for place in windows},
+            {commands[place].message.text for place in windows},
             first.message.at,
             max(windows.values()),
         )
@@ -129,7 +136,7 @@ class _EarlierMessages:
 
 
 def _text_hash(command: AddMessage) -> str:
-    return content_hash(embedded_text(command.speaker, command.message.content))
+    return content_hash(embedded_text(command.speaker, command.message.text))
 
 
 def _is_repetition(command: AddMessage, stored: MemoryRecord) -> bool:
@@ -138,8 +145,10 @@ def _is_repetition(command: AddMessage, stored: MemoryRecord) -> bool:
     memory_type = command.memory_type or stored.memory_type
     wanted = (message.role, message.name, memory_type, command.expires_at, dict(command.metadata))
     found = (stored.role, stored.actor_id, stored.memory_type, stored.expires_at, dict(stored.metadata))
+    said_before = stored.message()
     return (
-        stored.text == message.content
+        said_before.content == message.content
+        and [one.identity for one in stored.attachments] == [one.identity for one in message.attachments]
         and found == wanted
         and stored.valid_to is None
         and (command.source_only or not stored.source_only)
@@ -159,6 +168,7 @@ class _NewEpisodes:
         self._written: dict[str, MemoryRecord] = {}
         self._messages: dict[str, tuple[str, str]] = {}  # id and content digest by message key
         self._given: set[str] = set()  # ids of those whose importance the caller gave
+        self._later: dict[str, DescribeLater] = {}  # what is to be described of them, by id
         self._new_keys: list[str] = []  # those that are not written yet
         # The time of the last message of each scope, in microseconds.
         self._last: dict[Scope, int] = {}
@@ -179,7 +189,7 @@ class _NewEpisodes:
             partition=scope.partition,
             scope=scope,
             kind=Kind.EPISODE,
-            text=message.content,
+            text=message.text,
             at=message.at,
             utc_offset=message.utc_offset,
             valid_from=message.at,
@@ -195,7 +205,10 @@ class _NewEpisodes:
             message_id=message.id,
             source_only=command.source_only,
             importance=NEUTRAL_IMPORTANCE if command.importance is None else command.importance,
+            attachments=self._uow.kept(message.attachments),
         )
+        if command.later is not None:
+            self._later[record.id] = command.later
         if command.importance is not None and not command.source_only:
             self._given.add(record.id)
         is_last = self._is_last_of_session(record)
@@ -229,6 +242,9 @@ class _NewEpisodes:
             if self._new_keys:
                 tombstones.add_message_keys(uow.connection, [(key, *self._messages[key]) for key in self._new_keys])
             uow.enqueue_enrichments(records)
+            for record in records:
+                if (later := self._later.pop(record.id, None)) is not None:
+                    descriptions.enqueue_description(later, record, uow)
             uow.new_source_messages += [record for record in records if record.source_only]
             self._written |= {record.id: record for record in records}
             self._collected, self._new_keys = [], []

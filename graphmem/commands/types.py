@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from graphmem.errors import ValidationError
 from graphmem.model import (
     EMPTY_MAPPING,
+    Attachment,
     EmbeddingSpec,
     Event,
     Extraction,
@@ -59,29 +60,6 @@ class MessageIdReused(ValidationError):
 
 
 @dataclass(frozen=True, slots=True)
-class AddMessage:
-    """Stores one message as an episode.
-
-    `key` recognises a repeated message; without one it is new, unless it and all others of its change set that have a
-    `repeat_window` were said at most that long before (None: always new). `content_digest` must be the same in a
-    repeated message. `source_only`: the episode is a source message, for facts to be drawn from. `importance` (0..1) is
-    the caller's, None if it is to be computed.
-    """
-
-    scope: Scope
-    message: Message
-    key: str | None
-    content_digest: str
-    speaker: str | None
-    metadata: Mapping[str, Any] = field(default_factory=lambda: EMPTY_MAPPING)
-    memory_type: str | None = None
-    expires_at: datetime | None = None
-    source_only: bool = False
-    repeat_window: timedelta | None = None
-    importance: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class EnqueueExtraction:
     """Records a job that draws facts from the source messages stored as new by the same change set.
 
@@ -96,6 +74,58 @@ class EnqueueExtraction:
     procedure: bool = False
     summarise: bool = False
     importance: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeLater:
+    """What a job has a model describe of a message: URLs or data, by the position of their attachments.
+
+    `extraction`: facts are to be drawn from the message with the descriptions.
+    """
+
+    sources: Mapping[int, str] = field(repr=False)
+    extraction: EnqueueExtraction | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AddMessage:
+    """Stores one message as an episode.
+
+    `key` recognises a repeated message; without one it is new, unless it and all others of its change set that have a
+    `repeat_window` were said at most that long before (None: always new). `content_digest` must be the same in a
+    repeated message. `source_only`: the episode is a source message, for facts to be drawn from. `importance` (0..1) is
+    the caller's, None if it is to be computed. `later`: what is to be described of it.
+    """
+
+    scope: Scope
+    message: Message
+    key: str | None
+    content_digest: str
+    speaker: str | None
+    metadata: Mapping[str, Any] = field(default_factory=lambda: EMPTY_MAPPING)
+    memory_type: str | None = None
+    expires_at: datetime | None = None
+    source_only: bool = False
+    repeat_window: timedelta | None = None
+    importance: float | None = None
+    later: DescribeLater | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HoldMessage:
+    """Records a job that has the attachments of a message without words described, and then adds the message.
+
+    Until then it is no memory, and the job has it.
+    """
+
+    message: AddMessage
+
+
+@dataclass(frozen=True, slots=True)
+class DropHeldMessages:
+    """Deletes the messages of a scope that wait for a description, to be no memory before it (`HoldMessage`)."""
+
+    scope: Scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +190,8 @@ class UpdateMemory:
     the memory's sources (see `graphmem.commands.source_visibility`). `sources` are further messages that the memory is
     drawn from now; if one of them was erased, nothing changes. `scope` is the scope of these messages (see
     `ReaffirmFact`). `extraction`: the mentions and relations of the new text, if known already. `at` and `utc_offset`
-    are the observation time of the new text, that of its last source (`at` None: as before).
+    are the observation time of the new text, that of its last source (`at` None: as before). `attachments` are all of
+    the memory's, with what was said of them since; without a `text` the lines of that are added to the present one.
     """
 
     id: str
@@ -175,6 +206,7 @@ class UpdateMemory:
     extraction: Extraction | None = None
     at: datetime | None = None
     utc_offset: int | None = None
+    attachments: tuple[Attachment, ...] | None = None
 
     def metadata_after(self, former: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the metadata of the memory after the change."""
@@ -555,6 +587,8 @@ LifecycleCommand = ForgetMemory | MergeMemory | ComposeMemory | RememberMemory |
 FactCommand = EnqueueExtraction | CompleteJob | AddFact | ReaffirmFact
 Command = (
     AddMessage
+    | HoldMessage
+    | DropHeldMessages
     | FactCommand
     | StoreEnrichment
     | ReindexMemory

@@ -5,7 +5,8 @@ state before the next event, or with the current state if there is no next event
 fields again, the undo is refused, because it would discard that change.
 
 An update of a fact's text removes the mentions and relations that a language model found in it; no extractor would find
-these again. So the event keeps them in its previous state, beside the columns, under "derived".
+these again. So the event keeps them in its previous state, beside the columns, under "derived"; an event by which
+attachments were described keeps these as they were, under "attachments".
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ from graphmem.model import (
     Statement,
     optional_micros,
 )
-from graphmem.stores.ledger import events, graph_reads, memories
+from graphmem.stores.ledger import attachments, events, graph_reads, memories
 from graphmem.stores.ledger.sql import entity_type, mention_kind, moment
 
-DERIVED = "derived"
+DERIVED, ATTACHMENTS = "derived", "attachments"
 ReverseCommand = RestoreMemory | RememberMemory | MoveMemory | DecomposeMemory | UpdateMemory
 _TIMES = ("valid_at", "invalid_at")
 # Fields that these events change: name in `Event.previous_state` → name for callers.
@@ -108,7 +109,7 @@ def _changed_fields(event: Event, before: Mapping[str, Any], record: MemoryRecor
 
 
 def _reverse_update(event: Event, before: Mapping[str, Any], changed: set[str]) -> UpdateMemory:
-    expires_at, derived = before.get("expires_at"), before.get(DERIVED)
+    expires_at, derived, former = before.get("expires_at"), before.get(DERIVED), before.get(ATTACHMENTS)
     return UpdateMemory(
         event.memory_id,
         text=str(before["text"]) if "text" in changed else None,
@@ -118,6 +119,7 @@ def _reverse_update(event: Event, before: Mapping[str, Any], changed: set[str]) 
         at=_moment(before["at"]) if "at" in changed else None,
         utc_offset=before.get("utc_offset"),
         extraction=None if derived is None or "text" not in changed else _decode_extraction(derived),
+        attachments=None if former is None or "text" not in changed else tuple(map(attachments.decode, former)),
     )
 
 

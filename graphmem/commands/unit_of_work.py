@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
 from sqlalchemy import Connection
 
+from graphmem.boundary.content_parts import data_of
 from graphmem.commands.types import ChangeSet
 from graphmem.errors import NotFoundError
-from graphmem.model import MemoryRecord, Scope
+from graphmem.model import Attachment, MemoryRecord, Scope
 from graphmem.stores.ledger import Ledger, events, jobs, memories, outbox
+from graphmem.stores.ledger.attachments import BLOBS
 from graphmem.text import is_passage
 
 NOT_FOUND = "no memory {id!r:.80} in this scope; a search or a list of it gives the ids that exist"
@@ -25,6 +28,7 @@ class UnitOfWork:
         self.connection = connection
         self.digests = ledger.digests
         self._job_holder = ledger.job_holder
+        self._blobs = ledger.blobs
         self.now = change_set.now
         self.visible_scope = change_set.visible_scope
         self.session_gap = session_gap
@@ -32,9 +36,11 @@ class UnitOfWork:
         self.partitions_with_stale_names: set[int] = set()
         # Whether this change set erased words.
         self.has_erased = False
+        # Digests of the data of attachments that it erased.
+        self.erased_data: set[str] = set()
         # The memories that it erased: one erased with another may be named by a further command.
         self.erased_ids: set[str] = set()
-        # Source messages that this change set stored as new: `EnqueueExtraction` records a job for them.
+        # Source messages that this change set stored as new, or with new words: `EnqueueExtraction` records a job.
         self.new_source_messages: list[MemoryRecord] = []
         self._partition_rows: dict[str, int] = {}
 
@@ -68,6 +74,24 @@ class UnitOfWork:
         if key not in self._partition_rows:
             self._partition_rows[key] = memories.ensure_partition(self.connection, key)
         return self._partition_rows[key]
+
+    @property
+    def keeps_data(self) -> bool:
+        """Whether the data of attachments is kept in a folder."""
+        return self._blobs is not None
+
+    def kept(self, attachments: Sequence[Attachment]) -> tuple[Attachment, ...]:
+        """Returns attachments as they are to be stored: with a folder for blobs, after writing their data there."""
+        if self._blobs is None:
+            return tuple(attachments)
+        kept = []
+        for one in attachments:
+            data = None if one.source is None else data_of(one.source)
+            if data is not None and one.sha256 is not None:
+                self._blobs.write(one.sha256, data)
+                one = replace(one, ref=f"{BLOBS}{one.sha256}")  # noqa: PLW2901
+            kept.append(one)
+        return tuple(kept)
 
     def session_for(
         self, scope: Scope, at: datetime, name: str | None, content: str, document: str | None = None

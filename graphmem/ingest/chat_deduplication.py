@@ -12,9 +12,10 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from hashlib import blake2b
+from hashlib import blake2b, sha256
 from typing import Any
 
+from graphmem.boundary.content_parts import read_part
 from graphmem.boundary.validation import IGNORED_ROLES, TEXT_PART_TYPES
 
 # How many of the messages before a message its id depends on.
@@ -69,7 +70,10 @@ class ChatHistory:
         """
         ids = self.message_ids(messages)
         start = last_rounds(messages, rounds)
-        return [with_id(message, id_) for message, id_ in zip(messages[start:], ids[start:], strict=True)]
+        return [
+            with_id(message, id_ or id_without_text(self._keyed, message, self._session_key))
+            for message, id_ in zip(messages[start:], ids[start:], strict=True)
+        ]
 
     def message_ids(self, messages: Sequence[Mapping[str, Any]]) -> list[str | None]:
         """Returns the id of each message; None for a message without text, or with a role that is not stored.
@@ -150,6 +154,20 @@ def with_id(message: Mapping[str, Any], id_: str | None) -> Mapping[str, Any]:
     """Returns a message with this id, unless it has an id or a timestamp; None leaves it as it is."""
     is_recognisable = id_ is None or message.get("id") is not None or message.get("timestamp") is not None
     return message if is_recognisable else {**message, "id": id_}
+
+
+def id_without_text(keyed: Callable[..., str], message: Mapping[str, Any], session_key: str = "") -> str | None:
+    """Returns the id of a message of images or sounds alone; None for any other message without text.
+
+    It is a digest of these, wherever in the chat they stand: other messages do not depend on it.
+    """
+    role, content = message.get("role"), message.get("content")
+    parts = content if isinstance(content, list | tuple) else [content]
+    media = [read_part(part) for part in parts if isinstance(part, Mapping)]
+    links = [sha256(medium.link.encode(errors="replace")).hexdigest() for medium in media if medium is not None]
+    if not links or message_text(message) or (isinstance(role, str) and role in IGNORED_ROLES):
+        return None
+    return keyed(session_key, "media", str(role), str(message.get("name")), *links)
 
 
 def _fingerprint(message: Mapping[str, Any]) -> str | None:

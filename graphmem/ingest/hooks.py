@@ -17,17 +17,20 @@ from graphmem.times import said
 
 logger = logging.getLogger("graphmem")
 
-KEYS = ("role", "content", "name", "timestamp", "id", "metadata")
+KEYS = ("role", "content", "name", "timestamp", "id", "metadata", "attachments")
 _NAME = re.compile(r"[\w-]{1,80}")
 
 BeforeStore = Callable[[dict[str, Any]], Mapping[str, Any] | None]
-"""Takes a message (role, content, name, timestamp, id, metadata); returns it as to be stored, or None to refuse it."""
+"""Takes a message (role, content, name, timestamp, id, metadata, and attachments if it has some).
+
+Returns it as to be stored, or None to refuse it.
+"""
 
 
 def apply_before_store(
     hook: BeforeStore | None, message: Message, metadata: Mapping[str, Any]
 ) -> tuple[Message, Mapping[str, Any]] | None:
-    """Returns a message and its metadata as the hook returns them; None if it refuses them or leaves no text.
+    """Returns a message and its metadata as the hook returns them; None if it refuses them or leaves nothing.
 
     Raises ConfigError if the hook fails or returns no valid message: without its answer nothing is stored.
     """
@@ -39,15 +42,23 @@ def apply_before_store(
     _check_keys(returned)
     try:
         new_metadata = _checked_metadata(returned.get("metadata"))
-        fields = {name: returned[name] for name in returned if name != "metadata"}
-        messages = validation.message_list(fields, now=message.at)
+        fields = {name: returned[name] for name in returned if name not in {"metadata", "attachments"}}
+        accepted = validation.single_message(fields, message.at)
+        kept = validation.attachments(returned.get("attachments") or [], "attachments", message.attachments)
     except ValidationError as error:
         raise ConfigError(f"before_store returned what cannot be stored: {error}") from None
-    if not messages:
-        return None
-    accepted = messages[0] if fields.get("timestamp") else replace(messages[0], utc_offset=message.utc_offset)
-    # These two are the caller's to decide: how a repeated message is recognised, and its document.
-    return replace(accepted, has_own_time=message.has_own_time, document=message.document), new_metadata
+    if not fields.get("timestamp"):
+        accepted = replace(accepted, utc_offset=message.utc_offset)
+    # These are the caller's to decide: how a repeated message is recognised, its document, its place.
+    accepted = replace(
+        accepted,
+        attachments=kept,
+        has_own_time=message.has_own_time,
+        document=message.document,
+        index=message.index,
+    )
+    is_stored = accepted.role in validation.REMEMBERED_ROLES and (accepted.content.strip() or kept)
+    return (accepted, new_metadata) if is_stored else None
 
 
 def log_refused(refused: int, total: int) -> None:
@@ -74,13 +85,12 @@ def _checked_metadata(metadata: object) -> Mapping[str, Any]:
         return {}
     if not isinstance(metadata, Mapping):
         validation.refuse("metadata", metadata, "must be a dict")
-    # Depth -1, as its values were checked before, and `attachments` nest two levels deeper than other metadata.
-    copied: dict[str, Any] = validation.json_ready(metadata, "metadata", depth=-1)
+    copied: dict[str, Any] = validation.json_ready(metadata, "metadata")
     return copied
 
 
 def _call(hook: BeforeStore, message: Message, metadata: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    argument = {
+    argument: dict[str, Any] = {
         "role": message.role,
         "content": message.content,
         "name": message.name,
@@ -88,6 +98,17 @@ def _call(hook: BeforeStore, message: Message, metadata: Mapping[str, Any]) -> M
         "id": message.id,
         "metadata": deepcopy(dict(metadata)),  # the hook may change it in place, and other messages share it
     }
+    if message.attachments:
+        argument["attachments"] = [
+            {
+                "kind": one.kind.value,
+                "ref": one.ref,
+                "mime": one.mime,
+                "caption": one.caption,
+                "transcript": one.transcript,
+            }
+            for one in message.attachments
+        ]
     try:
         returned = hook(argument)
     except Exception as error:

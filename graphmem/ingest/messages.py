@@ -9,8 +9,9 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from graphmem.commands.types import AddMessage
+from graphmem.commands.types import AddMessage, DescribeLater
 from graphmem.digests import Digests
+from graphmem.ingest.descriptions import Describer
 from graphmem.ingest.hooks import BeforeStore, apply_before_store, log_refused
 from graphmem.model import EMPTY_MAPPING, Message, Scope
 
@@ -35,9 +36,12 @@ def message_commands(
     expires_at: datetime | None = None,
     importance: float | None = None,
     before_store: BeforeStore | None = None,
+    describer: Describer | None = None,
     repeat_window: timedelta | None = None,
 ) -> tuple[AddMessage, ...]:
     """Returns a command for each message that `before_store` accepts, in order and with the changes made by it.
+
+    `describer` has described its attachments before. One without text afterwards is no memory yet: see `HoldMessage`.
 
     A repeated message is recognised by its id or, without one, by speaker, words, its own time and its ordinal among
     equal messages of this call. Messages with neither id nor own time are new, unless all of the call were said within
@@ -46,39 +50,35 @@ def message_commands(
     ordinals: Counter[str] = Counter()
     commands: list[AddMessage] = []
     for original in messages:
-        accepted = apply_before_store(before_store, original, _merged_metadata(metadata, original))
+        described = original if describer is None else describer.describe_now(original)
+        merged = {**metadata, **original.metadata} if original.metadata else metadata
+        is_memory = described.text or (describer is not None and describer.left(described))
+        # Nobody is asked about what no memory can be made of.
+        accepted = apply_before_store(before_store if is_memory else None, described, merged)
         if accepted is None:
             continue
         message, message_metadata = accepted
+        left = {} if describer is None else describer.left(message)
         key = _key(message, scope, digests, ordinals)
         commands.append(
             AddMessage(
                 scope=scope,
                 message=message,
                 key=key,
-                content_digest=digests.content_digest(message.content),
+                content_digest=digests.content_digest(message.identity),
                 speaker=speaker_of(message, scope),
                 metadata=message_metadata,
                 memory_type=memory_type,
                 expires_at=expires_at,
                 importance=importance,
+                later=DescribeLater(left) if left else None,
             )
         )
     log_refused(len(messages) - len(commands), len(messages))
-    if repeat_window is not None and all(one.key is None and one.message.document is None for one in commands):
+    with_text = [one for one in commands if one.message.text]
+    if repeat_window is not None and all(one.key is None and one.message.document is None for one in with_text):
         commands = [replace(one, repeat_window=repeat_window) for one in commands]
     return tuple(commands)
-
-
-def _merged_metadata(metadata: Mapping[str, Any], message: Message) -> Mapping[str, Any]:
-    """Merges the call's metadata with the message's, which wins.
-
-    References to the message's attachments go under "attachments", unless the caller uses that name.
-    """
-    if not message.attachments and not message.metadata:
-        return metadata
-    attachments = {"attachments": [dict(part) for part in message.attachments]} if message.attachments else {}
-    return {**attachments, **metadata, **message.metadata}
 
 
 def _key(message: Message, scope: Scope, digests: Digests, ordinals: Counter[str]) -> str | None:

@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 from graphmem.boundary.validation import MAX_CONTENT_CHARS, MAX_LINK_CHARS, TEXT_PART_TYPES, storable_part, stored_name
 from graphmem.errors import ValidationError
 from graphmem.ingest.chat_deduplication import ChatHistory, last_rounds, message_text
+from graphmem.model import MAX_CAPTION_CHARS
 from graphmem.retrieval.context import strip_block
 
 CAPTURED_ROLES = ("user", "assistant")
-# The keys of a content part that refer to something, and do not hold it.
+# The keys of a content part that refer to something or tell what it is, and do not hold it.
 _REFERENCE_KEYS = (
     "type",
     "id",
@@ -29,8 +30,11 @@ _REFERENCE_KEYS = (
     "filename",
     "mime_type",
     "media_type",
+    "caption",
+    "transcript",
 )
 _ADDRESS_KEYS = ("url", "image_url", "file_url")
+_TEXT_KEYS = ("caption", "transcript")
 _QUERY, _CREDENTIALS = re.compile("[?#]"), re.compile("//[^/@]*@")
 
 
@@ -59,7 +63,7 @@ def plain_turns(messages: Iterable[Mapping[str, Any]], max_chars: int = MAX_CONT
 
     The text is without our blocks and without characters that no store can keep, and cut after `max_chars`; a name that
     no memory may have is left out. Of other content (images, tool calls, reasoning) only references are kept: type, id,
-    name, and the address without credentials and query, which may be secret.
+    name, caption, transcript, and the address without credentials and query, which may be secret.
     """
     turns = []
     for message in messages:
@@ -92,7 +96,8 @@ def _reference(part: Mapping[str, Any], *, is_nested: bool = False) -> dict[str,
         if isinstance(value, Mapping) and not is_nested:
             reference[key] = _reference(value, is_nested=True)
         elif isinstance(value, str):
-            reference[key] = storable_part(_address(value) if key in _ADDRESS_KEYS else value, MAX_LINK_CHARS)
+            most = MAX_CAPTION_CHARS if key in _TEXT_KEYS else MAX_LINK_CHARS
+            reference[key] = storable_part(_address(value) if key in _ADDRESS_KEYS else value, most)
     return {key: value for key, value in reference.items() if value}
 
 

@@ -31,6 +31,7 @@ from graphmem.stores.ledger.jobs import AT, FIRST_CLAIM_SECONDS, MODEL_KINDS, SU
 
 if TYPE_CHECKING:
     from graphmem.ingest.facts.pipeline import FactPipeline
+    from graphmem.jobs.describing import DescriptionJobs
 
 logger = logging.getLogger("graphmem")
 NO_MODEL = (
@@ -67,8 +68,9 @@ class JobFailure:
 class JobWorker:
     """Runs the recorded jobs of a ledger in its own threads. Safe to use from several threads and processes.
 
-    `on_background_done` is called after work that no caller waits for. Without a `pipeline` no jobs for a model are
-    done. The settings of the lifecycle say when cycles are due; `run_cycle` runs one over the partition with a key.
+    `on_background_done` is called after work that no caller waits for. Without a `pipeline` no jobs for a language
+    model are done, without `descriptions` none for models of images and speech. The settings of the lifecycle say when
+    cycles are due; `run_cycle` runs one over the partition with a key.
     """
 
     def __init__(
@@ -77,13 +79,17 @@ class JobWorker:
         enricher: Enricher,
         commit_pool: Pool,
         pipeline: FactPipeline | None,
+        descriptions: DescriptionJobs | None,
         settings: Settings,
         on_background_done: Callable[[], None],
         run_cycle: Callable[[str], object],
     ) -> None:
         self._ledger = ledger
         self._pipeline = pipeline
-        timeout = 0.0 if pipeline is None else (settings.llm or OpenaiLlm()).config.timeout
+        self._descriptions = descriptions
+        llm = None if pipeline is None else (settings.llm or OpenaiLlm())
+        models = (llm, settings.vision, settings.speech)
+        timeout = max((model.config.timeout for model in models if model is not None), default=0.0)
         self._claim_seconds = CLAIM_TIMEOUTS * timeout + CLAIM_MARGIN
         self._on_background_done = on_background_done
         self._nights = nights = settings.lifecycle.nights(settings.zone)
@@ -91,8 +97,10 @@ class JobWorker:
         self._run_cycle = run_cycle
         self._enqueued_night: datetime | None = None
         # The kinds of jobs, besides enrichment, that are done here.
-        self.kinds = (frozenset() if pipeline is None else MODEL_KINDS) | (
-            frozenset() if nights is None else {JobKind.CYCLE}
+        self.kinds = (
+            (frozenset() if pipeline is None else MODEL_KINDS)
+            | (frozenset() if descriptions is None else {JobKind.DESCRIPTION})
+            | (frozenset() if nights is None else {JobKind.CYCLE})
         )
         # A few texts that callers wait for, many short texts, and long texts hold each other up in no queue.
         # Some of the texts that stay pending were never tried, because others failed before them.
@@ -304,6 +312,10 @@ class JobWorker:
     def _run(self, job: Job) -> JobResult:
         if job.kind is JobKind.CYCLE:
             return self._run_nightly_cycle(job)
+        if job.kind is JobKind.DESCRIPTION:
+            if self._descriptions is None:
+                raise ConfigError(NO_MODEL)
+            return self._descriptions.run(job)
         from graphmem.ingest.facts import compositions, summaries  # noqa: PLC0415  (only a model's jobs need it)
 
         if (pipeline := self._pipeline) is None:

@@ -125,7 +125,8 @@ class OpenaiChatModel:
 
     `timeout` limits each try, in seconds; transient failures are retried twice. A prompt's own `timeout` limits the
     whole answer, and then there is one try. `temperature`, `top_p` and `max_tokens` are sent unless None. Without
-    `api_key` and `base_url`, OPENAI_API_KEY and OPENAI_BASE_URL apply. Raises ConfigError (see `resolve_endpoint`).
+    `api_key` and `base_url`, OPENAI_API_KEY and OPENAI_BASE_URL apply. `section` is that of its settings, for errors.
+    Raises ConfigError (see `resolve_endpoint`).
     """
 
     def __init__(
@@ -139,9 +140,11 @@ class OpenaiChatModel:
         max_tokens: int | None = None,
         timeout: float = 60.0,
         prices: Prices | None = None,
+        section: str = "llm.config",
     ) -> None:
         self.name = model
-        self._endpoint = resolve_endpoint("llm.config", api_key, base_url)
+        self._section = section
+        self._endpoint = resolve_endpoint(section, api_key, base_url)
         self._temperature = temperature
         self._top_p = top_p
         self._max_tokens = max_tokens
@@ -223,7 +226,7 @@ class OpenaiChatModel:
                     raise self._error(response)
                 traits = next_traits
                 continue
-            text = _answer_text(response)
+            text = _answer_text(response, self._section)
             if prompt.schema is None:
                 value = text
             elif traits.response_format > _ResponseFormat.SCHEMA:
@@ -275,7 +278,14 @@ class OpenaiChatModel:
         if self._max_tokens is not None:
             request[traits.limit_parameter] = self._max_tokens
         texts = (("system", system), ("user", prompt.user))
-        messages = [{"role": role, "content": strip_surrogates(text)} for role, text in texts if text]
+        messages: list[dict[str, Any]] = [
+            {"role": role, "content": strip_surrogates(text)} for role, text in texts if text
+        ]
+        if prompt.images:
+            words = [{"type": "text", "text": message["content"]} for message in messages if message["role"] == "user"]
+            images = [{"type": "image_url", "image_url": {"url": url}} for url in prompt.images]
+            shown = {"role": "user", "content": [*words, *images]}
+            messages = [*(message for message in messages if message["role"] != "user"), shown]
         return {"model": self.name, "messages": messages, **request}
 
     def _next_traits(self, traits: _EndpointTraits, error: EndpointError, prompt: Prompt) -> _EndpointTraits | None:
@@ -307,7 +317,7 @@ class OpenaiChatModel:
             ):
                 if value is not None and error.mentions_any(*names):
                     return LLMRejected(
-                        f"the language model does not take llm.config.{key} as it is set (HTTP {error.status}); "
+                        f"the language model does not take {self._section}.{key} as it is set (HTTP {error.status}); "
                         "change it, or leave it out"
                     )
         return LLMRejected(f"the language model {error.describe(self._endpoint, self.name)}")
@@ -344,7 +354,7 @@ def _tool_arguments(calls: Any) -> str | None:
     return arguments if isinstance(arguments, str) else None
 
 
-def _answer_text(body: Mapping[str, Any]) -> str:
+def _answer_text(body: Mapping[str, Any], section: str) -> str:
     """Returns the text of a complete answer. Raises LLMRefused, LLMTruncated, LLMUnusable."""
     choices = body.get("choices")
     choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
@@ -356,18 +366,18 @@ def _answer_text(body: Mapping[str, Any]) -> str:
         raise LLMRefused("the endpoint's content filter withheld the answer; nothing of it is used")
     if choice.get("finish_reason") == "length":
         raise LLMTruncated(
-            "the model's answer reached the limit of its length; raise llm.config.max_tokens, or use a model that "
+            f"the model's answer reached the limit of its length; raise {section}.max_tokens, or use a model that "
             "answers at more length"
         )
     content = content_text(message.get("content")) or _tool_arguments(message.get("tool_calls"))
     if content is not None and len(content) > MAX_SIZE:
         raise LLMUnusable(
-            f"the model's answer has more than {MAX_SIZE:,} characters; set llm.config.max_tokens, or use a model that "
+            f"the model's answer has more than {MAX_SIZE:,} characters; set {section}.max_tokens, or use a model that "
             "gives shorter answers"
         )
     if content is not None and content.strip():
         return content
     raise LLMUnusable(
-        "the model's answer is empty; check that llm.config.openai_base_url is that of an OpenAI-compatible endpoint "
+        f"the model's answer is empty; check that {section}.openai_base_url is that of an OpenAI-compatible endpoint "
         "(mostly it ends in /v1), and that the model is one for chats"
     )

@@ -10,10 +10,13 @@ from graphmem.stores.ledger import Ledger, sessions, tombstones
 
 
 def last_turns(ledger: Ledger, scope: Scope, limit: int) -> list[dict[str, Any]]:
-    """Returns the last `limit` messages that are stored under exactly this scope, oldest first, as plain messages."""
+    """Returns the last `limit` messages that are stored under exactly this scope, oldest first, as plain messages.
+
+    They have their words alone, as a client sends them.
+    """
     with ledger.read() as connection:
         records = sessions.last_episodes(connection, scope, limit)
-    return [{"role": record.role, "name": record.actor_id, "content": record.text} for record in records]
+    return [{"role": record.role, "name": record.actor_id, "content": record.message().content} for record in records]
 
 
 def known_message_ids(ledger: Ledger, scope: Scope, ids: Iterable[str]) -> frozenset[str]:

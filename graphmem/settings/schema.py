@@ -31,6 +31,7 @@ from pydantic_core import PydanticCustomError
 from graphmem.boundary import validation
 from graphmem.boundary.validation import LIMITS, is_encodable
 from graphmem.errors import ConfigError, ValidationError
+from graphmem.ingest.descriptions import Describe
 from graphmem.ingest.hooks import BeforeStore
 from graphmem.lifecycle.decay import LifecyclePolicy
 from graphmem.lifecycle.forgetting import ForgettingCurve
@@ -529,7 +530,7 @@ class LlmPrices(_Section):
     )
 
 
-class OpenaiLlmConfig(_Section):
+class OpenaiChatConfig(_Section):
     """An OpenAI-compatible chat endpoint."""
 
     model: Text = Field(default="gpt-4o-mini", description="The model's name.")
@@ -549,12 +550,19 @@ class OpenaiLlmConfig(_Section):
     max_tokens: Annotated[int, Field(ge=1)] | None = Field(
         default=None, description="The maximum number of tokens of an answer; not sent by default."
     )
-    enable_vision: bool = Field(default=False, description="Ignored, with a warning if true: images are not read yet.")
-    vision_details: IgnoredKey = Field(default=False, description="Ignored: mem0's resolution of images.")
     timeout: Annotated[float, Field(gt=0, le=86_400)] = Field(
         default=60.0, description="Seconds for each of at most three attempts of a request."
     )
     prices: LlmPrices | None = Field(default=None, description="Prices per million tokens.")
+
+
+class OpenaiLlmConfig(OpenaiChatConfig):
+    """An OpenAI-compatible chat endpoint."""
+
+    enable_vision: bool = Field(
+        default=False, description="Whether this model describes images as well, where `vision` names no other."
+    )
+    vision_details: IgnoredKey = Field(default=False, description="Ignored: mem0's resolution of images.")
 
 
 class OpenaiLlm(_Section):
@@ -614,6 +622,52 @@ class CallableReranker(_Section):
     config: CallableRerankerConfig
 
 
+class OpenaiVision(_Section):
+    """The model that describes images: an OpenAI-compatible chat endpoint, to which images and their URLs are sent.
+
+    By default none is called.
+    """
+
+    provider: Literal["openai"] = Field(default="openai", description="Selects the model.")
+    config: OpenaiChatConfig = OpenaiChatConfig()
+
+
+class OpenaiSpeechConfig(_Section):
+    """An OpenAI-compatible endpoint with `/audio/transcriptions`."""
+
+    model: Text = Field(default="whisper-1", description="The model's name.")
+    api_key: SecretStr | None = Field(
+        default=None, description="The API key; by default OPENAI_API_KEY, for OpenAI's own endpoint."
+    )
+    openai_base_url: SecretUrl | None = Field(
+        default=None,
+        description="The URL of the endpoint; by default OPENAI_BASE_URL or OPENAI_API_BASE, else OpenAI's own.",
+    )
+    language: Text | None = Field(
+        default=None, description="The language of all sounds, such as `de`; by default the model finds it out."
+    )
+    timeout: Annotated[float, Field(gt=0, le=86_400)] = Field(
+        default=60.0, description="Seconds for each of at most three attempts of a request."
+    )
+
+
+class OpenaiSpeech(_Section):
+    """The model that writes down what is said in sounds, which are sent to it. By default none is called."""
+
+    provider: Literal["openai"] = Field(default="openai", description="Selects the model.")
+    config: OpenaiSpeechConfig = OpenaiSpeechConfig()
+
+
+class AttachmentSettings(_Section):
+    """What is kept of the data that comes with messages, such as images. URLs are kept as they are, never fetched."""
+
+    store: Literal["reference", "folder"] = Field(
+        default="reference",
+        description="`reference`: its digest, size and beginning; `folder`: the data as well, in a file in `blobs` in "
+        "`home`, until the last memory with it is erased.",
+    )
+
+
 class LimitSettings(_Section):
     """The largest input that one call accepts. Limits can be lowered; all parts of graphmem are built for the defaults.
 
@@ -628,7 +682,11 @@ class LimitSettings(_Section):
     )
     max_metadata_bytes: Annotated[int, Field(ge=2, le=LIMITS.max_metadata_bytes)] = Field(
         default=LIMITS.max_metadata_bytes,
-        description="Bytes, as JSON, of the metadata of a call, of the metadata of a message, and of each attachment.",
+        description="Bytes, as JSON, of the metadata of a call, and of the metadata of a message.",
+    )
+    max_attachment_bytes: Annotated[int, Field(ge=0, le=LIMITS.max_attachment_bytes)] = Field(
+        default=LIMITS.max_attachment_bytes,
+        description="Bytes of the data that comes with a message, such as images, together.",
     )
     max_filter_depth: Annotated[int, Field(ge=0, le=LIMITS.max_filter_depth)] = Field(
         default=LIMITS.max_filter_depth, description="Levels of AND, OR and NOT in a filter."
@@ -961,6 +1019,9 @@ class Settings(_Section):
     reranker: Annotated[
         HttpReranker | CallableReranker | None, Field(discriminator="provider"), _default_provider("http")
     ] = None
+    vision: Annotated[OpenaiVision | None, _refuse_other_providers("vision", "openai")] = None
+    speech: Annotated[OpenaiSpeech | None, _refuse_other_providers("speech", "openai")] = None
+    attachments: AttachmentSettings = AttachmentSettings()
     history_db_path: FilePath | None = Field(
         default=None, description="The SQLite file of the ledger; by default `ledger.sqlite` in `home`."
     )
@@ -1007,6 +1068,11 @@ class Settings(_Section):
         default=None,
         description="A function that gets each message before any other processing, and returns it as it may be "
         "stored, or None if it may not be stored.",
+    )
+    describe: Annotated[Describe, BeforeValidator(_checked_function)] | None = Field(
+        default=None,
+        description="A function that gets each attachment that comes without a caption or transcript, and returns what "
+        "it shows or what is said in it, or None.",
     )
     version: Literal["v1.0", "v1.1"] = Field(
         default="v1.1", description="The form of results: `v1.0` returns bare lists, as mem0 did."
@@ -1056,6 +1122,15 @@ class Settings(_Section):
             raise PydanticCustomError("no_file", "the ledger is a file; for one in memory open Memory(':memory:')")
         return self
 
+    @property
+    def vision_config(self) -> tuple[str, OpenaiChatConfig] | None:
+        """The name of the section of the model that describes images, and its settings; None without one."""
+        if self.vision is not None:
+            return "vision.config", self.vision.config
+        if self.llm is not None and self.llm.config.enable_vision:
+            return "llm.config", self.llm.config
+        return None
+
     def without_effect(self, *, has_llm: bool = False) -> list[str]:
         """Returns one sentence for each reason why configured keys have no effect, with the keys.
 
@@ -1071,13 +1146,11 @@ class Settings(_Section):
         graphs = [
             f"graph_store.{name}" for name in self.graph_store.keys_with_values("llm", "custom_prompt", "threshold")
         ]
-        images = [] if self.llm is None else self.llm.config.keys_with_values("enable_vision")
         keys_by_reason = {
             "for no language model is configured to use it; set llm, or leave it out": (
                 of_facts if self.llm is None and not has_llm else []
             ),
             "for relations come from the extractor and from what llm finds; leave it out": graphs,
-            "for images are not read yet; leave it out": [f"llm.config.{name}" for name in images],
         }
         return [f"{', '.join(keys)}: without effect, {reason}" for reason, keys in keys_by_reason.items() if keys]
 

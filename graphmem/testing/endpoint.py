@@ -49,7 +49,7 @@ _REFUSALS: Mapping[str, Mapping[str, Any]] = {
 
 
 class ModelEndpoint:
-    """An HTTP server with OpenAI's chat completions, embeddings and models, for tests of programs that use models.
+    """An HTTP server with OpenAI's chat completions, transcriptions, embeddings and models, for tests.
 
         from graphmem.testing import ModelEndpoint, behaviours
 
@@ -62,7 +62,8 @@ class ModelEndpoint:
     Each chat request, retries included, is answered by the next behaviour of `script`; a string is a good answer with
     that content. After the last one, and for behaviours without content, the content is `default`: a string, or a
     function from the request's body to a string. A request with `stream` gets the same answer as a stream of chunks,
-    errors excepted, one with `n` so many choices. The legacy /v1/completions is answered likewise.
+    errors excepted, one with `n` so many choices. The legacy /v1/completions is answered likewise, and a sound for
+    /v1/audio/transcriptions, whose form is in the `raw` of its request, with the content as its text.
 
     `refuses` names response formats and parameters; a request with one of them gets HTTP 400 and leaves the script as
     it is. Embeddings are those of `HashEmbedder(dims)`: texts with common words are similar. A request may have at
@@ -146,6 +147,10 @@ class ModelEndpoint:
             self._requests.append(request)
         if request.path in ("/v1/chat/completions", "/v1/completions"):
             return self._complete(request.body, chat=request.path == "/v1/chat/completions")
+        if request.path == "/v1/audio/transcriptions":
+            behaviour, content = self._next_content(request.body)
+            error = behaviour.error
+            return behaviour, to_json({"text": behaviour.change(content)} if error is None else {"error": dict(error)})
         if request.path == "/v1/embeddings":
             return self._embeddings(request.body)
         if request.path == "/v1/models":
@@ -161,16 +166,22 @@ class ModelEndpoint:
         count = body.get("n") or 1
         if not isinstance(count, int) or count < 1:
             return _error(400, {"message": "n must be a positive number", "param": "n"})
-        with self._lock:
-            behaviour = self._script.popleft() if self._script else Behaviour()
+        behaviour, content = self._next_content(body)
         if behaviour.error is not None:
             return behaviour, to_json({"error": dict(behaviour.error)})
-        content = behaviour.content
-        if content is None:
-            content = self._default if isinstance(self._default, str) else self._default(body)
         contents = [content, *behaviour.others, *[content] * (count - 1)][:count]
         changed = [behaviour.change(one) for one in contents]
         return behaviour, complete(body, behaviour, changed, self._cached_tokens, chat=chat)
+
+    def _next_content(self, body: Mapping[str, Any]) -> tuple[Behaviour, str]:
+        """Returns the next behaviour of the script, and the content of its answer, "" for an error."""
+        with self._lock:
+            behaviour = self._script.popleft() if self._script else Behaviour()
+        if behaviour.error is not None:
+            return behaviour, ""
+        if behaviour.content is not None:
+            return behaviour, behaviour.content
+        return behaviour, self._default if isinstance(self._default, str) else self._default(body)
 
     def _embeddings(self, body: Mapping[str, Any]) -> tuple[Behaviour, bytes]:
         texts = body.get("input")

@@ -38,7 +38,7 @@ def export_records(
             write(serialization.lifecycle(since))
         for page in export_queries.memory_pages(connection, scope, model):
             for exported_memory in page:
-                write(serialization.memory(exported_memory, ledger.digests, model))
+                write(serialization.memory(exported_memory, ledger.digests, model, ledger.blobs))
             done += len(page)
             if progress is not None:
                 progress("export", done, total)

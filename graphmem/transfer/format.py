@@ -9,10 +9,12 @@ Unknown fields are refused, because a misspelt field would be lost silently.
 from __future__ import annotations
 
 import json
-from base64 import b64decode
+import re
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
+from hashlib import sha256
 from typing import Any, TypeVar, get_args
 
 import numpy as np
@@ -43,6 +45,8 @@ from graphmem.model import (
     SCOPE_NAMES,
     VECTOR_BYTES,
     AnswerType,
+    Attachment,
+    AttachmentKind,
     EmbeddingSpec,
     EntityType,
     Event,
@@ -60,6 +64,7 @@ from graphmem.model import (
     Statement,
 )
 from graphmem.plugins import Embedded, Matrix, Tokens
+from graphmem.stores.ledger.attachments import BLOBS, DIGEST, encode
 from graphmem.stores.ledger.embeddings import decode_multilingual
 from graphmem.stores.ledger.memories import encode_record
 from graphmem.stores.ledger.service_tables import ApiKey, StoredSetting
@@ -69,6 +74,7 @@ from graphmem.times import offset_minutes
 from graphmem.transfer.records import MAX_LEVEL, MAX_OFFSET, MAX_VERSION, EventName, KeyRole, LayerName, LinkKind
 
 T = TypeVar("T")
+_SHA256 = re.compile("[0-9a-f]{64}")
 Check = Callable[[object, str], T]
 
 # 2: settings, keys and the lifecycle. Readers of format 1 refuse them as unknown types, so the number tells what to do.
@@ -205,7 +211,10 @@ class RecordReader:
         uid, scope = fields.required("id", validation.uuid), fields.scope()
         further_runs = fields.list_of("further_runs", validation.stored_name) or ()
         base = _empty_memory(uid, scope, _memory_kind(fields), self._now)
-        record = self._read_state(fields, replace(base, further_runs=_further_runs(further_runs, scope)))
+        attachments = fields.list_of("attachments", self._attachment_with_data) or ()
+        record = self._read_state(
+            fields, replace(base, further_runs=_further_runs(further_runs, scope), attachments=attachments)
+        )
         events = fields.list_of("events", lambda value, path: self._read_event(FieldReader(value, path), record)) or ()
         key, content = self._recognition(fields, record, events)
         extraction = self._extraction(fields)
@@ -224,6 +233,42 @@ class RecordReader:
             embedded=embedded,
             vitals=fields.optional("vitals", lambda value, path: self._vitals(FieldReader(value, path))),
             restore=self._restore,
+        )
+
+    def _attachment(self, value: object, path: str) -> Attachment:
+        """Reads an attachment without data."""
+        fields = FieldReader(value, path)
+        attachment = self._read_attachment(fields)
+        fields.refuse_unknown()
+        return attachment
+
+    def _attachment_with_data(self, value: object, path: str) -> Attachment:
+        """Reads an attachment; its data, if there is some, becomes the `source`. Raises ValidationError for other data.
+
+        Without data it refers to no blob: there is none here.
+        """
+        fields = FieldReader(value, path)
+        attachment = self._read_attachment(fields)
+        data = fields.optional("data", _from_base64)
+        fields.refuse_unknown()
+        if data is not None and sha256(data).hexdigest() != attachment.sha256:
+            raise ValidationError(f"{path}.data: is not the data that sha256 says; export it again")
+        if attachment.sha256 is not None and attachment.ref.startswith(BLOBS):
+            attachment = replace(attachment, ref=f"{DIGEST}{attachment.sha256}")
+        return attachment if data is None else replace(attachment, source=f"data:;base64,{b64encode(data).decode()}")
+
+    def _read_attachment(self, fields: FieldReader) -> Attachment:
+        kind = fields.required("kind", lambda one, name: validation.one_of(one, name, AttachmentKind))
+        return Attachment(
+            AttachmentKind(kind),
+            fields.required("ref", validation.stored_text)[: validation.MAX_LINK_CHARS],
+            fields.optional("mime", validation.stored_name),
+            fields.optional("sha256", _sha256),
+            fields.optional("bytes", _number),
+            fields.optional("caption", validation.stored_text),
+            fields.optional("transcript", validation.stored_text),
+            fields.optional("described_by", validation.stored_name),
+            fields.optional("at", self._moment),
         )
 
     def _vitals(self, fields: FieldReader) -> StoredVitals:
@@ -315,6 +360,9 @@ class RecordReader:
     def _previous_state(self, fields: FieldReader, record: MemoryRecord) -> dict[str, Any]:
         """Reads the state before an event, in the form in which the ledger stores it. Scope and kind never change."""
         state = encode_record(replace(self._read_state(fields, record), seq=0))
+        attachments = fields.list_of("attachments", self._attachment)
+        if attachments is not None:
+            state["attachments"] = list(map(encode, attachments))
         corrected_ids = fields.list_of("corrects", validation.uuid)
         fields.refuse_unknown()
         return {**state, "corrects": list(corrected_ids)} if corrected_ids else state
@@ -322,12 +370,12 @@ class RecordReader:
     def _recognition(
         self, fields: FieldReader, record: MemoryRecord, events: tuple[Event, ...]
     ) -> tuple[str | None, str]:
-        """Returns the key that recognises a memory's message in this ledger, or None, and the message's content.
+        """Returns the key that recognises a memory's message in this ledger, or None, and the message's identity.
 
-        The content is the text of the first event, as later events may have changed the memory's text.
+        That comes from the text of the first event, as later events may have changed the memory's text.
         """
-        first_text = events[0].new_text if events and events[0].event == "ADD" else None
-        content = record.text if first_text is None else first_text
+        message = record.message(events[0].new_text if events and events[0].event == "ADD" else None)
+        content = message.identity
         recognition = fields.optional("recognition", lambda value, path: _message_recognition(FieldReader(value, path)))
         key, ordinal = recognition or (None, None)
         if key is not None and self._has_own_keys:
@@ -336,7 +384,6 @@ class RecordReader:
             return self.digests.key_by_id(record.message_id, record.scope), content
         if ordinal is None:
             return None, content
-        message = Message(record.role or "user", content, record.at, record.actor_id)
         return self.digests.key_by_content(message, record.scope, ordinal), content
 
     def _extraction(self, fields: FieldReader) -> Extraction | None:
@@ -511,6 +558,12 @@ def _version(value: object, path: str) -> int:
 
 def _number(value: object, path: str) -> int:
     return validation.count(value, path, 0, MAX_VERSION)
+
+
+def _sha256(value: object, path: str) -> str:
+    if not isinstance(value, str) or not _SHA256.fullmatch(value):
+        validation.refuse(path, value, "must be a SHA-256 as 64 digits and small letters")
+    return value
 
 
 def _held(fields: FieldReader) -> Brake:

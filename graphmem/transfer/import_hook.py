@@ -27,14 +27,19 @@ def apply_hook(hook: BeforeStore | None, command: ImportMemory, digests: Digests
         return command
     memory = _HookedMemory(hook, command.record)
     name = memory.stored_name(command.record.actor_id, command.record.speaker)
-    allowed = memory.allowed(command.record.text, name, command.record.metadata)
-    if allowed is None:
+    attachments = command.record.attachments
+    said = replace(memory.as_message(command.record.message().content, name), attachments=attachments)
+    if attachments:
+        allowed = apply_before_store(hook, said, command.record.metadata)
+    else:
+        allowed = memory.allowed(command.record.text, name, command.record.metadata)
+    if allowed is None or not allowed[0].text:
         return None
     message, metadata = allowed
     command = replace(command, events=tuple(memory.allowed_event(event, message.name) for event in command.events))
-    if allowed == (memory.as_message(command.record.text, name), command.record.metadata):
+    if allowed == (said, command.record.metadata):
         return command
-    record = replace(command.record, text=message.content, metadata=metadata)
+    record = replace(command.record, text=message.text, metadata=metadata, attachments=message.attachments)
     if message.name != name:
         has_speaker_only = name is not None and record.actor_id is None
         actor = None if has_speaker_only else message.name
@@ -43,7 +48,7 @@ def apply_hook(hook: BeforeStore | None, command: ImportMemory, digests: Digests
         command,
         record=record,
         text_hash=content_hash(record.embedded_text),
-        content_digest=digests.content_digest(record.text),
+        content_digest=digests.content_digest(message.identity),
         extraction=None,
         embedded=None,
         vitals=None if command.vitals is None else command.vitals._replace(rated=None),

@@ -14,8 +14,15 @@ from pydantic.config import JsonDict
 # pydantic accepts the TypedDict of typing from Python 3.12 on only.
 from typing_extensions import TypedDict
 
-from graphmem.boundary.validation import MAX_CONTENT_CHARS, MAX_KEY_CHARS, MAX_MESSAGES, MAX_NAME_CHARS
-from graphmem.model import SCOPE_NAMES, AnswerType, EntityType, Kind, MemoryType, Origin, Role
+from graphmem.boundary.validation import (
+    MAX_ATTACHMENTS,
+    MAX_CONTENT_CHARS,
+    MAX_KEY_CHARS,
+    MAX_LINK_CHARS,
+    MAX_MESSAGES,
+    MAX_NAME_CHARS,
+)
+from graphmem.model import SCOPE_NAMES, AnswerType, AttachmentKind, EntityType, Kind, MemoryType, Origin, Role
 
 MAX_VERSION = 2**31 - 1
 # Minutes of a day: no clock is farther from UTC.
@@ -84,7 +91,7 @@ class State(TypedDict):
     ]
     memory_type: NotRequired[Annotated[MemoryType | None, Field(description="The memory type, if it has one.")]]
     metadata: NotRequired[
-        Annotated[dict[str, Any] | None, Field(description="The metadata, at most 22 levels deep. By default empty.")]
+        Annotated[dict[str, Any] | None, Field(description="The metadata, at most 20 levels deep. By default empty.")]
     ]
     speaker: NotRequired[
         Annotated[
@@ -176,6 +183,49 @@ class Vitals(TypedDict):
     ]
 
 
+class Attachment(TypedDict):
+    """What came with a message beside its words."""
+
+    kind: Annotated[AttachmentKind, Field(description="What it is.")]
+    ref: Annotated[
+        str,
+        Field(
+            max_length=MAX_LINK_CHARS,
+            description="A URL, the id of a file, `blobs/` and the digest of data that is kept, or the beginning of "
+            "data that is not.",
+        ),
+    ]
+    mime: NotRequired[Annotated[Name | None, Field(description="Its media type, if that is known.")]]
+    sha256: NotRequired[
+        Annotated[
+            Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None,
+            Field(description="The SHA-256 of its data, in hexadecimal, if that came with the message."),
+        ]
+    ]
+    bytes: NotRequired[
+        Annotated[Annotated[int, Field(ge=0, le=MAX_VERSION)] | None, Field(description="The bytes of that data.")]
+    ]
+    caption: NotRequired[Annotated[AnyText | None, Field(description="What is to be seen. Null: nobody said so.")]]
+    transcript: NotRequired[Annotated[AnyText | None, Field(description="What is said in it. Null: nobody said so.")]]
+    described_by: NotRequired[
+        Annotated[
+            Name | None, Field(description="Who said so: `message`, `function`, or the name of a model. Null: nobody.")
+        ]
+    ]
+    at: NotRequired[Annotated[Time | None, Field(description="When a model said so.")]]
+
+
+class AttachmentWithData(Attachment):
+    """An attachment of a memory, with its data if the ledger keeps that."""
+
+    data: NotRequired[
+        Annotated[
+            Base64 | None,
+            Field(description="Its data. A ledger whose `attachments.store` is not `folder` leaves it out."),
+        ]
+    ]
+
+
 class Corrected(TypedDict):
     """The source messages that a fact corrects."""
 
@@ -189,6 +239,13 @@ class Corrected(TypedDict):
 
 class PreviousState(Corrected, State):
     """The state of a memory before an event, to which `undo` returns."""
+
+    attachments: NotRequired[
+        Annotated[
+            Annotated[list[Attachment], Field(max_length=MAX_ATTACHMENTS)] | None,
+            Field(description="Its attachments before the event, if that described some."),
+        ]
+    ]
 
 
 class Event(TypedDict):
@@ -383,6 +440,15 @@ class MemoryRecord(MemoryScope, State):
     ]
     embeddings: NotRequired[
         Annotated[Embeddings | None, Field(description="Its embeddings. Null: the text is embedded by the import.")]
+    ]
+    attachments: NotRequired[
+        Annotated[
+            Annotated[list[AttachmentWithData], Field(max_length=MAX_ATTACHMENTS)] | None,
+            Field(
+                description="What came with its message beside words, in order. The lines of their captions and "
+                "transcripts are part of `text`."
+            ),
+        ]
     ]
     vitals: NotRequired[
         Annotated[Vitals | None, Field(description="What the lifecycle knows of it. Null: nothing yet.")]

@@ -11,7 +11,9 @@ from typing import Any, cast
 from graphmem import __version__
 from graphmem.boundary import validation
 from graphmem.digests import Digests
-from graphmem.model import Event, Item, MemoryRecord, MentionKind, Message, Scope, iso, optional_iso
+from graphmem.model import Attachment, Event, Item, MemoryRecord, MentionKind, Scope, iso, optional_iso
+from graphmem.stores.blobs import BlobFolder
+from graphmem.stores.ledger.attachments import BLOBS, decode
 from graphmem.stores.ledger.export_queries import ExportedMemory, ExportedName, ExportedTombstone
 from graphmem.stores.ledger.memories import encode_record
 from graphmem.stores.ledger.service_tables import ApiKey, StoredSetting
@@ -40,10 +42,16 @@ def trailer(counts: Mapping[str, int], digest: str) -> records.EndRecord:
     return cast("records.EndRecord", {"type": "end", **counts, "sha256": digest})
 
 
-def memory(exported: ExportedMemory, digests: Digests, model: str | None) -> records.MemoryRecord:
-    """Converts a memory with its history, extraction, links and embeddings; `model` names the embedding model."""
+def memory(
+    exported: ExportedMemory, digests: Digests, model: str | None, blobs: BlobFolder | None
+) -> records.MemoryRecord:
+    """Converts a memory with its history, extraction, links, embeddings and the data of its attachments in `blobs`.
+
+    `model` names the embedding model.
+    """
     record = exported.record
-    return {
+    attached = [{**_attachment(one), **_attachment_data(one, blobs)} for one in record.attachments]
+    converted = {
         "type": "memory",
         "id": record.id,
         **_memory_scope(record),
@@ -70,6 +78,27 @@ def memory(exported: ExportedMemory, digests: Digests, model: str | None) -> rec
         "embeddings": _embeddings(exported, model),
         "vitals": None if exported.vitals is None else _vitals(exported.vitals),
     }
+    return cast("records.MemoryRecord", {**converted, "attachments": attached} if attached else converted)
+
+
+def _attachment(attachment: Attachment) -> records.Attachment:
+    return {
+        "kind": attachment.kind,
+        "ref": attachment.ref,
+        "mime": attachment.mime,
+        "sha256": attachment.sha256,
+        "bytes": attachment.size,
+        "caption": attachment.caption,
+        "transcript": attachment.transcript,
+        "described_by": attachment.described_by,
+        "at": optional_iso(attachment.at),
+    }
+
+
+def _attachment_data(attachment: Attachment, blobs: BlobFolder | None) -> dict[str, Any]:
+    digest = attachment.sha256
+    data = None if blobs is None or digest is None or not attachment.ref.startswith(BLOBS) else blobs.read(digest)
+    return {} if data is None else {"data": b64encode(data).decode()}
 
 
 def _scope_fields(scope: Scope) -> records.ScopeIds:
@@ -133,10 +162,8 @@ def _message_recognition(exported: ExportedMemory, digests: Digests) -> records.
     key, digest = exported.message_key
     record = exported.record
     first_text = exported.events[0].new_text if exported.events and exported.events[0].event == "ADD" else None
-    content = record.text if first_text is None else first_text
-    ordinal = None
-    if record.message_id is None and digests.content_digest(content) == digest:
-        message = Message(record.role or "", content, record.at, record.actor_id)
+    message, ordinal = record.message(first_text), None
+    if record.message_id is None and digests.content_digest(message.identity) == digest:
         ordinal = digests.ordinal_of(key, message, record.scope, validation.MAX_MESSAGES)
     return {"key": key, "ordinal": ordinal}
 
@@ -159,7 +186,9 @@ def _event(event: Event) -> records.Event:
 
 def _previous_state(state: Mapping[str, Any]) -> records.PreviousState:
     corrected: records.Corrected = {"corrects": state["corrects"]} if "corrects" in state else {}
-    return {**corrected, **_state_fields(state)}
+    former = state.get("attachments")
+    attached: dict[str, Any] = {} if former is None else {"attachments": [_attachment(decode(one)) for one in former]}
+    return cast("records.PreviousState", {**corrected, **attached, **_state_fields(state)})
 
 
 def _mentions(exported: ExportedMemory) -> list[records.Mention] | None:

@@ -119,10 +119,10 @@ def test_of_content_parts_the_text_is_taken(memory: Memory) -> None:
 
 
 def test_of_content_parts_other_than_text_a_reference_is_kept(memory: Memory) -> None:
-    uid = added(memory, {"role": "user", "content": PARTS}, metadata={"a": 1})
-    assert memory.get(uid)["metadata"] == {"a": 1, "attachments": [PARTS[1]]}
-    own = added(memory, {"role": "user", "content": PARTS}, metadata={"attachments": "mine"})
-    assert memory.get(own)["metadata"] == {"attachments": "mine"}
+    kept = memory.get(added(memory, {"role": "user", "content": PARTS}, metadata={"attachments": "mine"}))
+    reference = {"kind": "image", "ref": "https://example.org/cat.png", "caption": None, "transcript": None}
+    assert (kept["attachments"], kept["metadata"]) == ([reference], {"attachments": "mine"})
+    assert "attachments" not in memory.get(added(memory, "tea"))
 
 
 def test_texts_are_stored_to_the_character(memory: Memory) -> None:

@@ -25,7 +25,7 @@ PLUGINS = """
     Closeable Embedded EmbeddedQuestion Embedder EmbeddingSpec Entity EntityState EntityType Graph GraphBounds
     GraphIndex Kind LanguageModel LocatingEmbedder Matrix MemoryRecord MemoryState MentionEdge MentionKind
     MultilingualEmbedder Point Prompt Relation RelationState Reply Reranker Scope Seeds StoreLost Subgraph Support
-    TokenEmbedder Tokens Usage VectorIndex View embedding_spec_of
+    TokenEmbedder Transcriber Transcript Tokens Usage VectorIndex View embedding_spec_of
 """
 PARAMETERS = Path(__file__).parent.parent / "data" / "public_parameters.txt"
 ERRORS = """

@@ -100,7 +100,7 @@ def test_the_hook_gets_its_own_plain_copy_of_each_message(make_memory):
         return message
 
     memory = make_memory(before_store=hook)
-    image = {"type": "image_url", "image_url": "http://x/y.png"}
+    image = {"type": "image_url", "image_url": "http://x/y.png", "caption": "A cat"}
     messages = [
         {"role": "assistant", "name": "Ann", "content": ["Look:", image], "timestamp": "2024-05-01", "id": 7},
         {"role": "system", "content": "Never stored, so nobody is asked."},
@@ -114,7 +114,10 @@ def test_the_hook_gets_its_own_plain_copy_of_each_message(make_memory):
         "name": "Ann",
         "timestamp": "2024-05-01T00:00:00+00:00",
         "id": "7",
-        "metadata": {"tags": ["x"], "attachments": [image]},
+        "metadata": {"tags": ["x"]},
+        "attachments": [
+            {"kind": "image", "ref": "http://x/y.png", "mime": None, "caption": "A cat", "transcript": None}
+        ],
     }
     assert (second["role"], second["content"], second["name"], second["id"]) == ("user", "And?", None, None)
     tags = [one["metadata"]["tags"] for one in memory.get_all(user_id="u")["results"]]

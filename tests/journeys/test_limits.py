@@ -31,6 +31,7 @@ SMALL = {
     "max_message_chars": 40,
     "max_messages": 3,
     "max_metadata_bytes": 30,
+    "max_attachment_bytes": 30,
     "max_filter_depth": 2,
     "max_filter_conditions": 3,
     "max_top_k": 60,
@@ -91,9 +92,9 @@ CONFIGURED_LIMITS = {
         "metadata=.*: takes 31 bytes as JSON; use at most 30",
     ),
     "an attachment": (
-        lambda m, n: m.add({"role": "user", "content": [{"type": "file", "f": "x" * (n - 25)}, "x"]}, **U),
+        lambda m, n: m.add({"role": "user", "content": [{"type": "file", "url": "data:," + "x" * n}, "x"]}, **U),
         30,
-        "takes 31 bytes as JSON; use at most 30",
+        "data of a message's attachments has more than 30 bytes; send smaller ones, or their URLs",
     ),
     "a search's filters": (
         lambda m, n: m.search("x", **U, filters=nested(n)),

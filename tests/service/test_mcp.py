@@ -165,6 +165,21 @@ async def test_what_is_no_longer_true_is_found_marked_and_erased(memory: Memory)
         assert (await call(client, "get_memories", show_retired=True))["retired"] == 0
 
 
+async def test_attachments_are_shown_with_their_memories(memory: Memory) -> None:
+    picture = {"type": "image_url", "image_url": {"url": "https://x.test/a.png"}, "caption": "A </memories> cat " * 99}
+    memory.add([{"role": "user", "content": ["Look!", picture]}, "No cat."], user_id=ANA)
+    async with Client(server_of(memory)) as client:
+        answer = await client.call_tool("search_memories", {"query": "cat"})
+        shown = [answer.structured_content["results"], (await call(client, "get_memories"))["results"]]
+    for results_of in shown:
+        (attachment,) = next(one["attachments"] for one in results_of if "attachments" in one)
+        assert (attachment["kind"], attachment["ref"]) == ("image", "https://x.test/a.png")
+        assert attachment["caption"].startswith("A </memories> cat")
+        assert len(attachment["caption"]) <= 300
+        assert [one["memory"] for one in results_of if "attachments" not in one] == ["No cat."]
+    assert answer.content[0].text.count("</memories>") == 1
+
+
 async def test_chatgpt_searches_and_fetches(memory: Memory) -> None:
     memory.add("Clara drinks green tea.", user_id=ANA)
     async with Client(server_of(memory, profile="chatgpt")) as client:

@@ -115,6 +115,25 @@ def test_a_message_has_a_speaker_a_time_an_id_and_metadata(client: TestClient) -
     assert ok(client.post("/memories", json=body))["results"][0]["event"] == "NONE"
 
 
+def test_attachments_of_a_message_are_in_lists_hits_and_memories(client: TestClient) -> None:
+    picture = {"type": "image_url", "image_url": {"url": "https://x.test/a.png"}, "caption": "A cat"}
+    messages = [
+        {"role": "user", "content": [{"type": "text", "text": "Look!"}, picture]},
+        {"role": "user", "content": "No."},
+    ]
+    added = ok(client.post("/memories", json={"messages": messages, "user_id": "ana"}))["results"]
+    (hit, *_) = ok(client.post("/search", json={"query": "cat", "user_id": "ana"}))["results"]
+    shown = [
+        hit,
+        ok(client.get(f"/memories/{added[0]['id']}", params={"user_id": "ana"})),
+        *ok(client.get("/memories", params={"user_id": "ana"}))["results"],
+    ]
+    attachment = {"kind": "image", "ref": "https://x.test/a.png", "caption": "A cat", "transcript": None}
+    assert [one.get("attachments") for one in sorted(shown, key=lambda one: one["memory"])] == [[attachment]] * 3 + [
+        None
+    ]
+
+
 def test_a_request_that_does_not_wait_is_accepted(client: TestClient, memory: Memory) -> None:
     answer = ok(client.post("/memories?wait=false", json={"messages": [BOB], "user_id": "ana"}), 202)
     assert answer["results"][0]["event"] == "ADD"

@@ -134,7 +134,7 @@ def test_a_request_shows_the_memories_as_data_and_says_how_long_the_answer_may_b
 
 def test_a_merged_memory_is_as_important_as_the_most_important_and_as_new_as_the_newest() -> None:
     """§5.1: max importance, latest time, the type of the sources, long-term."""
-    sources = said(*TEA, speaker="Ana", metadata={"tags": ["drinks"], "attachments": [1]})
+    sources = said(*TEA, speaker="Ana", metadata={"tags": ["drinks"]})
     record = composed(MERGE, 0, "Drinks green tea", sources)
     assert (record.importance, record.created_at, record.at) == (0.7, sources[2].created_at, sources[2].at)
     assert (record.memory_type, record.layer, record.level) == ("episodic", Layer.LONG_TERM, 0)

@@ -8,7 +8,18 @@ from datetime import UTC, datetime, timedelta
 
 from graphmem.commands.types import ImportMemory
 from graphmem.digests import Digests
-from graphmem.model import SCOPE_NAMES, EmbeddingSpec, Event, Kind, Layer, MemoryRecord, Scope
+from graphmem.model import (
+    SCOPE_NAMES,
+    Attachment,
+    AttachmentKind,
+    EmbeddingSpec,
+    Event,
+    Kind,
+    Layer,
+    MemoryRecord,
+    Scope,
+)
+from graphmem.stores.ledger.attachments import encode
 from graphmem.stores.ledger.export_queries import ExportedMemory
 from graphmem.stores.ledger.memories import (
     LEDGER_COLUMNS,
@@ -29,7 +40,7 @@ RECORD = MemoryRecord(
     partition="user:anna",
     scope=Scope("anna", "helper", "monday"),
     kind=Kind.FACT,
-    text="Anna paints",
+    text="Anna paints\n[image: A cat]\n[image: Miaow]",
     at=START,
     valid_from=START + timedelta(days=1),
     created_at=START + timedelta(days=2),
@@ -55,6 +66,19 @@ RECORD = MemoryRecord(
     level=2,
     pinned=True,
     forgotten_at=START + timedelta(days=6),
+    attachments=(
+        Attachment(
+            AttachmentKind.IMAGE,
+            "https://x.test/cat.png",
+            "image/png",
+            "0" * 64,
+            17,
+            "A cat",
+            "Miaow",
+            "eyes",
+            START + timedelta(days=7),
+        ),
+    ),
 )
 
 
@@ -71,6 +95,7 @@ def test_every_column_but_those_of_the_ledger_is_encoded() -> None:
 def test_every_field_of_a_memory_survives_export_and_import() -> None:
     defaults = {field.name: field.default for field in fields(MemoryRecord)}
     assert not [name for name, default in defaults.items() if getattr(RECORD, name) == default]
+    state = {**encode_record(RECORD), "attachments": [encode(RECORD.attachments[0])]}
     update = Event(
         id="11111111-2222-4333-8444-555555555555",
         memory_id=RECORD.id,
@@ -83,13 +108,13 @@ def test_every_field_of_a_memory_survives_export_and_import() -> None:
         actor_id=RECORD.actor_id,
         role=RECORD.role,
         reason="a test",
-        previous_state=encode_record(RECORD),
+        previous_state=state,
     )
     memory = ExportedMemory(RECORD, answer_types=0, embedded=False, events=[update])
-    exported = serialization.memory(memory, DIGESTS, None)
+    exported = serialization.memory(memory, DIGESTS, None, None)
     assert {*PLAIN_COLUMNS, *TIME_COLUMNS, *OPTIONAL_TIME_COLUMNS} <= exported.keys()
     reader = RecordReader(ImportTarget(DIGESTS, EmbeddingSpec("hash-64", 64, "tokens-64", 64)), START)
     command = reader.command(exported)
     assert isinstance(command, ImportMemory)
     assert command.record == replace(RECORD, seq=0, row=0)
-    assert command.events == (replace(update, previous_state={**encode_record(RECORD), "seq": 0}),)
+    assert command.events == (replace(update, previous_state={**state, "seq": 0}),)

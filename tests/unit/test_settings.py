@@ -104,12 +104,11 @@ def test_keys_of_mem0_without_an_effect_are_accepted_with_a_warning() -> None:
         "custom_prompt": SECRET,
         "threshold": 0.7,
     }
-    llm = {"config": {"top_p": 0.1, "enable_vision": True, "vision_details": "high", "max_tokens": 5, "api_key": "k"}}
+    llm = {"config": {"top_p": 0.1, "vision_details": "high", "max_tokens": 5, "api_key": "k"}}
     settings = Settings.from_dict({"graph_store": {"provider": "ledger", **theirs}, "llm": llm})
     assert SECRET not in repr(settings.model_dump())
     assert [one.partition(":")[0] for one in settings.without_effect()] == [
         "graph_store.llm, graph_store.custom_prompt, graph_store.threshold",
-        "llm.config.enable_vision",
     ]
     plain = {"config": {"enable_vision": False, "vision_details": "auto"}}
     assert Settings.from_dict({"llm": plain, "graph_store": {"threshold": None}}).without_effect() == []

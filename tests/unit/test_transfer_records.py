@@ -54,6 +54,20 @@ OBJECTS: dict[str, tuple[Record, Callable[[Record], Record]]] = {
         {"forgotten": 4, "memories": 8},
         lambda value: {"type": "cycle", **SCOPE, "ended_at": 0, "held": value},
     ),
+    "Attachment": (
+        {"kind": "image", "ref": "x"},
+        lambda value: in_memory(
+            events=[
+                {
+                    "id": "e",
+                    "event": "UPDATE",
+                    "at": 0,
+                    "previous_state": {"text": "Tea", "at": 0, "attachments": [value]},
+                }
+            ]
+        ),
+    ),
+    "AttachmentWithData": ({"kind": "image", "ref": "x"}, lambda value: in_memory(attachments=[value])),
     "Vitals": ({}, lambda value: in_memory(vitals=value)),
     "MemoryLink": ({"kind": "drawn_from", "memory": UID}, lambda value: in_memory(links=[value])),
 }

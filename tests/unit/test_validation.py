@@ -7,6 +7,7 @@ import re
 import sys
 from datetime import UTC, date, datetime, timedelta, timezone
 from enum import IntEnum, StrEnum
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 
 from graphmem.boundary import validation
 from graphmem.errors import ValidationError
-from graphmem.model import Kind, Message, Scope, micros
+from graphmem.model import Attachment, AttachmentKind, Kind, Message, Scope, micros
 
 NOW = datetime(2024, 5, 1, 12, tzinfo=UTC)
 MAY_8 = datetime(2023, 5, 8, tzinfo=UTC)
@@ -185,17 +186,20 @@ def test_parts_become_text_and_references() -> None:
     ]
     [one] = parse_messages([{"role": "user", "content": parts}])
     assert one.content == "look \nthere"
-    assert one.attachments[0] == link
-    assert one.attachments[1]["image_url"]["url"] == data[:64] + f"… [{len(data)} characters, cut]"
-    assert len(one.attachments[2]["input_audio"]["data"]) < 100
+    linked, image, sound = one.attachments
+    assert linked == Attachment(AttachmentKind.IMAGE, "https://x/y.png")
+    assert image.ref == data[:64] + f"… [{len(data)} characters, cut]"
+    assert (image.size, image.sha256) == (3_750_000, sha256(bytes(3_750_000)).hexdigest())
+    assert (sound.kind, sound.mime, len(sound.ref) < 100) == (AttachmentKind.AUDIO, "audio/wav", True)
 
 
 def test_content_may_be_one_part() -> None:
     image = {"type": "image_url", "image_url": {"url": "https://x/y.png"}}
     parts = [{"type": "text", "text": "She paints."}, {"type": "input_text", "text": "Hi"}, image]
     parsed = validation.parse_messages([{"role": "user", "content": part} for part in parts], now=NOW)
-    assert [one.content for one in parsed.messages] == ["She paints.", "Hi"]
-    assert parsed.attachment_only == [2]
+    assert [(one.index, one.content, one.text) for one in parsed] == [
+        (0, "She paints.", "She paints."), (1, "Hi", "Hi"), (2, "", ""),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -206,7 +210,7 @@ def test_the_result_of_a_tool_is_not_said_by_the_user(content: object) -> None:
     said = {"type": "text", "text": "Thanks"}
     one, two = parse_messages([{"role": "user", "content": [result]}, {"role": "user", "content": [result, said]}])
     assert (one.role, one.content, one.attachments) == ("tool", "12 degrees", ())
-    assert (two.role, two.content, len(two.attachments)) == ("user", "Thanks", 1)
+    assert (two.role, two.content, two.attachments) == ("user", "Thanks", ())
 
 
 @pytest.mark.parametrize("content", [[], {"type": "tool_result"}, [{"type": "tool_result", "content": None}]])

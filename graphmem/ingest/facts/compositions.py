@@ -222,7 +222,7 @@ def composed(operation: Operation, level: int, text: str, sources: Sequence[Memo
     metadata = {
         name: value
         for name, value in newest.metadata.items()
-        if name != "attachments" and all(one.metadata.get(name) == value for one in sources)
+        if all(one.metadata.get(name) == value for one in sources)
     }
     record = MemoryRecord(
         id=str(uuid4()), partition=newest.partition, scope=common_scope([one.scope for one in sources]), kind=Kind.FACT,

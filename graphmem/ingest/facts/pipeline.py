@@ -424,12 +424,11 @@ class _PipelineRun:
         said_by = fact.of_speaker(self._messages)
         last = max((self._messages[n] for n in fact.sources), key=lambda record: record.at)
         now = datetime.now(UTC)
-        metadata = {name: value for name, value in last.metadata.items() if name != "attachments"}
         return MemoryRecord(
             id=str(uuid4()), partition=self._job.partition, scope=self._job.scope, kind=Kind.FACT, text=fact.text,
             at=last.at, utc_offset=last.utc_offset, valid_from=last.at, created_at=now, updated_at=now,
             session=last.session,
-            expires_at=last.expires_at, memory_type=last.memory_type or fact.memory_type, metadata=metadata,
+            expires_at=last.expires_at, memory_type=last.memory_type or fact.memory_type, metadata=last.metadata,
             speaker=common_value(said_by, "speaker"), actor_id=common_value(said_by, "actor_id"),
             role=common_value(said_by, "role"), confidence=fact.confidence,
         )  # fmt: skip

@@ -74,9 +74,8 @@ def record_procedure(job: Job, pipeline: FactPipeline, ledger: Ledger) -> JobRes
     commands: list[Command] = [CompleteJob(job, pipeline.spec)]
     if messages:
         last = max(messages, key=lambda message: message.at)
-        metadata = {name: value for name, value in last.metadata.items() if name != "attachments"}
         record = summary_record(job, text, messages, sessions.PROCEDURAL)
-        record = replace(record, metadata=metadata, expires_at=last.expires_at)
+        record = replace(record, metadata=last.metadata, expires_at=last.expires_at)
         sources = tuple(message.id for message in messages)
         commands += [AddFact(record, sources, job.request.get(IMPORTANCE)), *pipeline.enrich([record])]
     try:

@@ -67,6 +67,17 @@ class AddResult(Result):
         return f"Stored{f' ({ids})' if ids else ''}.{waiting}"
 
 
+class Attachment(Result):
+    """What came with a message: an "image", "audio", "video" or "file". `caption`: what it shows; `transcript`: what is
+    said in it.
+    """
+
+    kind: str
+    ref: str
+    caption: str | None = None
+    transcript: str | None = None
+
+
 class ListedMemory(Result):
     """A memory, of a long one the beginning. `at`: when it was said; `valid_to`: when it stopped being true;
     `forgotten_at`: since when it is hidden.
@@ -81,6 +92,7 @@ class ListedMemory(Result):
     valid_to: str | None = None
     expiration_date: str | None = None
     forgotten_at: str | None = None
+    attachments: list[Attachment] | None = None
 
 
 class MemoryResult(ListedMemory):
@@ -111,6 +123,7 @@ class FoundMemory(Result):
     speaker: str | None = None
     valid_to: str | None = None
     forgotten_at: str | None = None
+    attachments: list[Attachment] | None = None
     why: str
     path: list[dict[str, str]]
 

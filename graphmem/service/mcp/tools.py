@@ -35,6 +35,8 @@ GRAPH_STARTS = 5
 # The newest memories of which the graph is read: the most with texts that an answer may have.
 GRAPH_MEMORIES = (10_000, 1000, 100, 10)
 # Fields of the steps of a path.
+# The most attachments of a memory in a result, and the most characters of a caption or transcript there.
+MAX_ATTACHMENTS, MAX_ATTACHMENT_CHARS = 5, 300
 PATH_FIELDS = frozenset({"type", "id", "memory", "key", "name", "predicate"})
 _DIGITS = re.compile(r"-?\d{1,9}", re.ASCII)
 
@@ -603,7 +605,16 @@ def _memory_fields(record: Mapping[str, Any]) -> dict[str, Any]:
         for name in ("id", "memory", "kind", "at", "memory_type", "valid_to", "expiration_date", "forgotten_at")
     }
     fields["speaker"] = speaker_of(record)
+    fields["attachments"] = _attachments(record)
     return {name: value for name, value in fields.items() if value is not None}
+
+
+def _attachments(record: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+    """Returns the attachments of a memory's result, with short texts; None without any."""
+    return [
+        {name: text if text is None else shortened(text, MAX_ATTACHMENT_CHARS) for name, text in one.items()}
+        for one in record.get("attachments", ())[:MAX_ATTACHMENTS]
+    ] or None
 
 
 def _memory_item(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -628,6 +639,7 @@ def _hit(hit: Mapping[str, Any]) -> dict[str, Any]:
         "speaker": speaker_of(hit),
         "valid_to": hit["valid_to"],
         "forgotten_at": hit.get("forgotten_at"),
+        "attachments": _attachments(hit),
         "why": explanation["why"],
         "path": [
             {name: shortened(str(value), 100) for name, value in node.items() if name in PATH_FIELDS}

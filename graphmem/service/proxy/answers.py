@@ -178,7 +178,7 @@ class WaitingAnswers:
         value = [
             {
                 "role": one.message.role,
-                "content": one.message.content,
+                "content": one.message.text,
                 "name": one.message.name,
                 "id": one.message.id,
                 "timestamp": one.message.at.isoformat(),

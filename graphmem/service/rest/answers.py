@@ -11,8 +11,21 @@ from typing import Any
 from pydantic import BaseModel
 
 
+class Attachment(BaseModel):
+    """What came with a message: an "image", "audio", "video" or "file". `caption` says what is to be seen, `transcript`
+    what is said.
+    """
+
+    kind: str
+    ref: str
+    caption: str | None
+    transcript: str | None
+
+
 class MemoryAnswer(BaseModel):
     """A memory. `further_runs`: the runs beside `run_id` in which its message was added again.
+
+    `memory` are the words, and a line for each caption and transcript of its `attachments`.
 
     `layer`, `importance`, `level`, `pinned` and `forgotten_at` are absent where they are as for a new memory.
     """
@@ -39,6 +52,7 @@ class MemoryAnswer(BaseModel):
     level: int = 0
     pinned: bool = False
     forgotten_at: str | None = None
+    attachments: list[Attachment] = []
     actor_id: str | None
     role: str | None
     session: str
@@ -60,6 +74,7 @@ class Source(BaseModel):
     at: str
     role: str | None
     actor_id: str | None
+    attachments: list[Attachment] = []
 
 
 class ScoreDetails(BaseModel):

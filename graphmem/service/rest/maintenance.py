@@ -148,7 +148,7 @@ class NoQuery(BaseModel):
 
 class PendingAnswer(BaseModel):
     """Unfinished projections ("vectors", "graph") and kinds of jobs ("facts", "procedure", "summary",
-    "composition").
+    "composition", "description").
     """
 
     pending: list[str]

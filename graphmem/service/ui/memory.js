@@ -60,20 +60,11 @@ function Sources({ record, origin }) {
 }
 
 /** What was sent with a message beside its text, as lines: nothing is fetched. */
-function Attachments({ metadata }) {
-  const parts = Array.isArray(metadata.attachments) ? metadata.attachments.filter((one) => typeof one?.type === "string") : [];
-  if (!parts.length) return null;
-  return html`<section class="part"><h2><span>${t("attachments")}</span> <small>${parts.length}</small></h2>
-    <ul class="attached">${parts.map((part, place) => html`<li key=${place}><span class="faint">${part.type}</span>
-      <span class="read" dir="auto">${textsOf(part).join(" · ")}</span></li>`)}</ul></section>`;
-}
-
-/** Returns the texts of a content part without its type: its caption and its link, wherever they stand in it. */
-function textsOf(part) {
-  return Object.entries(part).flatMap(([name, value]) => {
-    if (name === "type") return [];
-    return typeof value === "object" && value !== null ? textsOf(value) : [String(value)];
-  });
+function Attachments({ attachments }) {
+  if (!attachments?.length) return null;
+  return html`<section class="part"><h2><span>${t("attachments")}</span> <small>${attachments.length}</small></h2>
+    <ul class="attached">${attachments.map((one, place) => html`<li key=${place}><span class="faint">${one.kind}</span>
+      <span class="read" dir="auto">${[one.ref, one.caption, one.transcript].filter(Boolean).join(" · ")}</span></li>`)}</ul></section>`;
 }
 
 function People({ mentions, user }) {
@@ -248,7 +239,7 @@ export function Memory({ id, app, addressTo, wasPending, onStep, onChanged, onGo
             : html`<button type="button" class="btn quiet" onClick=${forget}>${t("forget")}</button>`}
           <button type="button" class="btn quiet warns" onClick=${() => setErasing(true)}>${t("erase")}</button></div>`}
         <${Sources} record=${record} origin=${origin} />
-        <${Attachments} metadata=${record.metadata} />
+        <${Attachments} attachments=${record.attachments} />
         <${People} mentions=${origin.mentions} user=${user} />
         <${History} events=${origin.events} onUndo=${undo} />`}
     </div>

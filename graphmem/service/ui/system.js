@@ -10,7 +10,7 @@ import { statistics, Stores } from "./stores.js";
 import { compact, milliseconds, span } from "./units.js";
 import { Figure, NotRead, operationName, sumsOf, UsageFigures, UsageTable } from "./usage.js";
 
-const JOBS = ["enrichment", "facts", "summary", "procedure", "composition", "cycle"];
+const JOBS = ["enrichment", "facts", "summary", "procedure", "composition", "description", "cycle"];
 const SHARES = [0.5, 0.95, 0.99];
 // The scale of times: powers of ten of milliseconds, and the width of its drawing.
 const SCALE = { decades: 5, width: 300 };

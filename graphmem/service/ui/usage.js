@@ -7,7 +7,9 @@ import { number, reasonOf, t } from "./i18n.js";
 import { Bones, Elsewhere, Failed, ownName } from "./parts.js";
 import { compact, money } from "./units.js";
 
-const OPERATIONS = ["facts", "decide", "summary", "procedure", "rewrite", "merge", "summarize", "abstract"];
+const OPERATIONS = [
+  "facts", "decide", "summary", "procedure", "rewrite", "merge", "summarize", "abstract", "describe", "transcribe",
+];
 const SUMS = ["calls", "prompt_tokens", "completion_tokens", "cost"];
 
 /** Returns the name of what a language model, or "embed", was asked for. */

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from sqlalchemy import URL, Connection, create_mock_engine, inspect, text
@@ -23,6 +24,9 @@ from graphmem.stores.ledger.database import Database
 from graphmem.stores.ledger.postgres import PostgresDatabase
 from graphmem.stores.ledger.secret_key import SecretKeySource
 from graphmem.stores.ledger.sqlite import SqliteDatabase
+
+if TYPE_CHECKING:
+    from graphmem.stores.blobs import BlobFolder
 
 logger = logging.getLogger("graphmem")
 # Bytes of the largest file that `close` compacts: a second for 200 MB, with the new file in memory meanwhile.
@@ -51,19 +55,21 @@ class Ledger:
     be reached, and ConfigError for credentials that the server refuses or a secret key of another ledger.
 
     `digests` makes the keyed digests under which the ledger recognises erased messages, `job_holder` is the name under
-    which whoever opened it claims jobs.
+    which whoever opened it claims jobs. `blobs` is the folder for data that comes with messages, None without one.
     """
 
     def __init__(
         self,
         location: Path | URL | None,
         key_source: SecretKeySource | None = None,
+        blobs: BlobFolder | None = None,
         *,
         column_bytes: int = COLUMN_BYTES,
     ) -> None:
         self.columns = Columns(column_bytes)
         self.on_server = isinstance(location, URL)
         self.job_holder = str(uuid4())
+        self.blobs = blobs
         self._database: Database = PostgresDatabase(location) if isinstance(location, URL) else SqliteDatabase(location)
         with ExitStack() as on_failure:
             on_failure.callback(self._database.release)

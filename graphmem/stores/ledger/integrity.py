@@ -30,6 +30,7 @@ from graphmem.stores.ledger import memories as memory_rows
 from graphmem.stores.ledger.memories import source_conditions, view_values
 from graphmem.stores.ledger.schema import (
     aliases,
+    attachments,
     cursors,
     dead_letters,
     embeddings,
@@ -141,7 +142,7 @@ def wipe(connection: Connection) -> None:
     being delivered under them hold erased rows: a projection is emptied after its batch has been written.
     """
     for table in (
-        jobs, vitals, usage, dead_letters, cursors, links, further_runs, items, aliases, names, supports,
+        jobs, attachments, vitals, usage, dead_letters, cursors, links, further_runs, items, aliases, names, supports,
         relations, mentions, entities, terms, embeddings, messages, events, tombstones, memories, partitions,
         settings,
     ):  # fmt: skip

@@ -32,6 +32,9 @@ MAX_DOUBLINGS = 7
 # Keys in the request of a job: of facts, the row of the summary job to be done before; of a summary, the row before
 # which its messages were stored; of facts and procedures, the caller's instructions, and the importance that he gives.
 SUMMARY_JOB, BEFORE, INSTRUCTIONS, IMPORTANCE = "summary_job", "before", "prompt", "importance"
+# Of a description: what the model gets, by position; how facts are to be drawn afterwards; the message that is no
+# memory yet.
+SOURCES, EXTRACTION, MESSAGE = "sources", "extraction", "message"
 # Of a composition: the fields of `graphmem.lifecycle.decay.Composition`, the versions of its sources, the id of the
 # cycle (None: of none), and the time that the caller gave this cycle, in microseconds (None: none).
 OPERATION, LEVEL, HIDES, VERSIONS, BATCH, AT = "operation", "level", "hides", "versions", "batch", "at"
@@ -41,7 +44,8 @@ class JobKind(StrEnum):
     """What a job is to do.
 
     Enrichment of a memory; for a language model: facts from messages, a summary of the procedure in them, a session's
-    running summary, one memory made of others; a cycle of the lifecycle over a partition.
+    running summary, one memory made of others; a cycle of the lifecycle over a partition; for a model of images or
+    speech: descriptions of a message's attachments.
     """
 
     ENRICHMENT = "enrichment"
@@ -50,6 +54,7 @@ class JobKind(StrEnum):
     SUMMARY = "summary"
     COMPOSITION = "composition"
     CYCLE = "cycle"
+    DESCRIPTION = "description"
 
 
 MODEL_KINDS = frozenset({JobKind.FACTS, JobKind.PROCEDURE, JobKind.SUMMARY, JobKind.COMPOSITION})
@@ -59,6 +64,8 @@ _IS_ENRICHMENT = jobs.c.kind == JobKind.ENRICHMENT.value
 @dataclass(frozen=True, slots=True)
 class Job:
     """A job that is no enrichment. `memories` are the ids of its episodes, in order; `request` holds the rest.
+
+    Of a description the one memory with the attachments, or none: then `request` holds a message that has no words.
 
     A composition has the ids of its sources instead.
 
@@ -82,8 +89,11 @@ class Job:
     @property
     def subject(self) -> str | None:
         """What there is at most one job of this kind about: a session in a scope, for a summary; the sources of a
-        composition; else None.
+        composition; the key of a message that a description holds; else None.
         """
+        if self.kind is JobKind.DESCRIPTION:
+            held: Mapping[str, Any] = self.request.get(MESSAGE, EMPTY_MAPPING)
+            return held.get("key")
         if self.kind is JobKind.COMPOSITION:
             of_sources = dumps([self.request[OPERATION], self.request[LEVEL], *sorted(self.memories)]).encode()
             return blake2b(of_sources, digest_size=16).hexdigest()
@@ -102,18 +112,22 @@ def composition_job(
     return Job(JobKind.COMPOSITION, scope, "", tuple(sources), request)
 
 
-def enqueue(connection: Connection, job: Job) -> Job:
-    """Stores a job and returns it with its row. A job with the same subject is replaced by it, but for its attempts."""
+def enqueue(connection: Connection, job: Job, memory: int | None = None) -> Job:
+    """Stores a job and returns it with its row. A job with the same subject is replaced by it, but for its attempts.
+
+    `memory` is the row of the memory with which it is deleted.
+    """
     request = {"memories": list(job.memories), **job.request}
     # A summary that a request for facts shows belongs to the call that waits for these facts, a composition to the
-    # cycle; one that is made again belongs to nobody.
+    # cycle; one that is made again belongs to nobody, like a description.
     is_awaited = BEFORE in job.request or job.request.get(BATCH) is not None
-    is_awaited = is_awaited or job.kind not in {JobKind.SUMMARY, JobKind.COMPOSITION}
+    is_awaited = is_awaited or job.kind not in {JobKind.SUMMARY, JobKind.COMPOSITION, JobKind.DESCRIPTION}
     values = {
         "kind": job.kind.value,
         "partition": ensure_partition(connection, job.partition),
         **{name: getattr(job.scope, name) for name in SCOPE_NAMES},
         "session": job.session,
+        "memory": memory,
         "subject": job.subject,
         "request": request,
         "attempts": 0,
@@ -229,6 +243,13 @@ def record_failure(connection: Connection, row: int, error: str) -> None:
 def complete(connection: Connection, row: int) -> bool:
     """Deletes a completed job. Returns False if it is gone already."""
     return bool(connection.execute(jobs.delete().where(jobs.c.id == row)).rowcount)
+
+
+def delete_held(connection: Connection, scope: Scope) -> int:
+    """Deletes the descriptions of a scope that hold a message; returns their number."""
+    conditions = [jobs.c[name] == value for name, value in scope.parts.items()]
+    is_held = jobs.c.kind == JobKind.DESCRIPTION.value, jobs.c.memory.is_(None)
+    return connection.execute(jobs.delete().where(*is_held, *conditions)).rowcount
 
 
 def _in(seconds: float) -> ColumnElement[int]:

@@ -45,7 +45,7 @@ from graphmem.model import (
     optional_from_micros,
     optional_micros,
 )
-from graphmem.stores.ledger import events, schema, visibility
+from graphmem.stores.ledger import attachments, events, schema, visibility
 from graphmem.stores.ledger.schema import entities, further_runs, links, memories, mentions, partitions
 from graphmem.stores.ledger.sql import contains_word, decoding, in_array, json_object_agg, upsert
 
@@ -66,6 +66,13 @@ _FURTHER_RUNS = (
     .correlate(memories)
     .scalar_subquery()
 )
+_ATTACHMENTS = (
+    select(attachments.AS_JSON)
+    .where(schema.attachments.c.memory == memories.c.id)
+    .group_by(schema.attachments.c.memory)
+    .correlate(memories)
+    .scalar_subquery()
+)
 # Every column of `memories` is in one of these or in SCOPE_NAMES, or is `kind`, `layer` or `seq`. The first three are
 # fields of a record and of an export: plain values, times, and times that may be None.
 PLAIN_COLUMNS = (
@@ -82,7 +89,12 @@ _TEXT_AND_SPEAKER = memories.c.text.concat(" ").concat(
     func.coalesce(memories.c.actor_id, case((memories.c.role == "user", memories.c.user_id)), "")
 )
 # The columns that `decode_record` reads.
-RECORD = select(memories, partitions.c.key.label("partition_key"), _FURTHER_RUNS.label("further_runs")).join(partitions)
+RECORD = select(
+    memories,
+    partitions.c.key.label("partition_key"),
+    _FURTHER_RUNS.label("further_runs"),
+    _ATTACHMENTS.label("attachments"),
+).join(partitions)
 _RECORD_BY_ID = RECORD.where(memories.c.uid == bindparam("uid"))
 _RECORDS_BY_ID = RECORD.where(in_array(memories.c.uid, "uids"))
 _RECORDS_BY_ROW = RECORD.where(in_array(memories.c.id, "row_ids"))
@@ -493,6 +505,8 @@ def insert_all(connection: Connection, new: Sequence[tuple[MemoryRecord, int]]) 
     for row_id, (record, _) in zip(rows, new, strict=True):
         if record.further_runs:
             set_further_runs(connection, row_id, record.further_runs)
+        if record.attachments:
+            attachments.put(connection, row_id, record.attachments)
     return rows
 
 
@@ -510,7 +524,7 @@ def set_further_runs(connection: Connection, row_id: int, runs: Iterable[str]) -
 
 
 def update(connection: Connection, record: MemoryRecord) -> None:
-    """Overwrites the row of a memory; its further runs stay (`set_further_runs`)."""
+    """Overwrites the row of a memory; its further runs stay (`set_further_runs`), and its attachments."""
     connection.execute(_UPDATE, {"row_id": record.row, **encode_record(record)})
 
 
@@ -590,14 +604,17 @@ def episodes_saying(
 ) -> list[MemoryRecord]:
     """Returns the episodes with these texts that were said at `at` or at most `window` before, the newest first.
 
-    Only those written under exactly this scope.
+    Only those written under exactly this scope. Of those with attachments all, whose text a description may have
+    changed since.
     """
     moment = micros(at)
+    with_attachments = schema.attachments.c
+    is_of_memory = with_attachments.memory == memories.c.id
     statement = RECORD.where(
         memories.c.partition == partition,
         memories.c.kind == Kind.EPISODE,
         memories.c.at.between(moment - window // timedelta(microseconds=1), moment),
-        in_array(memories.c.text, "texts"),
+        or_(in_array(memories.c.text, "texts"), select(with_attachments.id).where(is_of_memory).exists()),
         *exact_scope(memories, scope),
     )
     statement = statement.order_by(memories.c.at.desc(), memories.c.id.desc())
@@ -805,5 +822,6 @@ def decode_record(row: RowMapping) -> MemoryRecord:
         layer=Layer(row["layer"]),
         seq=row["seq"],
         further_runs=() if places is None else tuple(sorted(places, key=places.__getitem__)),
+        attachments=attachments.decode_all(row["attachments"]),
         **fields,
     )

@@ -134,6 +134,26 @@ vitals = Table(
     Column("type_computed", Boolean, nullable=False, server_default=false()),  # nobody named `memory_type`
 )
 
+# What came with the messages of memories beside words. The bytes are nowhere in the ledger.
+attachments = Table(
+    "attachments",
+    metadata,
+    _row_id(),
+    Column("memory", ForeignKey("memories.id"), nullable=False),
+    Column("position", Integer, nullable=False),  # its place in the message, from 0
+    Column("kind", Text, nullable=False),  # model.AttachmentKind
+    Column("mime", Text),
+    Column("ref", Text, nullable=False),  # a URL, a file's id, the name of a blob, or the beginning of the data
+    Column("sha256", Text),  # of the data, if that came with the message
+    Column("bytes", BigInteger),  # likewise
+    Column("caption", Text),
+    Column("transcript", Text),
+    Column("described_by", Text),  # who gave these: "message", "function" or a model; NULL: nobody
+    Column("at", BigInteger),  # when
+    UniqueConstraint("memory", "position"),
+)
+Index("attachments_sha256", attachments.c.sha256)
+
 # Further runs in which a memory's message was repeated, ordered by `place`.
 further_runs = Table(
     "further_runs",
@@ -348,9 +368,11 @@ jobs = Table(
     Column("agent_id", Text),
     Column("run_id", Text),
     Column("session", Text),
-    Column("memory", ForeignKey("memories.id")),  # the one to be enriched
+    Column("memory", ForeignKey("memories.id")),  # the one to be enriched, or whose attachments to be described
     Column("subject", Text),  # what else the job is the only one of its kind about
-    Column("request", JSON, nullable=False),  # memory ids and instructions, never a memory's text
+    # Memory ids and instructions, never a memory's text; of attachments to be described what the model gets, and
+    # the message, if it has no words and so no memory yet.
+    Column("request", JSON, nullable=False),
     Column("attempts", Integer, nullable=False),
     Column("error", Text),  # the name of the last failure
     Column("holder", Text),  # who has claimed it

@@ -19,7 +19,6 @@ from sqlalchemy import Connection, func, select
 from graphmem import atomic_files
 from graphmem.digests import SECRET_BYTES, Digests
 from graphmem.errors import ConfigError, StoreUnavailable
-from graphmem.model import Message
 from graphmem.stores.ledger import events, memories
 from graphmem.stores.ledger.schema import cursors, ledger, messages
 from graphmem.stores.ledger.schema import tombstones as tombstones_table
@@ -214,16 +213,14 @@ def _message_rows(
     rows = []
     for uid, record in memories.records(connection, uids).items():
         first_text = first_texts.get(uid)
-        message = Message(
-            record.role or "user", record.text if first_text is None else first_text, record.at, record.actor_id
-        )
+        message = record.message(first_text)
         if record.message_id is not None:
             key = digests.key_by_id(record.message_id, record.scope)
         else:
             fingerprint = digests.message_fingerprint(message, record.scope)
             ordinals[fingerprint] += 1
             key = digests.key_by_content(message, record.scope, ordinals[fingerprint])
-        rows.append({"key": key, "memory": uid, "content_digest": digests.content_digest(message.content)})
+        rows.append({"key": key, "memory": uid, "content_digest": digests.content_digest(message.identity)})
     return rows
 
 

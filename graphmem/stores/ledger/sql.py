@@ -17,6 +17,7 @@ from sqlalchemy import (
     JSON,
     BigInteger,
     Boolean,
+    Column,
     ColumnElement,
     Connection,
     Dialect,
@@ -25,6 +26,7 @@ from sqlalchemy import (
     TableValuedAlias,
     bindparam,
     column,
+    literal_column,
 )
 from sqlalchemy import Text as AnyText
 from sqlalchemy.dialects import sqlite
@@ -236,6 +238,31 @@ def _object_agg(element: _JsonObjectAgg, compiler: SQLCompiler, **options: Any) 
 def json_object_agg(name: ColumnElement[Any], value: ColumnElement[Any]) -> ColumnElement[dict[str, Any]]:
     """Aggregates two columns of a group of rows into a dictionary."""
     return _JsonObjectAgg(name, value)
+
+
+class _JsonObjects(FunctionElement[list[dict[str, Any]]]):
+    """Aggregate: a JSON array of objects, whose keys and values are its arguments in turn."""
+
+    type = JSON()
+    inherit_cache = True
+
+
+@compiles(_JsonObjects, "sqlite")
+def _group_objects(element: _JsonObjects, compiler: SQLCompiler, **options: Any) -> str:
+    return f"json_group_array(json_object({compiler.process(element.clauses, **options)}))"
+
+
+@compiles(_JsonObjects, "postgresql")
+def _agg_objects(element: _JsonObjects, compiler: SQLCompiler, **options: Any) -> str:
+    return f"json_agg(json_build_object({compiler.process(element.clauses, **options)}))"
+
+
+def json_objects(*columns: Column[Any]) -> ColumnElement[list[dict[str, Any]]]:
+    """Aggregates a group of rows into a list of dictionaries, in no order, by the names of these columns."""
+    keys_and_values: list[ColumnElement[Any]] = []
+    for one in columns:
+        keys_and_values += [literal_column(f"'{one.name}'"), one]
+    return _JsonObjects(*keys_and_values)
 
 
 # --- values of columns ------------------------------------------------------------------------------------------------

@@ -81,6 +81,7 @@ export default {
   job_summary: ["Summaries", "摘要"],
   job_procedure: ["Procedures", "流程"],
   job_composition: ["Memories made of others", "合成记忆"],
+  job_description: ["Describing images and sounds", "描述图片与语音"],
   job_cycle: ["Cycles of the lifecycle", "生命周期"],
   jobs_waiting: ["waiting", "等待"],
   jobs_running: ["running", "运行"],
@@ -115,6 +116,8 @@ export default {
   operation_merge: ["Merging memories", "合并记忆"],
   operation_summarize: ["Summing up events", "总结事件"],
   operation_abstract: ["Abstracting memories", "概括记忆"],
+  operation_describe: ["Describing images", "描述图片"],
+  operation_transcribe: ["Transcribing sounds", "转写语音"],
   operation_embed: ["Embedding", "向量"],
 
   times: ["How long things take", "耗时"],
