@@ -51,7 +51,9 @@ def flush(engine: Engine) -> list[str]:
     """
     engine.job_worker.drain()
     engine.accesses.write()
-    return _finish_enrichment_and_deliveries(engine)
+    pending = _finish_enrichment_and_deliveries(engine)
+    engine.events.drain()
+    return pending
 
 
 def retry_failed(engine: Engine) -> dict[str, Any]:

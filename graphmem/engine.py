@@ -17,11 +17,12 @@ from graphmem.commands.dispatch import commit
 from graphmem.commands.types import ChangeSet, Command, DeleteExpiredItems, Outcome
 from graphmem.concurrency import Pool
 from graphmem.errors import CLOSED, FORKED, StoreError, StoreUnavailable
+from graphmem.events_bus import EventBus
 from graphmem.ingest.enrichment import Enricher
 from graphmem.ingest.facts.job_result import JobResult
 from graphmem.jobs.worker import JobFailure, JobWorker
 from graphmem.logs import log_and_leave_pending
-from graphmem.model import MemoryRecord, Scope, View
+from graphmem.model import EventType, MemoryRecord, Scope, View
 from graphmem.models.observed import ObservedModel
 from graphmem.models.protocols import Closeable, LanguageModel
 from graphmem.models.script_support import ScriptSupport
@@ -65,6 +66,8 @@ class Engine:
         self.llm: LanguageModel | None = llm
         self.storage_paths = [] if in_memory else storage_paths(settings)
         self.ledger = backends.ledger
+        self.events = EventBus(self.ledger)
+        self.observers.add(self.events)
         self._session_gap = timedelta(minutes=settings.session_gap)
         # Against deadlock, no task of a pool waits for a task of the same pool. Searches have a pool of their own, in
         # which no task takes long: enrichment and deliveries can take all threads of theirs for minutes.
@@ -85,7 +88,7 @@ class Engine:
             on_background_done=self._finish_background_work,
             run_cycle=self._run_nightly_cycle,
         )
-        self.accesses = AccessLog(self.ledger)
+        self.accesses = AccessLog(self.ledger, self.events)
         self._close_lock = Lock()
         self._closed = False
         self._before_close: WeakSet[Closeable] = WeakSet()
@@ -148,8 +151,9 @@ class Engine:
         )
 
     def note_found(self, records: Iterable[MemoryRecord], view: View) -> None:
-        """Counts that a search of the present found these memories, if the lifecycle is enabled."""
-        if self.settings.lifecycle.enabled and view.as_of is None:
+        """Counts that a search of the present found these memories, if the lifecycle or a handler is to know."""
+        is_counted = self.settings.lifecycle.enabled or self.events.has_handlers_of(EventType.MEMORY_ACCESSED)
+        if is_counted and view.as_of is None:
             self.accesses.note(record.row for record in records)
 
     def commit(
@@ -160,9 +164,8 @@ class Engine:
         `scope`, if given, hides memories outside it from the commands; `now` is the time of the changes, by default the
         present. See `graphmem.commands.dispatch`.
         """
-        outcomes = commit(self.ledger, ChangeSet(tuple(commands), now or datetime.now(UTC), scope), self._session_gap)
-        self.observers.committed(commands, outcomes)
-        return outcomes
+        change_set = ChangeSet(tuple(commands), now or datetime.now(UTC), scope)
+        return commit(self.ledger, change_set, self._session_gap, self.observers)
 
     def run_job(
         self, job: int, records: Sequence[MemoryRecord], kind: JobKind, *, wait: bool
@@ -246,7 +249,9 @@ class Engine:
 
     def _run_nightly_cycle(self, partition: str) -> None:
         self.check_embedder()
-        self.ready_cycle(None).run_nightly(partition)
+        event = self.ready_cycle(None).run_nightly(partition)
+        if event is not None:
+            self.events.tell([event])
 
     def ready_cycle(self, now: datetime | None) -> Cycle:
         """Returns what runs cycles of the lifecycle, once the memories stored so far are enriched.
@@ -282,6 +287,7 @@ class Engine:
             self._closed = True
         self.job_worker.close(finish=wait)
         self.accesses.close()
+        self.events.close()
         for worker in self.projection_workers:
             worker.close(self.settings.delivery_wait)
         self._search_pool.shutdown(wait=True)

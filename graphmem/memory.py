@@ -40,12 +40,13 @@ from graphmem.commands.types import (
 from graphmem.commands.unit_of_work import NOT_FOUND
 from graphmem.engine import PROJECTION_NAMES, Engine
 from graphmem.errors import ConfigError, NotFoundError, PartialWrite, StoreError, ValidationError
+from graphmem.events_bus import Subscription
 from graphmem.folding import fold
 from graphmem.ingest.hooks import BeforeStore, apply_before_store
 from graphmem.ingest.messages import message_commands
 from graphmem.jobs.worker import JobFailure
 from graphmem.lifecycle.compression import HIGHEST_LEVEL, MOST_SUMMARISED
-from graphmem.model import ALL_KINDS, LISTED_KINDS, Kind, MemoryRecord, Message, MinRelevance, Scope, View
+from graphmem.model import ALL_KINDS, LISTED_KINDS, Kind, MemoryEvent, MemoryRecord, Message, MinRelevance, Scope, View
 from graphmem.queries.entities import find_entity, list_entities
 from graphmem.queries.graph import build_graph
 from graphmem.queries.history import events_of_memory, trace_origin
@@ -1204,13 +1205,52 @@ class Memory:
             {"day": day.isoformat(), "memories": count} for day, count in count_by_day(self.engine.ledger, view, offset)
         ]
 
+    # --- events -------------------------------------------------------------------------------------------------
+
+    def on(self, event: str, handler: Callable[[MemoryEvent], object], *, name: str | None = None) -> Subscription:
+        """Calls `handler` with a `MemoryEvent` whenever something happens; returns the subscription, which can be
+        closed, also by `with`.
+
+        Events, and what their `payload` has beside `event_id` and the `agent_id` and `run_id` that are set:
+        "memory.added": a memory was added or changed (`memory_id`, and `change`: the type of the entry in its history,
+        "ADD", "UPDATE", …). "memory.accessed": searches have found memories (`memory_ids`, `accesses`); told when the
+        counts are written, at most once a minute. "schedule.daily": a nightly cycle of the lifecycle has ended (`held`,
+        and the counts of `tend`).
+
+        Without `name`, the handler is told what this process does from now on, after the commit, by one thread for all
+        handlers. One that fails is logged by the type of its error, and the next one is called.
+
+        With a `name`, nothing is lost with a process: the ledger keeps where the name is, for each event. Whoever
+        subscribes with it is told, in order, all since then, whichever process did it; a new name begins now. One
+        process at a time calls its handler. One that fails is called again with the same event after a pause, so a
+        handler has to bear repetition: `event_id` tells it. Erased memories are not told of any more. Events other than
+        "memory.added" are kept for 30 days for a name that nobody serves.
+
+        Raises ValidationError for an unknown event or an unusable name.
+        """
+        self.engine.check_open()
+        event_type, function = validation.event_type(event), validation.handler(handler)
+        if name is None:
+            return self.engine.events.subscribe(event_type, function)
+        return self.engine.events.follow(event_type, function, validation.subscriber_name(name))
+
+    def forget_subscriber(self, name: str) -> dict[str, list[str]]:
+        """Deletes where a name of `on` is, in all events that it follows, and ends its subscriptions here.
+
+        For a name that nobody will use again: until then events are recorded for it. Returns `{"forgotten": […]}`, the
+        events that it followed; none for an unknown name.
+        """
+        self.engine.check_open()
+        return {"forgotten": self.engine.events.forget(validation.subscriber_name(name))}
+
     # --- housekeeping -------------------------------------------------------------------------------------------
 
     def flush(self) -> dict[str, list[str]]:
         """Finishes background work, waits for it, and makes the vector index durable, as the words are already.
 
-        Returns `{"pending": […]}`, the unfinished projections ("vectors", "graph") and kinds of jobs ("facts",
-        "procedure", "summary", "composition").
+        Then waits until the handlers of this process were told of what happened, but not for those that fail. Returns
+        `{"pending": […]}`, the unfinished projections ("vectors", "graph") and kinds of jobs ("facts", "procedure",
+        "summary", "composition").
         """
         self.engine.check_open()
         return {"pending": administration.flush(self.engine)}

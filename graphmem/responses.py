@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime, tzinfo
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from graphmem.boundary.filters import text_hash
 from graphmem.commands.types import AddMessage, ErasureReport, Outcome, OutcomeType
 from graphmem.ingest.facts.job_result import JobResult
 from graphmem.lifecycle.conflicts import rule_of
-from graphmem.lifecycle.decay import FORGOTTEN_LONG_AGO, Operation
+from graphmem.lifecycle.decay import FORGOTTEN_LONG_AGO
 from graphmem.model import NEUTRAL_IMPORTANCE, Entity, Event, Layer, MemoryRecord, Relation, iso, optional_iso
 from graphmem.models.protocols import Usage
 from graphmem.queries.entities import EntityMemories
@@ -269,19 +269,7 @@ def cycle(result: CycleResult, words: Mapping[str, str]) -> CycleDict:
     `words` are the texts of the memories that a dry run would change, by id.
     """
     plan = result.plan
-    converted = CycleDict(
-        cycle=result.id,
-        processed=plan.processed,
-        decayed=len(plan.decayed),
-        forgotten=result.forgotten,
-        merged=result.merged,
-        promoted=result.promoted,
-        summarized=result.made.get(Operation.SUMMARIZE, 0),
-        abstracted=result.made.get(Operation.ABSTRACT, 0),
-        saved_bytes=result.saved_bytes,
-        skipped=dict(result.skipped),
-        purged=len(result.purged),
-    )
+    converted = cast("CycleDict", {"cycle": result.id, **result.counts, "skipped": dict(result.skipped)})
     if plan.brake is not None:
         converted["brake"] = plan.brake.reason
     if result.id is None:

@@ -94,11 +94,14 @@ from graphmem.commands.types import (
     UpdateMemory,
 )
 from graphmem.commands.unit_of_work import UnitOfWork
+from graphmem.observers import Observers
 from graphmem.stores.ledger import Ledger, ledger_state
 
 
-def commit(ledger: Ledger, change_set: ChangeSet, session_gap: timedelta) -> list[Outcome]:
-    """Carries out all commands of a change set, or none.
+def commit(
+    ledger: Ledger, change_set: ChangeSet, session_gap: timedelta, observers: Observers | None = None
+) -> list[Outcome]:
+    """Carries out all commands of a change set, or none, and then tells the observers.
 
     `session_gap` is the longest pause between two messages of one session. Returns one outcome for each command, in
     order. Raises NotFoundError for an unknown id (or one outside `change_set.visible_scope`), ValidationError for a
@@ -111,7 +114,9 @@ def commit(ledger: Ledger, change_set: ChangeSet, session_gap: timedelta) -> lis
             entities.delete_unmentioned_names(connection, partition)
         if uow.has_erased:
             ledger_state.count_erasure(connection)
-        return outcomes
+    if observers is not None:
+        observers.committed(change_set.commands, outcomes, uow.events)
+    return outcomes
 
 
 def execute_all(commands: Sequence[Command], uow: UnitOfWork) -> list[Outcome]:

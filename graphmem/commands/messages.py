@@ -225,7 +225,8 @@ class _NewEpisodes:
             rows = memories.insert_all(uow.connection, [(record, uow.partition_row(record)) for record in records])
             records = [replace(record, row=row) for record, row in zip(records, rows, strict=True)]
             vitals.give_importance(uow.connection, [record.row for record in records if record.id in self._given])
-            events.add_first_events(uow.connection, records, now=uow.now)
+            for event_id, record in events.add_first_events(uow.connection, records, now=uow.now):
+                uow.tell_of(event_id, "ADD", record)
             if self._new_keys:
                 tombstones.add_message_keys(uow.connection, [(key, *self._messages[key]) for key in self._new_keys])
             uow.enqueue_enrichments(records)

@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from graphmem.commands.types import ChangeSet
 from graphmem.errors import NotFoundError
-from graphmem.model import MemoryRecord, Scope
+from graphmem.model import MemoryEvent, MemoryRecord, Scope
 from graphmem.stores.ledger import Ledger, events, jobs, memories, outbox
 from graphmem.text import is_passage
 
@@ -36,6 +36,8 @@ class UnitOfWork:
         self.erased_ids: set[str] = set()
         # Source messages that this change set stored as new: `EnqueueExtraction` records a job for them.
         self.new_source_messages: list[MemoryRecord] = []
+        # What subscribers are told of once this change set is committed.
+        self.events: list[MemoryEvent] = []
         self._partition_rows: dict[str, int] = {}
 
     def find(self, uid: str) -> MemoryRecord:
@@ -111,4 +113,12 @@ class UnitOfWork:
 
     def add_event(self, event: str, record: MemoryRecord, **values: Any) -> str | None:
         """Adds an entry to a memory's history, with the time of the change set; see `events.add_event`."""
-        return events.add_event(self.connection, event, record, now=self.now, **values)
+        event_id = events.add_event(self.connection, event, record, now=self.now, **values)
+        if event_id is not None:
+            self.tell_of(event_id, event, record)
+        return event_id
+
+    def tell_of(self, event_id: str, event: str, record: MemoryRecord, at: datetime | None = None) -> None:
+        """Lets subscribers know of an entry of a memory's history, unless the memory was erased."""
+        if event != events.ERASED:
+            self.events.append(MemoryEvent.added(event_id, event, record.id, record.scope, at or self.now))

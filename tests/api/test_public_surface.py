@@ -14,7 +14,7 @@ from graphmem import AsyncMemory, ChatLink, Memory, errors
 METHODS = {
     Memory: """
         abstract add alias close context count_by_day delete delete_all entities entity explain export flush forget
-        from_config from_file get get_all graph history import_ lifecycle_status pending_deletion pin profile
+        forget_subscriber from_config from_file get get_all graph history import_ lifecycle_status on pending_deletion pin profile
         purge rebuild rename_entity repair reset retry_failed search stats tend unalias undo undo_cycle why_not
         unpin update verify
     """,
@@ -33,7 +33,15 @@ def public(namespace: object) -> set[str]:
 
 
 def test_the_package_exports_these_names() -> None:
-    assert set(graphmem.__all__) == {"AsyncMemory", "ChatLink", "Memory", "Settings", "__version__", "errors"}
+    assert set(graphmem.__all__) == {
+        "AsyncMemory",
+        "ChatLink",
+        "Memory",
+        "MemoryEvent",
+        "Settings",
+        "__version__",
+        "errors",
+    }
     assert all(getattr(graphmem, name) for name in graphmem.__all__)
     assert set(graphmem.testing.__all__) == {
         "Behaviour", "HashEmbedder", "ModelEndpoint", "Request", "WordExtractor", "behaviours",

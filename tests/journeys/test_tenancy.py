@@ -152,6 +152,8 @@ OPERATOR_METHODS = {
     "from_file",
     "import_",
     "flush",
+    "on",
+    "forget_subscriber",
     "retry_failed",
     "stats",
     "verify",

@@ -15,6 +15,9 @@ from graphmem.stores.ledger.schema import cursors, leases, ledger
 from graphmem.stores.ledger.schema import dead_letters as dead_letters_table
 from graphmem.stores.ledger.sql import now_micros, upsert
 
+# How the cursors, leases and dead letters of followers begin (`event_log`); all others are projections'.
+FOLLOWERS = "event:"
+IS_OF_PROJECTION = ~cursors.c.projection.startswith(FOLLOWERS)
 # Built once: every write runs these.
 _NEXT_SEQS = ledger.update().values(seq=ledger.c.seq + bindparam("number")).returning(ledger.c.seq)
 

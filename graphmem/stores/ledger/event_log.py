@@ -1,0 +1,135 @@
+"""The log that followers read: the history of memories, and what else happened, for those who follow it.
+
+A follower is a name under which a program is told of all events of one type, in order and at least once. Its cursor,
+lease and dead letters are rows beside those of projections, under `follower`. A cursor is a row of the table that has
+the events: `events` for memories that were added or changed, else `occurrences`. The history of memories is kept as
+long as they are; an occurrence is recorded only where somebody follows, and goes after `KEPT`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+from sqlalchemy import ColumnElement, Connection, Row, Select, func, select
+
+from graphmem.model import EventType, MemoryEvent, Scope, from_micros, micros
+from graphmem.stores.ledger import events as history
+from graphmem.stores.ledger.outbox import FOLLOWERS
+from graphmem.stores.ledger.schema import cursors, dead_letters, events, leases, memories, occurrences
+from graphmem.stores.ledger.sql import decoding, now_micros, upsert
+
+# How long an occurrence is kept for a follower that no process serves.
+KEPT = timedelta(days=30)
+
+
+class LoggedEvent(NamedTuple):
+    """An event, and its row in the table that has it."""
+
+    row: int
+    event: MemoryEvent
+
+
+def follower(event_type: EventType, name: str) -> str:
+    """Returns what identifies a follower's cursor, lease and dead letters."""
+    return f"{FOLLOWERS}{event_type.value}@{name}"
+
+
+def name_of(follower: str) -> tuple[str, str]:
+    """Returns the type of the events and the name that `follower` was made of."""
+    event_type, _, name = follower.removeprefix(FOLLOWERS).partition("@")
+    return event_type, name
+
+
+def is_followed(event_type: EventType) -> ColumnElement[bool]:
+    """SQL: whether anybody follows the events of a type."""
+    return select(cursors.c.seq).where(cursors.c.projection.startswith(follower(event_type, ""))).exists()
+
+
+def follow(connection: Connection, event_type: EventType, name: str) -> None:
+    """Lets a name follow the events of a type from now on, unless it does already."""
+    table = events if event_type is EventType.MEMORY_ADDED else occurrences
+    last = connection.scalar(select(func.max(table.c.id))) or 0
+    statement = upsert(connection, cursors).values(projection=follower(event_type, name), seq=last)
+    connection.execute(statement.on_conflict_do_nothing(index_elements=[cursors.c.projection]))
+
+
+def unfollow(connection: Connection, name: str) -> list[str]:
+    """Deletes all that is kept for a name; returns the types of events that it followed, sorted."""
+    followers = [follower(event_type, name) for event_type in EventType]
+    for table in (leases, dead_letters):
+        connection.execute(table.delete().where(table.c.projection.in_(followers)))
+    statement = cursors.delete().where(cursors.c.projection.in_(followers)).returning(cursors.c.projection)
+    return sorted(name_of(one)[0] for one in connection.scalars(statement))
+
+
+def advance(connection: Connection, follower: str, row: int) -> None:
+    """Moves a follower's cursor forward to a row; it stays away if it was deleted meanwhile."""
+    is_behind = cursors.c.projection == follower, cursors.c.seq < row
+    connection.execute(cursors.update().where(*is_behind).values(seq=row))
+
+
+def append(connection: Connection, event: MemoryEvent) -> None:
+    """Records an event that is in no memory's history, in the transaction of what it is about, if anybody follows it.
+
+    Deletes what has been recorded for longer than `KEPT`.
+    """
+    if not connection.scalar(select(is_followed(EventType(event.event_type)))):
+        return
+    row = {
+        "uid": event.payload["event_id"],
+        "event": event.event_type,
+        "user_id": event.user_id,
+        "payload": dict(event.payload),
+        "at": micros(event.timestamp),
+    }
+    connection.execute(occurrences.insert(), row)
+    kept = KEPT // timedelta(microseconds=1)
+    connection.execute(occurrences.delete().where(occurrences.c.at < now_micros() - kept))
+
+
+def after(connection: Connection, event_type: EventType, row: int, limit: int) -> Sequence[LoggedEvent]:
+    """Returns the first events of a type after a row, in order; those of memories that were erased are left out."""
+    if event_type is EventType.MEMORY_ADDED:
+        statement = _CHANGES.where(events.c.id > row).order_by(events.c.id).limit(limit)
+        return [_decode_change(found) for found in connection.execute(statement)]
+    of_type = occurrences.c.event == event_type.value, occurrences.c.id > row
+    statement = select(occurrences).where(*of_type).order_by(occurrences.c.id).limit(limit)
+    return [_decode_occurrence(found) for found in connection.execute(statement)]
+
+
+def find(connection: Connection, event_type: EventType, event_id: str) -> MemoryEvent | None:
+    """Returns the event with an id; None if it is not in the log any more."""
+    if event_type is EventType.MEMORY_ADDED:
+        change = connection.execute(_CHANGES.where(events.c.uid == event_id)).first()
+        return None if change is None else _decode_change(change).event
+    occurrence = connection.execute(select(occurrences).where(occurrences.c.uid == event_id)).first()
+    return None if occurrence is None else _decode_occurrence(occurrence).event
+
+
+_CHANGES: Select[Any] = (
+    select(
+        events.c.id,
+        events.c.uid,
+        events.c.event,
+        events.c.memory,
+        events.c.at,
+        memories.c.user_id,
+        memories.c.agent_id,
+        memories.c.run_id,
+    )
+    .join(memories, memories.c.uid == events.c.memory)
+    .where(events.c.event != history.ERASED)
+)
+
+
+@decoding
+def _decode_change(row: Row[Any]) -> LoggedEvent:
+    scope = Scope(row.user_id, row.agent_id, row.run_id)
+    return LoggedEvent(row.id, MemoryEvent.added(row.uid, row.event, row.memory, scope, from_micros(row.at)))
+
+
+@decoding
+def _decode_occurrence(row: Row[Any]) -> LoggedEvent:
+    return LoggedEvent(row.id, MemoryEvent(row.event, row.user_id, row.payload, from_micros(row.at)))
