@@ -16,7 +16,7 @@ from graphmem.errors import StoreError, StoreUnavailable
 from graphmem.events_bus import EventBus
 from graphmem.logs import log_text
 from graphmem.model import EventType, MemoryEvent, Scope
-from graphmem.stores.ledger import Ledger, event_log, vitals
+from graphmem.stores.ledger import Ledger, event_log, outbox, vitals
 from graphmem.stores.ledger.vitals import Access
 
 logger = logging.getLogger("graphmem")
@@ -74,7 +74,7 @@ class AccessLog:
     def _events_about(self, counts: Mapping[int, Access], connection: Connection) -> list[MemoryEvent]:
         """Returns what subscribers are told of accesses, one event for each partition; none if nobody listens."""
         of_type = EventType.MEMORY_ACCESSED
-        if not (self._events.has_handlers_of(of_type) or connection.scalar(select(event_log.is_followed(of_type)))):
+        if not (self._events.has_handlers_of(of_type) or connection.scalar(select(outbox.is_followed(of_type)))):
             return []
         return [
             MemoryEvent.of(

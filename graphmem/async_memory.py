@@ -111,6 +111,7 @@ class AsyncMemory:
     get_all = _awaited(Memory.get_all)
     history = _awaited(Memory.history)
     explain = _awaited(Memory.explain)
+    end_session = _awaited(Memory.end_session)
     entities = _awaited(Memory.entities)
     entity = _awaited(Memory.entity)
     alias = _awaited(Memory.alias)

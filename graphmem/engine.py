@@ -14,10 +14,19 @@ from weakref import WeakSet, finalize
 
 from graphmem.accesses import AccessLog
 from graphmem.commands.dispatch import commit
-from graphmem.commands.types import ChangeSet, Command, DeleteExpiredItems, Outcome
+from graphmem.commands.types import (
+    AddMessage,
+    ChangeSet,
+    Command,
+    DeleteExpiredItems,
+    EndSession,
+    Outcome,
+    OutcomeType,
+    PutItem,
+)
 from graphmem.concurrency import Pool
 from graphmem.errors import CLOSED, FORKED, StoreError, StoreUnavailable
-from graphmem.events_bus import EventBus
+from graphmem.events_bus import EventBus, Handler, Subscription
 from graphmem.ingest.enrichment import Enricher
 from graphmem.ingest.facts.job_result import JobResult
 from graphmem.jobs.worker import JobFailure, JobWorker
@@ -87,6 +96,8 @@ class Engine:
             settings,
             on_background_done=self._finish_background_work,
             run_cycle=self._run_nightly_cycle,
+            ends_sessions=lambda: self.ends_sessions,
+            end_session=lambda job: self.commit([EndSession(job)]),
         )
         self.accesses = AccessLog(self.ledger, self.events)
         self._close_lock = Lock()
@@ -164,8 +175,45 @@ class Engine:
         `scope`, if given, hides memories outside it from the commands; `now` is the time of the changes, by default the
         present. See `graphmem.commands.dispatch`.
         """
-        change_set = ChangeSet(tuple(commands), now or datetime.now(UTC), scope)
-        return commit(self.ledger, change_set, self._session_gap, self.observers)
+        ends_sessions = self.ends_sessions
+        change_set = ChangeSet(tuple(commands), now or datetime.now(UTC), scope, ends_sessions)
+        outcomes = commit(self.ledger, change_set, self._session_gap, self.observers)
+        if ends_sessions and any(isinstance(command, AddMessage | PutItem) for command in commands):
+            with log_and_leave_pending():
+                self.job_worker.look_within(self._session_gap.total_seconds())
+        return outcomes
+
+    @property
+    def extracts_at_session_end(self) -> bool:
+        """Whether facts are drawn once a session has ended, and not at each `add`."""
+        return self.llm is not None and self.settings.extract == "session"
+
+    @property
+    def ends_sessions(self) -> bool:
+        """Whether somebody in this process is to know when a session ends."""
+        return self.extracts_at_session_end or self.events.has_handlers_of(EventType.SESSION_END)
+
+    def end_session(self, scope: Scope) -> bool:
+        """Ends the session of exactly this scope; returns False if none goes on."""
+        with self.ledger.read() as connection:
+            session = jobs.open_session(connection, scope)
+        if session is None:
+            return False
+        (outcome,) = self.commit([EndSession(session.row, only_if_due=False)])
+        with log_and_leave_pending():
+            self.job_worker.schedule()
+        return outcome.event is OutcomeType.END_SESSION
+
+    def subscribe(self, event_type: EventType, handler: Handler, name: str | None) -> Subscription:
+        """Calls a handler for the events of a type; see `EventBus.subscribe` and, with a name, `EventBus.follow`."""
+        events = self.events
+        subscription = (
+            events.subscribe(event_type, handler) if name is None else events.follow(event_type, handler, name)
+        )
+        if event_type is EventType.SESSION_END:
+            with log_and_leave_pending():
+                self.job_worker.schedule()
+        return subscription
 
     def run_job(
         self, job: int, records: Sequence[MemoryRecord], kind: JobKind, *, wait: bool

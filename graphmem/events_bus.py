@@ -112,7 +112,7 @@ class EventBus:
 
         Raises ValidationError for a name that this process serves already, StoreUnavailable after `close`.
         """
-        place = event_log.follower(event_type, name)
+        place = outbox.follower(event_type, name)
         follower = Follower(self._ledger, event_type, place, handler, gives_up)
         with self._changed:
             self._check_open()
@@ -153,7 +153,7 @@ class EventBus:
 
     def has_handlers_of(self, event_type: EventType) -> bool:
         """Returns whether anybody in this process is told of these events."""
-        of_type = event_log.follower(event_type, "")
+        of_type = outbox.follower(event_type, "")
         return any(one.event_type is event_type for one in self._subscriptions) or any(
             place.startswith(of_type) for place in tuple(self._followers)
         )
@@ -259,7 +259,7 @@ class Follower:
     """Calls one handler for each event of a type, in order, in a thread of its own; at least once, whoever is killed.
 
     A handler that fails is called again for the same event, after pauses as for a store that is away, until `gives_up`
-    (None: never) says otherwise: then the event is a dead letter. `place` is `event_log.follower` of its name. A call
+    (None: never) says otherwise: then the event is a dead letter. `place` is `outbox.follower` of its name. A call
     that takes longer than `projection.LEASE` seconds may be repeated by another process meanwhile.
     """
 

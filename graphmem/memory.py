@@ -196,6 +196,7 @@ class Memory:
         parts into which long input was split (`chunks`) and the `repeated_decisions`, as `graphmem.types.UsageDict`
         documents them; `sources` has the ids of the messages stored, also if no fact was found in them. If the model
         fails, the words are kept, `pending` names "facts", `failed` the error and `causes` its cause.
+        With the setting `extract: "session"` the facts are drawn when the session ends, and `sources` is all there is.
 
         Raises ValidationError (nothing is stored), ConfigError for `infer=True` without a model, and with `strict=True`
         PartialWrite when a projection or the facts are pending (not with `wait=False`).
@@ -224,6 +225,7 @@ class Memory:
                     procedure=is_procedure,
                     summarise=self.engine.settings.summary_messages > 0 and not is_procedure,
                     importance=given,
+                    at_session_end=self.engine.extracts_at_session_end and not is_procedure,
                 )
                 result = self._add_with_extraction(commands, extraction, wait=wait)
             else:
@@ -278,6 +280,11 @@ class Memory:
         new_records = _new_records(outcomes)
         if not new_records:
             return types.AddResult(results=duplicates, relations=[])
+        if extraction.at_session_end:
+            result = types.AddResult(results=duplicates, relations=[], sources=[record.id for record in new_records])
+            if pending := self.engine.enrich_and_deliver(new_records, wait=wait):
+                result["pending"] = pending
+            return result
         kind = JobKind.PROCEDURE if extraction.procedure else JobKind.FACTS
         job_result, pending = self.engine.run_job(int(job_outcome.id), new_records, kind, wait=wait)
         result = types.AddResult(results=duplicates, relations=[], sources=[record.id for record in new_records])
@@ -1213,9 +1220,10 @@ class Memory:
 
         Events, and what their `payload` has beside `event_id` and the `agent_id` and `run_id` that are set:
         "memory.added": a memory was added or changed (`memory_id`, and `change`: the type of the entry in its history,
-        "ADD", "UPDATE", …). "memory.accessed": searches have found memories (`memory_ids`, `accesses`); told when the
-        counts are written, at most once a minute. "schedule.daily": a nightly cycle of the lifecycle has ended (`held`,
-        and the counts of `tend`).
+        "ADD", "UPDATE", …). "session.end": nothing was added to a scope for `session_gap` minutes, or `end_session` was
+        called (`messages`: how many were added); told once, in one process. "memory.accessed": searches have found
+        memories (`memory_ids`, `accesses`); told when the counts are written, at most once a minute. "schedule.daily":
+        a nightly cycle of the lifecycle has ended (`held`, and the counts of `tend`).
 
         Without `name`, the handler is told what this process does from now on, after the commit, by one thread for all
         handlers. One that fails is logged by the type of its error, and the next one is called.
@@ -1230,9 +1238,17 @@ class Memory:
         """
         self.engine.check_open()
         event_type, function = validation.event_type(event), validation.handler(handler)
-        if name is None:
-            return self.engine.events.subscribe(event_type, function)
-        return self.engine.events.follow(event_type, function, validation.subscriber_name(name))
+        return self.engine.subscribe(event_type, function, None if name is None else validation.subscriber_name(name))
+
+    def end_session(self, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None) -> dict[str, bool]:
+        """Ends the session of exactly this scope, as a silence of `session_gap` minutes does: handlers of "session.end"
+        are told, and with the setting `extract: "session"` the language model draws its facts, in the background.
+
+        Returns `{"ended": …}`, False if nothing was added since the last end, or if nobody is to know of it: sessions
+        are recorded only where that setting or a handler asks for them.
+        """
+        self.engine.check_open()
+        return {"ended": self.engine.end_session(validation.required_scope(user_id, agent_id, run_id)[0])}
 
     def forget_subscriber(self, name: str) -> dict[str, list[str]]:
         """Deletes where a name of `on` is, in all events that it follows, and ends its subscriptions here.

@@ -14,7 +14,14 @@ from typing import Any
 
 from graphmem.commands import entities
 from graphmem.commands.entities import execute_entity_command
-from graphmem.commands.facts import add_fact, complete_job, enqueue_extraction, reaffirm_fact
+from graphmem.commands.facts import (
+    add_fact,
+    complete_job,
+    end_session,
+    enqueue_extraction,
+    put_off_session_ends,
+    reaffirm_fact,
+)
 from graphmem.commands.imports import (
     count_lacking_key,
     import_alias,
@@ -66,6 +73,7 @@ from graphmem.commands.types import (
     DeleteItems,
     DeleteMemory,
     DeleteSettings,
+    EndSession,
     EnqueueExtraction,
     ForgetMemory,
     ImportAlias,
@@ -110,6 +118,8 @@ def commit(
     with ledger.write() as connection:
         uow = UnitOfWork(connection, ledger, change_set, session_gap)
         outcomes = execute_all(change_set.commands, uow)
+        if uow.ends_sessions:
+            put_off_session_ends(uow)
         for partition in uow.partitions_with_stale_names:
             entities.delete_unmentioned_names(connection, partition)
         if uow.has_erased:
@@ -149,6 +159,7 @@ execute.register(PinMemory, pin_memory)
 execute.register(UndoEvent, undo_event)
 execute.register(DeleteMemory, delete_memory)
 execute.register(EnqueueExtraction, enqueue_extraction)
+execute.register(EndSession, end_session)
 execute.register(CompleteJob, complete_job)
 execute.register(AddFact, add_fact)
 execute.register(ReaffirmFact, reaffirm_fact)

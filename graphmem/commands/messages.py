@@ -230,6 +230,7 @@ class _NewEpisodes:
             if self._new_keys:
                 tombstones.add_message_keys(uow.connection, [(key, *self._messages[key]) for key in self._new_keys])
             uow.enqueue_enrichments(records)
+            uow.new_messages.update(record.scope for record in records)
             uow.new_source_messages += [record for record in records if record.source_only]
             self._written |= {record.id: record for record in records}
             self._collected, self._new_keys = [], []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -13,6 +14,7 @@ from graphmem.commands.types import ChangeSet
 from graphmem.errors import NotFoundError
 from graphmem.model import MemoryEvent, MemoryRecord, Scope
 from graphmem.stores.ledger import Ledger, events, jobs, memories, outbox
+from graphmem.stores.ledger.jobs import DeferredFacts
 from graphmem.text import is_passage
 
 NOT_FOUND = "no memory {id!r:.80} in this scope; a search or a list of it gives the ids that exist"
@@ -36,6 +38,11 @@ class UnitOfWork:
         self.erased_ids: set[str] = set()
         # Source messages that this change set stored as new: `EnqueueExtraction` records a job for them.
         self.new_source_messages: list[MemoryRecord] = []
+        # Whether somebody is to know when sessions end; for these, by scope, the number of new messages and the facts
+        # that are drawn then.
+        self.ends_sessions = change_set.ends_sessions
+        self.new_messages: Counter[Scope] = Counter()
+        self.deferred_facts: dict[Scope, list[DeferredFacts]] = {}
         # What subscribers are told of once this change set is committed.
         self.events: list[MemoryEvent] = []
         self._partition_rows: dict[str, int] = {}
@@ -49,11 +56,13 @@ class UnitOfWork:
 
     def next_seq(self) -> int:
         """Takes the next sequence number."""
-        return outbox.next_seq(self.connection)
+        return self.next_seqs(1)[0]
 
     def next_seqs(self, number: int) -> Sequence[int]:
         """Takes the next `number` sequence numbers."""
-        return outbox.next_seqs(self.connection, number)
+        seqs, is_followed = outbox.take_seqs(self.connection, number)
+        self.ends_sessions = self.ends_sessions or is_followed
+        return seqs
 
     def enqueue_enrichments(self, records: Sequence[MemoryRecord]) -> None:
         """Stores the jobs to enrich the texts of memories; they replace earlier ones."""

@@ -902,10 +902,11 @@ class Settings(_Section):
         description="Replaces the instructions by which the language model decides how new facts change stored ones, "
         "not the form of its answer.",
     )
-    extract: Literal["all", "matching"] = Field(
+    extract: Literal["all", "matching", "session"] = Field(
         default="all",
         description="Of which messages the language model draws facts: `all`; or `matching`, those of a call of which "
-        "at least one matches a rule of an importance of 0.5 or more (`lifecycle.rules`): small talk costs no request.",
+        "at least one matches a rule of an importance of 0.5 or more (`lifecycle.rules`): small talk costs no request; "
+        "or `session`, all of a session at once when it has ended: fewer requests, facts later.",
     )
     conflicts: Literal["time", "confidence"] = Field(
         default="time",

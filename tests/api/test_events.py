@@ -16,7 +16,7 @@ from support.fakes import fake_models
 from support.statement_count import counted
 from support.waiting import TIMEOUT, wait_until
 
-from graphmem import AsyncMemory, Memory, MemoryEvent, Settings
+from graphmem import AsyncMemory, Memory, MemoryEvent, Settings, events_bus
 from graphmem.errors import StoreUnavailable, ValidationError
 from graphmem.stores import projection_worker
 from graphmem.stores.ledger import event_log, outbox
@@ -141,6 +141,7 @@ def test_accesses_are_told_when_their_counts_are_written(memory: Memory) -> None
     ] * 2
 
 
+@pytest.mark.thorough
 def test_a_nightly_cycle_is_told_of_once(make_memory: Make, tmp_path: Path) -> None:
     memory = make_memory(tmp_path)
     memory.on("schedule.daily", print, name="nights").close()
@@ -200,7 +201,10 @@ def test_a_name_goes_on_where_it_was_and_a_new_one_begins_now(make_memory: Make,
     assert changes(told) == [("ADD", first), ("ADD", second), ("ADD", third)]
 
 
-def test_a_name_is_told_what_another_process_has_committed(make_memory: Make, tmp_path: Path) -> None:
+def test_a_name_is_told_what_another_process_has_committed(
+    make_memory: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events_bus, "POLL_SECONDS", 0.01)
     serving, writing, told = make_memory(tmp_path), make_memory(tmp_path), list[MemoryEvent]()
     serving.on("memory.added", told.append, name="billing")
     ids = [added(writing, f"tea {n}") for n in range(3)]

@@ -13,10 +13,10 @@ from graphmem import AsyncMemory, ChatLink, Memory, errors
 
 METHODS = {
     Memory: """
-        abstract add alias close context count_by_day delete delete_all entities entity explain export flush forget
-        forget_subscriber from_config from_file get get_all graph history import_ lifecycle_status on pending_deletion pin profile
-        purge rebuild rename_entity repair reset retry_failed search stats tend unalias undo undo_cycle why_not
-        unpin update verify
+        abstract add alias close context count_by_day delete delete_all end_session entities entity explain
+        export flush forget forget_subscriber from_config from_file get get_all graph history import_
+        lifecycle_status on pending_deletion pin profile purge rebuild rename_entity repair reset retry_failed
+        search stats tend unalias undo undo_cycle why_not unpin update verify
     """,
     ChatLink: "close flush inject recall saved",
 }

@@ -1,4 +1,4 @@
-"""Processes killed while they tell named handlers of events: every event is told, in order."""
+"""Processes killed while they tell named handlers of events, or during a session: nothing is lost."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.fake_llm import Scripted, fact
 from support.fakes import fake_models
 from support.waiting import TIMEOUT, wait_until
 
 from graphmem import Memory, MemoryEvent, Settings
 from graphmem.stores.ledger import schema as tables
+from graphmem.testing import ModelEndpoint
 
 TESTS = Path(__file__).parents[1]
 SCRIPT = """
@@ -40,6 +42,36 @@ if fatal == "before any call":
     os.kill(os.getpid(), signal.SIGKILL)
 memory.flush()
 """
+
+
+SESSION = """
+import os, signal, sys
+sys.path.insert(0, sys.argv[3])
+from support.fakes import fake_models
+from graphmem import Memory, Settings
+llm = {"openai_base_url": sys.argv[1], "api_key": "any", "model": "scripted"}
+memory = Memory(sys.argv[2], settings=Settings.from_dict(fake_models(llm={"config": llm}, extract="session")))
+for n in range(3):
+    memory.add(f"I like cake number {n}.", user_id="ana")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_killed_process_leaves_the_facts_of_its_session_to_the_next(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    model = Scripted({f"I like cake number {n}.": [fact(f"Likes cake number {n}")] for n in range(3)})
+    with ModelEndpoint(default=model) as endpoint:
+        command = [sys.executable, "-c", SESSION, endpoint.url, str(home), str(TESTS)]
+        assert subprocess.run(command, timeout=TIMEOUT).returncode == -signal.SIGKILL
+        assert endpoint.requests == []
+        llm = {"openai_base_url": endpoint.url, "api_key": "any", "model": "scripted"}
+        settings = Settings.from_dict(fake_models(llm={"config": llm}, extract="session"))
+        with Memory(str(home), settings=settings) as memory:
+            assert memory.end_session(user_id="ana") == {"ended": True}
+            assert memory.flush() == {"pending": []}
+            facts = {one["memory"] for one in memory.get_all(user_id="ana", kinds=["fact"])["results"]}
+        assert facts == {f"Likes cake number {n}" for n in range(3)}
+        assert len([request for request in model.requests if "about" in request]) == 1
 
 
 @pytest.mark.parametrize("fatal", ["in the third call", "before any call"])

@@ -120,6 +120,7 @@ def list_attempts(ids: list[str]) -> dict[str, list[Attempt]]:
             ((), {"as_of": LATER}),
         ],
         "count_by_day": [((), {}), ((), {"utc_offset": 60})],
+        "end_session": [((), {}), ((), {"run_id": RUN, "agent_id": AGENT}), ((), {"run_id": "run-"})],
         "export": [((), {}), ((), {"run_id": "run-"})],
         "alias": [((key, "Bob"), {}) for key in KEYS] + [(("Vostokgrad", "Zanzibar"), {})],
         "unalias": [((key, "Bob"), {}) for key in KEYS] + [(("Ann", "Vostokgrad"), {})],

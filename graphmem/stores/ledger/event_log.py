@@ -1,7 +1,7 @@
 """The log that followers read: the history of memories, and what else happened, for those who follow it.
 
 A follower is a name under which a program is told of all events of one type, in order and at least once. Its cursor,
-lease and dead letters are rows beside those of projections, under `follower`. A cursor is a row of the table that has
+lease and dead letters are rows beside those of projections (`outbox.follower`). A cursor is a row of the table that has
 the events: `events` for memories that were added or changed, else `occurrences`. The history of memories is kept as
 long as they are; an occurrence is recorded only where somebody follows, and goes after `KEPT`.
 """
@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, func, select
+from sqlalchemy import Connection, Row, Select, func, select
 
 from graphmem.model import EventType, MemoryEvent, Scope, from_micros, micros
 from graphmem.stores.ledger import events as history
-from graphmem.stores.ledger.outbox import FOLLOWERS
+from graphmem.stores.ledger.outbox import FOLLOWERS, follower, is_followed
 from graphmem.stores.ledger.schema import cursors, dead_letters, events, leases, memories, occurrences
 from graphmem.stores.ledger.sql import decoding, now_micros, upsert
 
@@ -31,20 +31,10 @@ class LoggedEvent(NamedTuple):
     event: MemoryEvent
 
 
-def follower(event_type: EventType, name: str) -> str:
-    """Returns what identifies a follower's cursor, lease and dead letters."""
-    return f"{FOLLOWERS}{event_type.value}@{name}"
-
-
-def name_of(follower: str) -> tuple[str, str]:
-    """Returns the type of the events and the name that `follower` was made of."""
-    event_type, _, name = follower.removeprefix(FOLLOWERS).partition("@")
+def name_of(place: str) -> tuple[str, str]:
+    """Returns the type of the events and the name that an `outbox.follower` was made of."""
+    event_type, _, name = place.removeprefix(FOLLOWERS).partition("@")
     return event_type, name
-
-
-def is_followed(event_type: EventType) -> ColumnElement[bool]:
-    """SQL: whether anybody follows the events of a type."""
-    return select(cursors.c.seq).where(cursors.c.projection.startswith(follower(event_type, ""))).exists()
 
 
 def follow(connection: Connection, event_type: EventType, name: str) -> None:
@@ -64,9 +54,9 @@ def unfollow(connection: Connection, name: str) -> list[str]:
     return sorted(name_of(one)[0] for one in connection.scalars(statement))
 
 
-def advance(connection: Connection, follower: str, row: int) -> None:
+def advance(connection: Connection, place: str, row: int) -> None:
     """Moves a follower's cursor forward to a row; it stays away if it was deleted meanwhile."""
-    is_behind = cursors.c.projection == follower, cursors.c.seq < row
+    is_behind = cursors.c.projection == place, cursors.c.seq < row
     connection.execute(cursors.update().where(*is_behind).values(seq=row))
 
 
