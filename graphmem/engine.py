@@ -42,6 +42,7 @@ from graphmem.stores.ledger import items, jobs, vitals
 from graphmem.stores.ledger.jobs import JobKind
 from graphmem.stores.ledger.ledger_state import check_embedder
 from graphmem.stores.projection_worker import ProjectionWorker
+from graphmem.webhooks import Webhooks
 from graphmem.wiring import fact_pipeline, open_backends, storage_paths
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ class Engine:
         self.ledger = backends.ledger
         self.events = EventBus(self.ledger)
         self.observers.add(self.events)
+        self.webhooks = Webhooks(self.ledger, settings.webhooks)
         self._session_gap = timedelta(minutes=settings.session_gap)
         # Against deadlock, no task of a pool waits for a task of the same pool. Searches have a pool of their own, in
         # which no task takes long: enrichment and deliveries can take all threads of theirs for minutes.
@@ -108,6 +110,7 @@ class Engine:
         self._finalizer = finalize(self, backends.close)
         _open_engines.add(self)
         try:
+            self.webhooks.start(self.events)
             self._open_projections()
         except BaseException:
             self.close()
@@ -336,6 +339,7 @@ class Engine:
         self.job_worker.close(finish=wait)
         self.accesses.close()
         self.events.close()
+        self.webhooks.close()
         for worker in self.projection_workers:
             worker.close(self.settings.delivery_wait)
         self._search_pool.shutdown(wait=True)

@@ -341,20 +341,22 @@ class Follower:
         """Calls the handler for each event, then moves the cursor behind those that it took, and ends the lease."""
         deadline = monotonic() + FOLLOWED_SECONDS
         done: event_log.LoggedEvent | None = None
-        refused: dict[str, str] = {}
+        refused: list[tuple[event_log.LoggedEvent, str]] = []
         try:
             for logged in batch:
                 if self._closing.is_set() or monotonic() > deadline:
                     break
                 if (error := self._call(logged.event)) is not None:
-                    refused[logged.event.payload["event_id"]] = error
+                    refused.append((logged, error))
                 done = logged
         finally:
             with self._ledger.write() as connection:
                 if outbox.holds_lease(connection, self._place, self._lease_holder):  # else another process goes on
                     if done is not None:
                         event_log.advance(connection, self._place, done.row)
-                        outbox.add_dead_letters(connection, self._place, refused, done.row)
+                        for logged, error in refused:
+                            letter = {logged.event.payload["event_id"]: error}
+                            outbox.add_dead_letters(connection, self._place, letter, logged.row)
                     outbox.release_lease(connection, self._place, self._lease_holder)
 
     def _call(self, event: MemoryEvent) -> str | None:

@@ -1253,11 +1253,43 @@ class Memory:
     def forget_subscriber(self, name: str) -> dict[str, list[str]]:
         """Deletes where a name of `on` is, in all events that it follows, and ends its subscriptions here.
 
-        For a name that nobody will use again: until then events are recorded for it. Returns `{"forgotten": […]}`, the
+        For a name that nobody will use again: until then events are recorded for it. "webhook:NAME" is that of a
+        webhook, for one that is configured no more. Returns `{"forgotten": […]}`, the
         events that it followed; none for an unknown name.
         """
         self.engine.check_open()
-        return {"forgotten": self.engine.events.forget(validation.subscriber_name(name))}
+        return {"forgotten": self.engine.events.forget(validation.followed_name(name))}
+
+    def dead_letters(self, *, limit: int = DEFAULT_LIST_LIMIT, offset: int = 0) -> types.DeadLetterList:
+        """Lists the events that webhooks did not take, by type, webhook and time, the oldest first.
+
+        Returns `{"results": [{"id", "webhook", "event_type", "error", "user_id", "timestamp"}, …], "total"}`. `error`
+        is the status of the last answer, or that there was none. `timestamp` None: the event cannot be told any more,
+        because its memory was erased, or it is more than 30 days old.
+        """
+        self.engine.check_open()
+        checked_limit = validation.count(limit, "limit", 1, MAX_LIST_LIMIT)
+        checked_offset = validation.count(offset, "offset", 0, 2**31)
+        found, total = self.engine.webhooks.dead_letters(checked_limit, checked_offset)
+        return {"results": [responses.dead_letter(one) for one in found], "total": total}
+
+    def retry_dead_letter(self, event_id: str, *, webhook: str) -> types.RetriedDict:
+        """Posts an event once more to a webhook that did not take it; if it does now, it is no dead letter any more.
+
+        Returns `{"delivered": True}`, or `{"delivered": False, "error"}`. Raises NotFoundError for an unknown dead
+        letter, ValidationError for a webhook that is not configured.
+        """
+        self.engine.check_open()
+        uid, name = validation.stored_key(event_id, "event_id"), validation.subscriber_name(webhook, "webhook")
+        error = self.engine.webhooks.retry(uid, name)
+        return {"delivered": True} if error is None else {"delivered": False, "error": error}
+
+    def drop_dead_letter(self, event_id: str, *, webhook: str) -> dict[str, bool]:
+        """Drops an event that a webhook did not take. Returns `{"dropped": True}`; raises NotFoundError."""
+        self.engine.check_open()
+        uid, name = validation.stored_key(event_id, "event_id"), validation.subscriber_name(webhook, "webhook")
+        self.engine.webhooks.drop(uid, name)
+        return {"dropped": True}
 
     # --- housekeeping -------------------------------------------------------------------------------------------
 
@@ -1302,6 +1334,7 @@ class Memory:
         "oldest_seconds"}`, with the kinds "enrichment", "facts", "procedure", "summary" and "composition", the states
         "waiting", "running" (claimed) and "failed" (waiting for another attempt), and the seconds since the oldest was
         recorded.
+        `dead_letters` has the number of events that a webhook did not take, by its name.
         `usage` has a line for each operation and model: `{"operation", "model", "calls", "prompt_tokens",
         "completion_tokens", "cached_tokens", "seconds", "cost"}`; with a scope, only the calls made for it. All else is
         about the whole ledger.

@@ -28,6 +28,7 @@ from graphmem.types import (
     AddResultItem,
     AliasDict,
     CycleDict,
+    DeadLetterDict,
     EntityDetails,
     EntityDict,
     ErasedCounts,
@@ -49,10 +50,12 @@ from graphmem.types import (
     SourceDict,
     UsageDict,
 )
+from graphmem.webhooks import PREFIX
 
 if TYPE_CHECKING:
     from graphmem.jobs.cycle import CycleResult
     from graphmem.retrieval.absence import Absence
+    from graphmem.stores.ledger.event_log import DeadEvent
 
 # In a profile: the texts of its summary and their characters, and the characters of a topic.
 SUMMARY_TEXTS, SUMMARY_CHARS, TOPIC_CHARS = 3, 400, 60
@@ -261,6 +264,18 @@ def forgotten(page: ForgottenPage) -> ForgottenResult:
             result["event_id"] = event_id
         results.append(result)
     return ForgottenResult(results=results, total=page.total)
+
+
+def dead_letter(dead: DeadEvent) -> DeadLetterDict:
+    """Converts an event that a webhook did not take."""
+    return DeadLetterDict(
+        id=dead.event_id,
+        webhook=dead.name.removeprefix(PREFIX),
+        event_type=dead.event_type,
+        error=dead.error,
+        user_id=None if dead.event is None else dead.event.user_id,
+        timestamp=None if dead.event is None else iso(dead.event.timestamp),
+    )
 
 
 def cycle(result: CycleResult, words: Mapping[str, str]) -> CycleDict:

@@ -835,6 +835,13 @@ def subscriber_name(value: object, argument: str = "name") -> str:
     return value
 
 
+def followed_name(value: object, argument: str = "name") -> str:
+    """Checks the name of a subscriber, or "webhook:" and that of a webhook."""
+    if isinstance(value, str) and value.startswith("webhook:"):
+        return f"webhook:{subscriber_name(value.removeprefix('webhook:'), argument)}"
+    return subscriber_name(value, argument)
+
+
 def handler(value: object, argument: str = "handler") -> Callable[..., object]:
     """Checks a function that is called with one argument."""
     if not callable(value):

@@ -12,6 +12,7 @@ from graphmem.settings.schema import (
     QdrantConfig,
     Settings,
     SpacyExtractor,
+    WebhookSettings,
 )
 from graphmem.settings.sources import ENVIRONMENT_PREFIX
 
@@ -28,4 +29,5 @@ __all__ = [
     "QdrantConfig",
     "Settings",
     "SpacyExtractor",
+    "WebhookSettings",
 ]

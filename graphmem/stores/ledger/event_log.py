@@ -54,6 +54,50 @@ def unfollow(connection: Connection, name: str) -> list[str]:
     return sorted(name_of(one)[0] for one in connection.scalars(statement))
 
 
+class DeadEvent(NamedTuple):
+    """An event that a follower did not take, its name, and why. `event` None: it is in no log any more."""
+
+    event_id: str
+    event_type: str
+    name: str
+    error: str
+    event: MemoryEvent | None
+
+
+_IS_OF_FOLLOWER = dead_letters.c.projection.startswith(FOLLOWERS)
+
+
+def dead_events(connection: Connection, limit: int, offset: int) -> list[DeadEvent]:
+    """Returns the events that followers did not take, in order of their types, names and rows."""
+    letters = dead_letters.c
+    statement = select(dead_letters).where(_IS_OF_FOLLOWER).order_by(letters.projection, letters.seq, letters.memory)
+    return [_decode_dead(connection, row) for row in connection.execute(statement.limit(limit).offset(offset)).all()]
+
+
+def find_dead(connection: Connection, name: str, event_id: str) -> DeadEvent | None:
+    """Returns the event with an id that a name did not take, None if there is none."""
+    places = [follower(event_type, name) for event_type in EventType]
+    is_it = dead_letters.c.projection.in_(places), dead_letters.c.memory == event_id
+    row = connection.execute(select(dead_letters).where(*is_it)).first()
+    return None if row is None else _decode_dead(connection, row)
+
+
+def count_dead(connection: Connection) -> dict[str, int]:
+    """Returns the numbers of events that followers did not take, by their names."""
+    statement = select(dead_letters.c.projection, func.count()).where(_IS_OF_FOLLOWER)
+    counts: dict[str, int] = {}
+    for place, number in connection.execute(statement.group_by(dead_letters.c.projection)):
+        name = name_of(place)[1]
+        counts[name] = counts.get(name, 0) + number
+    return counts
+
+
+def _decode_dead(connection: Connection, row: Row[Any]) -> DeadEvent:
+    event_type, name = name_of(row.projection)
+    event = find(connection, EventType(event_type), row.memory)
+    return DeadEvent(row.memory, event_type, name, row.error, event)
+
+
 def advance(connection: Connection, place: str, row: int) -> None:
     """Moves a follower's cursor forward to a row; it stays away if it was deleted meanwhile."""
     is_behind = cursors.c.projection == place, cursors.c.seq < row
