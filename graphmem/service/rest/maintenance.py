@@ -64,7 +64,7 @@ class StatsAnswer(BaseModel):
     that are no longer true, `source_messages` the source messages of facts that still are. `usage` is that of the
     scope, all else is about the whole ledger, and only there for an admin. `embedder` made the ledger's vectors;
     `configured_embedder` is there if another one is configured. `unguarded`: erased messages that would not be
-    recognised if they came again.
+    recognised if they came again. `dead_letters`: the numbers of events that webhooks did not take, by webhook.
     """
 
     usage: list[UsageLine]
@@ -93,6 +93,7 @@ class StatsAnswer(BaseModel):
     pending: list[str] = []
     stores: list[StoreState] = []
     job_counts: list[JobCountItem] = []
+    dead_letters: dict[str, int] = {}
 
 
 @router.get("/stats", response_model_exclude_unset=True)
