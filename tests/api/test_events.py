@@ -159,6 +159,7 @@ def test_a_nightly_cycle_is_told_of_once(make_memory: Make, tmp_path: Path) -> N
     told: list[MemoryEvent] = []
     memory = make_memory(tmp_path, lifecycle={"enabled": True, "since": "2026-01-01"})
     memory.on("schedule.daily", told.append, name="nights")
+    memory.flush()
     memory.tend(user_id="ana")  # by hand: no night
     memory.flush()
     assert [(one.user_id, one.payload["forgotten"], one.payload["held"]) for one in told] == [("ana", 1, 0)]
