@@ -43,7 +43,7 @@ from graphmem.stores.ledger.jobs import JobKind
 from graphmem.stores.ledger.ledger_state import check_embedder
 from graphmem.stores.projection_worker import ProjectionWorker
 from graphmem.webhooks import Webhooks
-from graphmem.wiring import fact_pipeline, open_backends, storage_paths
+from graphmem.wiring import Backends, fact_pipeline, open_backends, storage_paths
 
 if TYPE_CHECKING:
     from graphmem.jobs.cycle import Cycle
@@ -107,7 +107,7 @@ class Engine:
         self._before_close: WeakSet[Closeable] = WeakSet()
         # Closes the stores of an engine that nobody closed, at the latest when the process ends. Running work keeps the
         # engine alive.
-        self._finalizer = finalize(self, backends.close)
+        self._finalizer = finalize(self, _close_stores, self.events, backends)
         _open_engines.add(self)
         try:
             self.webhooks.start(self.events)
@@ -345,6 +345,11 @@ class Engine:
         self._search_pool.shutdown(wait=True)
         self.pool.shutdown(wait=True)
         self._finalizer()
+
+
+def _close_stores(events: EventBus, backends: Backends) -> None:
+    events.close()  # its followers read the ledger
+    backends.close()
 
 
 def _mark_inherited() -> None:

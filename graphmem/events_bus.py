@@ -162,8 +162,10 @@ class EventBus:
         """Lets the handlers know of events, which have been committed."""
         if not events:
             return
+        happened = {event.event_type for event in events}
         for follower in tuple(self._followers.values()):
-            follower.request()
+            if follower.event_type.value in happened:
+                follower.request()
         wanted = {one.event_type.value for one in self._subscriptions}
         told = [event for event in events if event.event_type in wanted]
         if not told:
@@ -223,6 +225,8 @@ class EventBus:
         Followers go on where they are when the memory is opened again.
         """
         with self._changed:
+            if self._closed:
+                return
             self._closed = True
             self._changed.notify_all()
             followers, thread = list(self._followers.values()), self._thread
@@ -267,7 +271,7 @@ class Follower:
         self, ledger: Ledger, event_type: EventType, place: str, handler: Handler, gives_up: GivesUp | None
     ) -> None:
         self._ledger = ledger
-        self._event_type = event_type
+        self.event_type = event_type
         self._place = place
         self._handler = handler
         self._gives_up = gives_up
@@ -328,13 +332,13 @@ class Follower:
         while not self._closing.is_set():
             with self._ledger.read() as connection:
                 cursor = outbox.cursor(connection, self._place)
-                if cursor is None or not event_log.after(connection, self._event_type, cursor, 1):
+                if cursor is None or not event_log.after(connection, self.event_type, cursor, 1):
                     return  # without a cursor the name was forgotten
             with self._ledger.write() as connection:
                 if not outbox.acquire_lease(connection, self._place, self._lease_holder, LEASE):
                     return
                 cursor = outbox.cursor(connection, self._place)
-                batch = event_log.after(connection, self._event_type, cursor or 0, FOLLOWED_BATCH)
+                batch = event_log.after(connection, self.event_type, cursor or 0, FOLLOWED_BATCH)
             self._call_for(batch)
 
     def _call_for(self, batch: Sequence[event_log.LoggedEvent]) -> None:
