@@ -332,19 +332,25 @@ class Follower:
         while not self._closing.is_set():
             with self._ledger.read() as connection:
                 cursor = outbox.cursor(connection, self._place)
-                if cursor is None or not event_log.after(connection, self.event_type, cursor, 1):
+                if cursor is None or event_log.last_row(connection, self.event_type) <= cursor:
                     return  # without a cursor the name was forgotten
             with self._ledger.write() as connection:
                 if not outbox.acquire_lease(connection, self._place, self._lease_holder, LEASE):
                     return
                 cursor = outbox.cursor(connection, self._place)
                 batch = event_log.after(connection, self.event_type, cursor or 0, FOLLOWED_BATCH)
-            self._call_for(batch)
+                # Behind the last event there may be rows of others, which are not to be looked through again.
+                is_last = len(batch) < FOLLOWED_BATCH
+                upto = event_log.last_row(connection, self.event_type) if is_last else batch[-1].row
+            self._call_for(batch, upto)
 
-    def _call_for(self, batch: Sequence[event_log.LoggedEvent]) -> None:
-        """Calls the handler for each event, then moves the cursor behind those that it took, and ends the lease."""
+    def _call_for(self, batch: Sequence[event_log.LoggedEvent], upto: int) -> None:
+        """Calls the handler for each event, then moves the cursor behind those that it took, and ends the lease.
+
+        With all of them it moves to the row `upto`.
+        """
         deadline = monotonic() + FOLLOWED_SECONDS
-        done: event_log.LoggedEvent | None = None
+        done: int | None = None
         refused: list[tuple[event_log.LoggedEvent, str]] = []
         try:
             for logged in batch:
@@ -352,12 +358,14 @@ class Follower:
                     break
                 if (error := self._call(logged.event)) is not None:
                     refused.append((logged, error))
-                done = logged
+                done = logged.row
+            else:
+                done = upto
         finally:
             with self._ledger.write() as connection:
                 if outbox.holds_lease(connection, self._place, self._lease_holder):  # else another process goes on
                     if done is not None:
-                        event_log.advance(connection, self._place, done.row)
+                        event_log.advance(connection, self._place, done)
                         for logged, error in refused:
                             letter = {logged.event.payload["event_id"]: error}
                             outbox.add_dead_letters(connection, self._place, letter, logged.row)

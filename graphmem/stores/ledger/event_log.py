@@ -39,10 +39,15 @@ def name_of(place: str) -> tuple[str, str]:
 
 def follow(connection: Connection, event_type: EventType, name: str) -> None:
     """Lets a name follow the events of a type from now on, unless it does already."""
-    table = events if event_type is EventType.MEMORY_ADDED else occurrences
-    last = connection.scalar(select(func.max(table.c.id))) or 0
+    last = last_row(connection, event_type)
     statement = upsert(connection, cursors).values(projection=follower(event_type, name), seq=last)
     connection.execute(statement.on_conflict_do_nothing(index_elements=[cursors.c.projection]))
+
+
+def last_row(connection: Connection, event_type: EventType) -> int:
+    """Returns the last row of the table that has the events of a type, whatever event it is; 0 for none."""
+    table = events if event_type is EventType.MEMORY_ADDED else occurrences
+    return connection.scalar(select(func.max(table.c.id))) or 0
 
 
 def unfollow(connection: Connection, name: str) -> list[str]:
