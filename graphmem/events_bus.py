@@ -335,10 +335,10 @@ class Follower:
                 if cursor is None or event_log.last_row(connection, self.event_type) <= cursor:
                     return  # without a cursor the name was forgotten
             with self._ledger.write() as connection:
-                if not outbox.acquire_lease(connection, self._place, self._lease_holder, LEASE):
-                    return
                 cursor = outbox.cursor(connection, self._place)
-                batch = event_log.after(connection, self.event_type, cursor or 0, FOLLOWED_BATCH)
+                if cursor is None or not outbox.acquire_lease(connection, self._place, self._lease_holder, LEASE):
+                    return
+                batch = event_log.after(connection, self.event_type, cursor, FOLLOWED_BATCH)
                 # Behind the last event there may be rows of others, which are not to be looked through again.
                 is_last = len(batch) < FOLLOWED_BATCH
                 upto = event_log.last_row(connection, self.event_type) if is_last else batch[-1].row
