@@ -85,7 +85,17 @@ def _configuration() -> str:
             if len(providers) > 1:
                 text += f'### `{section}`: `"{provider["properties"]["provider"]["const"]}"`\n\n'
             text += f"{provider['description']}\n\n{_settings_table(provider, schema, (section,))}"
-    return text
+    return text + "".join(_elements_text(part, schema) for part in plain.values())
+
+
+def _elements_text(part: Schema, schema: Schema) -> str:
+    """Describes the objects of a list, which one variable has as a whole; "" for other values."""
+    for one in _objects(part.get("items", {}), schema):
+        rows = [(path, *cells) for path, *cells in _settings_rows(one, schema, ())]
+        shown_rows = [(f"`{'.'.join(path)}`", kind, default, meaning) for path, kind, default, _, meaning in rows]
+        table = _table(("key", "type", "default", "meaning"), shown_rows)
+        return f"## {part['items']['$ref'].rpartition('/')[2]}\n\n{one['description']}\n\n{table}"
+    return ""
 
 
 def _settings_table(part: Schema, schema: Schema, section: tuple[str, ...]) -> str:

@@ -9,16 +9,18 @@ if TYPE_CHECKING:
     from graphmem.async_memory import AsyncMemory
     from graphmem.chat import ChatLink
     from graphmem.memory import Memory
+    from graphmem.model import MemoryEvent
     from graphmem.settings import Settings
 
 __version__ = "0.1.0"
-__all__ = ["AsyncMemory", "ChatLink", "Memory", "Settings", "__version__", "errors"]
+__all__ = ["AsyncMemory", "ChatLink", "Memory", "MemoryEvent", "Settings", "__version__", "errors"]
 
 # Loaded on first use, so that importing graphmem is fast, whatever its stores import.
 _MODULES = {
     "AsyncMemory": "graphmem.async_memory",
     "ChatLink": "graphmem.chat",
     "Memory": "graphmem.memory",
+    "MemoryEvent": "graphmem.model",
     "Settings": "graphmem.settings",
     "errors": "graphmem.errors",
 }

@@ -7,11 +7,16 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from threading import Lock, Timer
+from uuid import uuid4
+
+from sqlalchemy import Connection, select
 
 from graphmem.concurrency import start_thread
 from graphmem.errors import StoreError, StoreUnavailable
+from graphmem.events_bus import EventBus
 from graphmem.logs import log_text
-from graphmem.stores.ledger import Ledger, vitals
+from graphmem.model import EventType, MemoryEvent, Scope
+from graphmem.stores.ledger import Ledger, event_log, outbox, vitals
 from graphmem.stores.ledger.vitals import Access
 
 logger = logging.getLogger("graphmem")
@@ -22,8 +27,9 @@ WRITE_SECONDS, WRITE_ROWS = 60.0, 500
 class AccessLog:
     """The accesses that are not written yet. Safe to use from several threads."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, events: EventBus) -> None:
         self._ledger = ledger
+        self._events = events
         self._lock = Lock()
         self._counts: dict[int, Access] = {}
         self._timer: Timer | None = None
@@ -55,10 +61,32 @@ class AccessLog:
         try:
             with self._ledger.write() as connection:
                 vitals.record_accesses(connection, counts)
+                told = self._events_about(counts, connection)
+                for event in told:
+                    event_log.append(connection, event)
         except StoreError as error:
             logger.warning("how often memories were found could not be recorded (%s)", log_text(error))
             with self._lock:
                 self._count(counts)
+        else:
+            self._events.tell(told)
+
+    def _events_about(self, counts: Mapping[int, Access], connection: Connection) -> list[MemoryEvent]:
+        """Returns what subscribers are told of accesses, one event for each partition; none if nobody listens."""
+        of_type = EventType.MEMORY_ACCESSED
+        if not (self._events.has_handlers_of(of_type) or connection.scalar(select(outbox.is_followed(of_type)))):
+            return []
+        return [
+            MemoryEvent.of(
+                of_type,
+                Scope.of_partition(partition),
+                str(uuid4()),
+                datetime.now(UTC),
+                memory_ids=list(found.values()),
+                accesses=sum(counts[row].times for row in found),
+            )
+            for partition, found in vitals.found_memories(connection, counts).items()
+        ]
 
     def _count(self, accesses: Mapping[int, Access]) -> None:
         for row, access in accesses.items():

@@ -15,10 +15,11 @@ from graphmem.logs import log_and_leave_pending
 from graphmem.model import LISTED_KINDS, ListFilter, Scope, View
 from graphmem.queries import gauges
 from graphmem.stores.blobs import erase_unused, missing_and_unused
-from graphmem.stores.ledger import attachments, embeddings, integrity, jobs, ledger_state, memories
+from graphmem.stores.ledger import attachments, embeddings, event_log, integrity, jobs, ledger_state, memories
 from graphmem.stores.ledger.jobs import MODEL_KINDS, JobKind
 from graphmem.stores.ledger.ledger_state import record_embedder, recorded_embedder, recorded_spaces
 from graphmem.stores.projection import Progress
+from graphmem.webhooks import PREFIX
 
 if TYPE_CHECKING:
     from graphmem.jobs.cycle import CycleResult
@@ -52,7 +53,9 @@ def flush(engine: Engine) -> list[str]:
     """
     engine.job_worker.drain()
     engine.accesses.write()
-    return _finish_enrichment_and_deliveries(engine)
+    pending = _finish_enrichment_and_deliveries(engine)
+    engine.events.drain()
+    return pending
 
 
 def retry_failed(engine: Engine) -> dict[str, Any]:
@@ -181,6 +184,7 @@ def stats(engine: Engine, scope: Scope | None) -> dict[str, Any]:
         unguarded = integrity.count_unprotected_tombstones(connection)
         stores = gauges.store_states(connection, engine.ledger, engine.projection_workers)
         job_counts = [count._asdict() for count in jobs.count_jobs(connection)]
+        dead_letters = {name.removeprefix(PREFIX): number for name, number in event_log.count_dead(connection).items()}
         configured = engine.embedding_spec.embedder
         recorded, multilingual = recorded_spaces(connection)
         recorded = recorded or configured
@@ -205,6 +209,7 @@ def stats(engine: Engine, scope: Scope | None) -> dict[str, Any]:
         "pending": pending_jobs + [projection.name for projection in engine.projections if projection.has_pending()],
         "stores": stores,
         "job_counts": job_counts,
+        "dead_letters": dead_letters,
         "usage": usage,
     }
 

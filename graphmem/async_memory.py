@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import functools
+import inspect
 import os
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 from pydantic import BaseModel
 
-from graphmem.errors import ConfigError
+from graphmem.errors import ConfigError, StoreUnavailable
+from graphmem.events_bus import Subscription
 from graphmem.memory import Memory
+from graphmem.model import MemoryEvent
 
 if TYPE_CHECKING:
     from graphmem.plugins import Embedder, LanguageModel, Reranker, VectorIndex
@@ -34,6 +37,15 @@ async def run_in(executor: Executor | None, function: Callable[P, R], /, *args: 
     """Runs a function in a thread of the executor (None: of the event loop), with the context of the caller."""
     call = functools.partial(contextvars.copy_context().run, function, *args, **kwargs)
     return await asyncio.get_running_loop().run_in_executor(executor, call)
+
+
+def _run_in_loop(
+    loop: asyncio.AbstractEventLoop, handler: Callable[[MemoryEvent], Coroutine[Any, Any, object]], event: MemoryEvent
+) -> object:
+    """Runs the handler of an event in its loop, from the thread that tells of events, which waits for it."""
+    if loop.is_closed():
+        raise StoreUnavailable("the event loop of this handler has ended")
+    return asyncio.run_coroutine_threadsafe(handler(event), loop).result()
 
 
 class AsyncMemory:
@@ -82,6 +94,15 @@ class AsyncMemory:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
+    @functools.wraps(Memory.on)
+    async def on(
+        self, event: str, handler: Callable[[MemoryEvent], object], *, name: str | None = None
+    ) -> Subscription:
+        """A handler that is a coroutine function runs in the event loop of this call."""
+        if inspect.iscoroutinefunction(handler):
+            handler = functools.partial(_run_in_loop, asyncio.get_running_loop(), handler)
+        return await run_in(self.executor, Memory.on, self.sync, event, handler, name=name)
+
     add = _awaited(Memory.add)
     update = _awaited(Memory.update)
     undo = _awaited(Memory.undo)
@@ -95,6 +116,9 @@ class AsyncMemory:
     pending_deletion = _awaited(Memory.pending_deletion)
     why_not = _awaited(Memory.why_not)
     purge = _awaited(Memory.purge)
+    dead_letters = _awaited(Memory.dead_letters)
+    retry_dead_letter = _awaited(Memory.retry_dead_letter)
+    drop_dead_letter = _awaited(Memory.drop_dead_letter)
     delete = _awaited(Memory.delete)
     delete_all = _awaited(Memory.delete_all)
     search = _awaited(Memory.search)
@@ -104,6 +128,7 @@ class AsyncMemory:
     get_all = _awaited(Memory.get_all)
     history = _awaited(Memory.history)
     explain = _awaited(Memory.explain)
+    end_session = _awaited(Memory.end_session)
     entities = _awaited(Memory.entities)
     entity = _awaited(Memory.entity)
     alias = _awaited(Memory.alias)
@@ -111,6 +136,7 @@ class AsyncMemory:
     rename_entity = _awaited(Memory.rename_entity)
     graph = _awaited(Memory.graph)
     count_by_day = _awaited(Memory.count_by_day)
+    forget_subscriber = _awaited(Memory.forget_subscriber)
     flush = _awaited(Memory.flush)
     retry_failed = _awaited(Memory.retry_failed)
     stats = _awaited(Memory.stats)

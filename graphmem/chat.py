@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from threading import Lock
 from typing import Any, Self
@@ -164,8 +165,10 @@ class ChatLink:
         return context.inject_block(messages, validation.stored_text(block, "block"))
 
     def close(self) -> None:
-        """Waits for running savings and recalls, at most for the time limit.
+        """Waits for running savings and recalls, at most for the time limit; then ends the session of the chat.
 
-        Unfinished ones go on in the background as long as the memory is open.
+        Unfinished ones go on in the background as long as the memory is open; then it ends as after a silence.
         """
-        self._worker.close()
+        if self._worker.close_in(self._worker.time_limit):
+            with suppress(GraphmemError):  # such as a closed memory: a silence ends the session, too
+                self._memory.end_session(**self._scope.parts)

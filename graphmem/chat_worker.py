@@ -458,10 +458,16 @@ class ChatWorker:
 
         The memory calls it when it is closed.
         """
+        self.close_in(self.time_limit if time_limit is None else time_limit)
+
+    def close_in(self, time_limit: float) -> bool:
+        """Closes as `close` does, and returns whether all calls have ended."""
         self._writer.shutdown(wait=False)
         self._readers.shutdown(wait=False)
-        if not self.drain(self.time_limit if time_limit is None else time_limit):
+        is_done = self.drain(time_limit)
+        if not is_done:
             logger.warning("a chat was closed while a saving or recall of it was running")
+        return is_done
 
 
 def preload_models(memory: Memory) -> None:

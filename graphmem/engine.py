@@ -14,16 +14,26 @@ from weakref import WeakSet, finalize
 
 from graphmem.accesses import AccessLog
 from graphmem.commands.dispatch import commit
-from graphmem.commands.types import ChangeSet, Command, DeleteExpiredItems, Outcome
+from graphmem.commands.types import (
+    AddMessage,
+    ChangeSet,
+    Command,
+    DeleteExpiredItems,
+    EndSession,
+    Outcome,
+    OutcomeType,
+    PutItem,
+)
 from graphmem.concurrency import Pool
 from graphmem.errors import CLOSED, FORKED, StoreError, StoreUnavailable
+from graphmem.events_bus import EventBus, Handler, Subscription
 from graphmem.given import Given
 from graphmem.ingest.descriptions import Describer
 from graphmem.ingest.enrichment import Enricher
 from graphmem.ingest.facts.job_result import JobResult
 from graphmem.jobs.worker import JobFailure, JobWorker
 from graphmem.logs import log_and_leave_pending
-from graphmem.model import MemoryRecord, Message, SaidMessage, Scope, View
+from graphmem.model import EventType, MemoryRecord, Message, SaidMessage, Scope, View
 from graphmem.models.observed import ObservedModel
 from graphmem.models.script_support import ScriptSupport
 from graphmem.observers import Observers
@@ -35,7 +45,8 @@ from graphmem.stores.ledger import items, jobs, vitals
 from graphmem.stores.ledger.jobs import JobKind
 from graphmem.stores.ledger.ledger_state import check_embedder
 from graphmem.stores.projection_worker import ProjectionWorker
-from graphmem.wiring import NOTHING_GIVEN, fact_pipeline, open_backends, storage_paths
+from graphmem.webhooks import Webhooks
+from graphmem.wiring import NOTHING_GIVEN, Backends, fact_pipeline, open_backends, storage_paths
 from graphmem.working import Working
 
 if TYPE_CHECKING:
@@ -72,6 +83,9 @@ class Engine:
         self.has_reranker = backends.reranker is not None
         self.storage_paths = [] if in_memory else storage_paths(settings)
         self.ledger = backends.ledger
+        self.events = EventBus(self.ledger)
+        self.observers.add(self.events)
+        self.webhooks = Webhooks(self.ledger, settings.webhooks)
         self._session_gap = timedelta(minutes=settings.session_gap)
         # Against deadlock, no task of a pool waits for a task of the same pool. Searches have a pool of their own, in
         # which no task takes long: enrichment and deliveries can take all threads of theirs for minutes.
@@ -94,8 +108,10 @@ class Engine:
             settings,
             on_background_done=self._finish_background_work,
             run_cycle=self._run_nightly_cycle,
+            ends_sessions=lambda: self.ends_sessions,
+            end_session=lambda job: self.commit([EndSession(job)]),
         )
-        self.accesses = AccessLog(self.ledger)
+        self.accesses = AccessLog(self.ledger, self.events)
         self.working = None
         if backends.working is not None and settings.working is not None:
             most = settings.working.config
@@ -105,9 +121,10 @@ class Engine:
         self._before_close: WeakSet[Closeable] = WeakSet()
         # Closes the stores of an engine that nobody closed, at the latest when the process ends. Running work keeps the
         # engine alive.
-        self._finalizer = finalize(self, backends.close)
+        self._finalizer = finalize(self, _close_stores, self.events, backends)
         _open_engines.add(self)
         try:
+            self.webhooks.start(self.events)
             self._open_projections()
         except BaseException:
             self.close()
@@ -180,8 +197,9 @@ class Engine:
         )
 
     def note_found(self, records: Iterable[MemoryRecord], view: View) -> None:
-        """Counts that a search of the present found these memories, if the lifecycle is enabled."""
-        if self.settings.lifecycle.enabled and view.as_of is None:
+        """Counts that a search of the present found these memories, if the lifecycle or a handler is to know."""
+        is_counted = self.settings.lifecycle.enabled or self.events.has_handlers_of(EventType.MEMORY_ACCESSED)
+        if is_counted and view.as_of is None:
             self.accesses.note(record.row for record in records)
 
     def commit(
@@ -192,10 +210,14 @@ class Engine:
         `scope`, if given, hides memories outside it from the commands; `now` is the time of the changes, by default the
         present. See `graphmem.commands.dispatch`.
         """
-        outcomes = commit(self.ledger, ChangeSet(tuple(commands), now or datetime.now(UTC), scope), self._session_gap)
+        ends_sessions = self.ends_sessions
+        change_set = ChangeSet(tuple(commands), now or datetime.now(UTC), scope, ends_sessions)
+        outcomes = commit(self.ledger, change_set, self._session_gap, self.observers)
+        if ends_sessions and any(isinstance(command, AddMessage | PutItem) for command in commands):
+            with log_and_leave_pending():
+                self.job_worker.look_within(self._session_gap.total_seconds())
         if self.working is not None:
             self.working.committed(commands, outcomes)
-        self.observers.committed(commands, outcomes)
         return outcomes
 
     def said_before(self, scope: Scope) -> list[SaidMessage]:
@@ -208,6 +230,38 @@ class Engine:
         if said and said[-1].text.strip() == question.strip():
             said.pop()
         return [Message(one.role or "user", one.text, one.at, one.speaker) for one in said]
+
+    @property
+    def extracts_at_session_end(self) -> bool:
+        """Whether facts are drawn once a session has ended, and not at each `add`."""
+        return self.llm is not None and self.settings.extract == "session"
+
+    @property
+    def ends_sessions(self) -> bool:
+        """Whether somebody in this process is to know when a session ends."""
+        return self.extracts_at_session_end or self.events.has_handlers_of(EventType.SESSION_END)
+
+    def end_session(self, scope: Scope) -> bool:
+        """Ends the session of exactly this scope; returns False if none goes on."""
+        with self.ledger.read() as connection:
+            session = jobs.open_session(connection, scope)
+        if session is None:
+            return False
+        (outcome,) = self.commit([EndSession(session.row, only_if_due=False)])
+        with log_and_leave_pending():
+            self.job_worker.schedule()
+        return outcome.event is OutcomeType.END_SESSION
+
+    def subscribe(self, event_type: EventType, handler: Handler, name: str | None) -> Subscription:
+        """Calls a handler for the events of a type; see `EventBus.subscribe` and, with a name, `EventBus.follow`."""
+        events = self.events
+        subscription = (
+            events.subscribe(event_type, handler) if name is None else events.follow(event_type, handler, name)
+        )
+        if event_type is EventType.SESSION_END:
+            with log_and_leave_pending():
+                self.job_worker.schedule()
+        return subscription
 
     def run_job(
         self, job: int, records: Sequence[MemoryRecord], kind: JobKind, *, wait: bool
@@ -300,7 +354,9 @@ class Engine:
 
     def _run_nightly_cycle(self, partition: str) -> None:
         self.check_embedder()
-        self.ready_cycle(None).run_nightly(partition)
+        event = self.ready_cycle(None).run_nightly(partition)
+        if event is not None:
+            self.events.tell([event])
 
     def ready_cycle(self, now: datetime | None) -> Cycle:
         """Returns what runs cycles of the lifecycle, once the memories stored so far are enriched.
@@ -336,11 +392,18 @@ class Engine:
             self._closed = True
         self.job_worker.close(finish=wait)
         self.accesses.close()
+        self.events.close()
+        self.webhooks.close()
         for worker in self.projection_workers:
             worker.close(self.settings.delivery_wait)
         self._search_pool.shutdown(wait=True)
         self.pool.shutdown(wait=True)
         self._finalizer()
+
+
+def _close_stores(events: EventBus, backends: Backends) -> None:
+    events.close()  # its followers read the ledger
+    backends.close()
 
 
 def _mark_inherited() -> None:

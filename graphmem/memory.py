@@ -44,13 +44,14 @@ from graphmem.commands.types import (
 from graphmem.commands.unit_of_work import NOT_FOUND
 from graphmem.engine import PROJECTION_NAMES, Engine
 from graphmem.errors import ConfigError, NotFoundError, PartialWrite, StoreError, ValidationError
+from graphmem.events_bus import Subscription
 from graphmem.folding import fold
 from graphmem.given import Given
 from graphmem.ingest.hooks import BeforeStore, apply_before_store
 from graphmem.ingest.messages import message_commands
 from graphmem.jobs.worker import JobFailure
 from graphmem.lifecycle.compression import HIGHEST_LEVEL, MOST_SUMMARISED
-from graphmem.model import ALL_KINDS, LISTED_KINDS, Kind, MemoryRecord, Message, MinRelevance, Scope, View
+from graphmem.model import ALL_KINDS, LISTED_KINDS, Kind, MemoryEvent, MemoryRecord, Message, MinRelevance, Scope, View
 from graphmem.queries.entities import find_entity, list_entities
 from graphmem.queries.graph import build_graph
 from graphmem.queries.history import events_of_memory, trace_origin
@@ -225,6 +226,7 @@ class Memory:
         (`chunks`) and the `repeated_decisions`, as `graphmem.types.UsageDict` documents them; `sources` has the ids of
         the messages stored, also if no fact was found in them. If the model fails, the words are kept, `pending` names
         "facts", `failed` the error and `causes` its cause.
+        With the setting `extract: "session"` the facts are drawn when the session ends, and `sources` is all there is.
 
         Raises ValidationError (nothing is stored), ConfigError for `infer=True` without a model, and with `strict=True`
         PartialWrite when a projection or the facts are pending (not with `wait=False`).
@@ -281,6 +283,7 @@ class Memory:
             procedure=is_procedure,
             summarise=self.engine.settings.summary_messages > 0 and not is_procedure,
             importance=importance,
+            at_session_end=self.engine.extracts_at_session_end and not is_procedure,
         )
 
     def _add_verbatim(self, added: Sequence[AddMessage], scope: Scope, *, wait: bool) -> types.AddResult:
@@ -316,6 +319,11 @@ class Memory:
         new_records = _new_records(outcomes)
         if not new_records:
             return _with_skipped(types.AddResult(results=duplicates, relations=[]), added, known)
+        if extraction.at_session_end:
+            result = types.AddResult(results=duplicates, relations=[], sources=[record.id for record in new_records])
+            if pending := self.engine.enrich_and_deliver(new_records, wait=wait):
+                result["pending"] = pending
+            return _with_skipped(result, added, known)
         kind = JobKind.PROCEDURE if extraction.procedure else JobKind.FACTS
         job_result, pending = self.engine.run_job(int(job_outcome.id), new_records, kind, wait=wait)
         result = types.AddResult(results=duplicates, relations=[], sources=[record.id for record in new_records])
@@ -1269,13 +1277,93 @@ class Memory:
             {"day": day.isoformat(), "memories": count} for day, count in count_by_day(self.engine.ledger, view, offset)
         ]
 
+    # --- events -------------------------------------------------------------------------------------------------
+
+    def on(self, event: str, handler: Callable[[MemoryEvent], object], *, name: str | None = None) -> Subscription:
+        """Calls `handler` with a `MemoryEvent` whenever something happens; returns the subscription, which can be
+        closed, also by `with`.
+
+        Events, and what their `payload` has beside `event_id` and the `agent_id` and `run_id` that are set:
+        "memory.added": a memory was added or changed (`memory_id`, and `change`: the type of the entry in its history,
+        "ADD", "UPDATE", …). "session.end": nothing was added to a scope for `session_gap` minutes, or `end_session` was
+        called (`messages`: how many were added); told once, in one process. "memory.accessed": searches have found
+        memories (`memory_ids`, `accesses`); told when the counts are written, at most once a minute. "schedule.daily":
+        a nightly cycle of the lifecycle has ended (`held`, and the counts of `tend`).
+
+        Without `name`, the handler is told what this process does from now on, after the commit, by one thread for all
+        handlers. One that fails is logged by the type of its error, and the next one is called.
+
+        With a `name`, nothing is lost with a process: the ledger keeps where the name is, for each event. Whoever
+        subscribes with it is told, in order, all since then, whichever process did it; a new name begins now. One
+        process at a time calls its handler. One that fails is called again with the same event after a pause, so a
+        handler has to bear repetition: `event_id` tells it. Erased memories are not told of any more. Events other than
+        "memory.added" are kept for 30 days for a name that nobody serves.
+
+        Raises ValidationError for an unknown event or an unusable name.
+        """
+        self.engine.check_open()
+        event_type, function = validation.event_type(event), validation.handler(handler)
+        return self.engine.subscribe(event_type, function, None if name is None else validation.subscriber_name(name))
+
+    def end_session(self, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None) -> dict[str, bool]:
+        """Ends the session of exactly this scope, as a silence of `session_gap` minutes does: handlers of "session.end"
+        are told, and with the setting `extract: "session"` the language model draws its facts, in the background.
+
+        Returns `{"ended": …}`, False if nothing was added since the last end, or if nobody is to know of it: sessions
+        are recorded only where that setting or a handler asks for them.
+        """
+        self.engine.check_open()
+        return {"ended": self.engine.end_session(validation.required_scope(user_id, agent_id, run_id)[0])}
+
+    def forget_subscriber(self, name: str) -> dict[str, list[str]]:
+        """Deletes where a name of `on` is, in all events that it follows, and ends its subscriptions here.
+
+        For a name that nobody will use again: until then events are recorded for it. "webhook:NAME" is that of a
+        webhook, for one that is configured no more. Returns `{"forgotten": […]}`, the
+        events that it followed; none for an unknown name.
+        """
+        self.engine.check_open()
+        return {"forgotten": self.engine.events.forget(validation.followed_name(name))}
+
+    def dead_letters(self, *, limit: int = DEFAULT_LIST_LIMIT, offset: int = 0) -> types.DeadLetterList:
+        """Lists the events that webhooks did not take, by type, webhook and time, the oldest first.
+
+        Returns `{"results": [{"id", "webhook", "event_type", "error", "user_id", "timestamp"}, …], "total"}`. `error`
+        is the status of the last answer, or that there was none. `timestamp` None: the event cannot be told any more,
+        because its memory was erased, or it is more than 30 days old.
+        """
+        self.engine.check_open()
+        checked_limit = validation.count(limit, "limit", 1, MAX_LIST_LIMIT)
+        checked_offset = validation.count(offset, "offset", 0, 2**31)
+        found, total = self.engine.webhooks.dead_letters(checked_limit, checked_offset)
+        return {"results": [responses.dead_letter(one) for one in found], "total": total}
+
+    def retry_dead_letter(self, event_id: str, *, webhook: str) -> types.RetriedDict:
+        """Posts an event once more to a webhook that did not take it; if it does now, it is no dead letter any more.
+
+        Returns `{"delivered": True}`, or `{"delivered": False, "error"}`. Raises NotFoundError for an unknown dead
+        letter, ValidationError for a webhook that is not configured.
+        """
+        self.engine.check_open()
+        uid, name = validation.stored_key(event_id, "event_id"), validation.subscriber_name(webhook, "webhook")
+        error = self.engine.webhooks.retry(uid, name)
+        return {"delivered": True} if error is None else {"delivered": False, "error": error}
+
+    def drop_dead_letter(self, event_id: str, *, webhook: str) -> dict[str, bool]:
+        """Drops an event that a webhook did not take. Returns `{"dropped": True}`; raises NotFoundError."""
+        self.engine.check_open()
+        uid, name = validation.stored_key(event_id, "event_id"), validation.subscriber_name(webhook, "webhook")
+        self.engine.webhooks.drop(uid, name)
+        return {"dropped": True}
+
     # --- housekeeping -------------------------------------------------------------------------------------------
 
     def flush(self) -> dict[str, list[str]]:
         """Finishes background work, waits for it, and makes the vector index durable, as the words are already.
 
-        Returns `{"pending": […]}`, the unfinished projections ("vectors", "graph") and kinds of jobs ("facts",
-        "procedure", "summary", "composition", "description").
+        Then waits until the handlers of this process were told of what happened, but not for those that fail. Returns
+        `{"pending": […]}`, the unfinished projections ("vectors", "graph") and kinds of jobs ("facts", "procedure",
+        "summary", "composition", "description").
         """
         self.engine.check_open()
         return {"pending": administration.flush(self.engine)}
@@ -1313,6 +1401,7 @@ class Memory:
         "oldest_seconds"}`, with the kinds "enrichment", "facts", "procedure", "summary", "composition" and
         "description", the states "waiting", "running" (claimed) and "failed" (waiting for another attempt), and the
         seconds since the oldest was recorded.
+        `dead_letters` has the number of events that a webhook did not take, by its name.
         `usage` has a line for each operation and model: `{"operation", "model", "calls", "prompt_tokens",
         "completion_tokens", "cached_tokens", "seconds", "cost"}`; with a scope, only the calls made for it. All else is
         about the whole ledger.

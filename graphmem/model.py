@@ -190,6 +190,12 @@ class Scope:
     agent_id: str | None = None
     run_id: str | None = None
 
+    @classmethod
+    def of_partition(cls, key: str) -> Scope:
+        """Returns the widest scope whose memories are in a partition."""
+        kind, _, value = key.partition(":")
+        return cls(**{f"{kind}_id": value})
+
     @property
     def partition(self) -> str:
         """The partition of memories written under this scope: its user's, else its agent's, else its run's."""
@@ -680,6 +686,41 @@ class Event:
     reason: str | None
     previous_state: Mapping[str, Any] | None = None
     batch: str | None = None
+
+
+class EventType(StrEnum):
+    """What subscribers can be told of."""
+
+    SESSION_END = "session.end"
+    MEMORY_ADDED = "memory.added"
+    MEMORY_ACCESSED = "memory.accessed"
+    SCHEDULE_DAILY = "schedule.daily"
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryEvent:
+    """What a subscriber is told: what happened, to whose memories, and when.
+
+    `event_type` is one of `EventType`; `user_id` None for memories of an agent or a run alone. `payload` has ids and
+    numbers, never a text: `event_id` (the same when an event is told again), what is set of `agent_id` and `run_id`,
+    and what `Memory.on` documents for each type.
+    """
+
+    event_type: str
+    user_id: str | None
+    payload: Mapping[str, Any]
+    timestamp: datetime
+
+    @classmethod
+    def of(cls, event_type: EventType, scope: Scope, event_id: str, timestamp: datetime, **payload: Any) -> MemoryEvent:
+        """Returns an event about memories of a scope."""
+        others = {name: value for name, value in scope.parts.items() if name != "user_id"}
+        return cls(event_type.value, scope.user_id, {"event_id": event_id, **others, **payload}, timestamp)
+
+    @classmethod
+    def added(cls, event_id: str, change: str, memory: str, scope: Scope, timestamp: datetime) -> MemoryEvent:
+        """Returns the event that an entry of a memory's history is; `change` is its type, such as "UPDATE"."""
+        return cls.of(EventType.MEMORY_ADDED, scope, event_id, timestamp, memory_id=memory, change=change)
 
 
 @dataclass(frozen=True, slots=True)

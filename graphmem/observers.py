@@ -11,14 +11,17 @@ from graphmem.errors import LLMError
 
 if TYPE_CHECKING:
     from graphmem.commands.types import Command, Outcome
+    from graphmem.model import MemoryEvent
     from graphmem.plugins import Usage
 
 
 class Observer(Protocol):
     """Is told what an engine does, in the thread that did it: its methods return at once and raise nothing."""
 
-    def on_commit(self, commands: Sequence[Command], outcomes: Sequence[Outcome]) -> None:
-        """Takes the commands of a committed change set, and the outcome of each."""
+    def on_commit(
+        self, commands: Sequence[Command], outcomes: Sequence[Outcome], events: Sequence[MemoryEvent]
+    ) -> None:
+        """Takes the commands of a committed change set, the outcome of each, and what subscribers are told of it."""
         ...
 
     def on_search(self, seconds: float, degraded: Sequence[str]) -> None:
@@ -49,10 +52,12 @@ class Observers:
         """Adds an observer; it is told what happens from now on."""
         self._observers = (*self._observers, observer)
 
-    def committed(self, commands: Sequence[Command], outcomes: Sequence[Outcome]) -> None:
+    def committed(
+        self, commands: Sequence[Command], outcomes: Sequence[Outcome], events: Sequence[MemoryEvent]
+    ) -> None:
         """Reports a commit."""
         for observer in self._observers:
-            observer.on_commit(commands, outcomes)
+            observer.on_commit(commands, outcomes, events)
 
     def searched(self, seconds: float, degraded: Sequence[str]) -> None:
         """Reports a search."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime, tzinfo
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from graphmem.boundary.filters import text_hash
 from graphmem.commands.types import AddMessage, ErasureReport, Outcome, OutcomeType
 from graphmem.ingest.facts.job_result import JobResult
 from graphmem.lifecycle.conflicts import rule_of
-from graphmem.lifecycle.decay import FORGOTTEN_LONG_AGO, Operation
+from graphmem.lifecycle.decay import FORGOTTEN_LONG_AGO
 from graphmem.model import (
     NEUTRAL_IMPORTANCE,
     Entity,
@@ -39,6 +39,7 @@ from graphmem.types import (
     AliasDict,
     AttachmentDict,
     CycleDict,
+    DeadLetterDict,
     EntityDetails,
     EntityDict,
     ErasedCounts,
@@ -60,10 +61,12 @@ from graphmem.types import (
     SourceDict,
     UsageDict,
 )
+from graphmem.webhooks import PREFIX
 
 if TYPE_CHECKING:
     from graphmem.jobs.cycle import CycleResult
     from graphmem.retrieval.absence import Absence
+    from graphmem.stores.ledger.event_log import DeadEvent
 
 # In a profile: the texts of its summary and their characters, and the characters of a topic.
 SUMMARY_TEXTS, SUMMARY_CHARS, TOPIC_CHARS = 3, 400, 60
@@ -293,25 +296,25 @@ def forgotten(page: ForgottenPage) -> ForgottenResult:
     return ForgottenResult(results=results, total=page.total)
 
 
+def dead_letter(dead: DeadEvent) -> DeadLetterDict:
+    """Converts an event that a webhook did not take."""
+    return DeadLetterDict(
+        id=dead.event_id,
+        webhook=dead.name.removeprefix(PREFIX),
+        event_type=dead.event_type,
+        error=dead.error,
+        user_id=None if dead.event is None else dead.event.user_id,
+        timestamp=None if dead.event is None else iso(dead.event.timestamp),
+    )
+
+
 def cycle(result: CycleResult, words: Mapping[str, str]) -> CycleDict:
     """Converts what a cycle did, or would do, to the result of `tend`.
 
     `words` are the texts of the memories that a dry run would change, by id.
     """
     plan = result.plan
-    converted = CycleDict(
-        cycle=result.id,
-        processed=plan.processed,
-        decayed=len(plan.decayed),
-        forgotten=result.forgotten,
-        merged=result.merged,
-        promoted=result.promoted,
-        summarized=result.made.get(Operation.SUMMARIZE, 0),
-        abstracted=result.made.get(Operation.ABSTRACT, 0),
-        saved_bytes=result.saved_bytes,
-        skipped=dict(result.skipped),
-        purged=len(result.purged),
-    )
+    converted = cast("CycleDict", {"cycle": result.id, **result.counts, "skipped": dict(result.skipped)})
     if plan.brake is not None:
         converted["brake"] = plan.brake.reason
     if result.id is None:

@@ -421,3 +421,31 @@ class EntityDetails(TypedDict):
     aliases: list[AliasDict]
     memories: list[MemoryDict]
     relations: list[RelationDict]
+
+
+class DeadLetterDict(TypedDict):
+    """An event that a webhook did not take, and why; `id` is that of the event.
+
+    `timestamp` and `user_id` are None where the event cannot be told any more.
+    """
+
+    id: str
+    webhook: str
+    event_type: str
+    error: str
+    user_id: str | None
+    timestamp: str | None
+
+
+class DeadLetterList(TypedDict):
+    """The result of `dead_letters`; `total` counts all."""
+
+    results: list[DeadLetterDict]
+    total: int
+
+
+class RetriedDict(TypedDict):
+    """Whether a webhook took an event now, and if not, why."""
+
+    delivered: bool
+    error: NotRequired[str]

@@ -16,6 +16,7 @@ import reprlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar, get_args
 
@@ -28,6 +29,7 @@ from graphmem.model import (
     Attachment,
     AttachmentKind,
     EntityType,
+    EventType,
     Kind,
     MemoryType,
     Message,
@@ -87,6 +89,7 @@ _ISO_TIME = re.compile(r"\s*\d{4}-\d{2}-\d{2}(?:\s*$|[Tt ]\d)", re.ASCII)
 # A number of requests in a unit of time.
 _RATE = re.compile(r"[1-9]\d{0,8}/(second|minute|hour|day)")
 _UUID = re.compile("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_SUBSCRIBER = re.compile(r"[A-Za-z0-9._-]{1,80}")
 # Each level of AND / OR / NOT is two containers, a mapping and its list; an operand adds up to MAX_DOCUMENT_DEPTH;
 # 4 are a reserve.
 _MAX_FILTER_CONTAINERS = 2 * MAX_FILTER_DEPTH + MAX_DOCUMENT_DEPTH + 4
@@ -899,6 +902,37 @@ def entity_type(value: object, argument: str = "type") -> EntityType:
         if isinstance(value, str) and value.casefold() == member.casefold():
             return member
     return refuse(argument, value, f"must be one of {_quoted_list(EntityType)}")
+
+
+def event_type(value: object, argument: str = "event") -> EventType:
+    """Checks the name of something that subscribers can be told of; an unknown one is answered with the nearest."""
+    known = [one.value for one in EventType]
+    if not isinstance(value, str) or value not in known:
+        nearest = get_close_matches(value, known, 1, 0.4) if isinstance(value, str) else []
+        hint = f"did you mean {nearest[0]!r}?" if nearest else ""
+        refuse(argument, value, f"{hint} must be one of {_quoted_list(known)}".strip())
+    return EventType(value)
+
+
+def subscriber_name(value: object, argument: str = "name") -> str:
+    """Checks the name of a subscriber."""
+    if not isinstance(value, str) or not _SUBSCRIBER.fullmatch(value):
+        refuse(argument, value, "must be 1 to 80 letters, digits, '.', '_' and '-', such as 'billing'")
+    return value
+
+
+def followed_name(value: object, argument: str = "name") -> str:
+    """Checks the name of a subscriber, or "webhook:" and that of a webhook."""
+    if isinstance(value, str) and value.startswith("webhook:"):
+        return f"webhook:{subscriber_name(value.removeprefix('webhook:'), argument)}"
+    return subscriber_name(value, argument)
+
+
+def handler(value: object, argument: str = "handler") -> Callable[..., object]:
+    """Checks a function that is called with one argument."""
+    if not callable(value):
+        refuse(argument, type(value).__name__, "must be a function that takes an event")
+    return value
 
 
 def entity_name(value: object, argument: str) -> str:

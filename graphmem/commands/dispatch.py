@@ -15,7 +15,14 @@ from typing import Any
 from graphmem.commands import entities
 from graphmem.commands.descriptions import drop_held_messages, hold_message
 from graphmem.commands.entities import execute_entity_command
-from graphmem.commands.facts import add_fact, complete_job, enqueue_extraction, reaffirm_fact
+from graphmem.commands.facts import (
+    add_fact,
+    complete_job,
+    end_session,
+    enqueue_extraction,
+    put_off_session_ends,
+    reaffirm_fact,
+)
 from graphmem.commands.imports import (
     count_lacking_key,
     import_alias,
@@ -68,6 +75,7 @@ from graphmem.commands.types import (
     DeleteMemory,
     DeleteSettings,
     DropHeldMessages,
+    EndSession,
     EnqueueExtraction,
     ForgetMemory,
     HoldMessage,
@@ -97,12 +105,15 @@ from graphmem.commands.types import (
     UpdateMemory,
 )
 from graphmem.commands.unit_of_work import UnitOfWork
+from graphmem.observers import Observers
 from graphmem.stores.blobs import erase_unused
 from graphmem.stores.ledger import Ledger, ledger_state
 
 
-def commit(ledger: Ledger, change_set: ChangeSet, session_gap: timedelta) -> list[Outcome]:
-    """Carries out all commands of a change set, or none.
+def commit(
+    ledger: Ledger, change_set: ChangeSet, session_gap: timedelta, observers: Observers | None = None
+) -> list[Outcome]:
+    """Carries out all commands of a change set, or none, and then tells the observers.
 
     `session_gap` is the longest pause between two messages of one session. Returns one outcome for each command, in
     order. Raises NotFoundError for an unknown id (or one outside `change_set.visible_scope`), ValidationError for a
@@ -111,6 +122,8 @@ def commit(ledger: Ledger, change_set: ChangeSet, session_gap: timedelta) -> lis
     with ledger.write() as connection:
         uow = UnitOfWork(connection, ledger, change_set, session_gap)
         outcomes = execute_all(change_set.commands, uow)
+        if uow.ends_sessions:
+            put_off_session_ends(uow)
         for partition in uow.partitions_with_stale_names:
             entities.delete_unmentioned_names(connection, partition)
         if uow.has_erased:
@@ -118,6 +131,8 @@ def commit(ledger: Ledger, change_set: ChangeSet, session_gap: timedelta) -> lis
     if uow.has_erased:
         ledger.columns.clear()
     erase_unused(ledger, uow.erased_data)
+    if observers is not None:
+        observers.committed(change_set.commands, outcomes, uow.events)
     return outcomes
 
 
@@ -153,6 +168,7 @@ execute.register(PinMemory, pin_memory)
 execute.register(UndoEvent, undo_event)
 execute.register(DeleteMemory, delete_memory)
 execute.register(EnqueueExtraction, enqueue_extraction)
+execute.register(EndSession, end_session)
 execute.register(CompleteJob, complete_job)
 execute.register(AddFact, add_fact)
 execute.register(ReaffirmFact, reaffirm_fact)

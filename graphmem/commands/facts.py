@@ -8,15 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import Any
+from uuid import uuid4
 
 from graphmem.commands import lifecycle
-from graphmem.commands.types import AddFact, CompleteJob, EnqueueExtraction, Outcome, OutcomeType, ReaffirmFact
+from graphmem.commands.types import (
+    AddFact,
+    CompleteJob,
+    EndSession,
+    EnqueueExtraction,
+    Outcome,
+    OutcomeType,
+    ReaffirmFact,
+)
 from graphmem.commands.unit_of_work import UnitOfWork
-from graphmem.model import NEUTRAL_IMPORTANCE, Kind, MemoryRecord, Scope
-from graphmem.stores.ledger import embeddings, jobs, memories, sessions, vitals
-from graphmem.stores.ledger.jobs import Job, JobKind
+from graphmem.model import NEUTRAL_IMPORTANCE, EventType, Kind, MemoryEvent, MemoryRecord, Scope
+from graphmem.stores.ledger import embeddings, event_log, jobs, memories, sessions, vitals
+from graphmem.stores.ledger.jobs import DeferredFacts, Job, JobKind
 
+# Of so many messages facts are drawn before the session ends.
+MOST_DEFERRED = 200
 ERASED = "its messages were erased meanwhile"
 SAID_AGAIN, RUN_DELETED = "said again in another scope", "a run that it was said in was deleted"
 
@@ -34,13 +46,71 @@ def enqueue_extraction(command: EnqueueExtraction, uow: UnitOfWork) -> Outcome:
     messages = uow.new_source_messages
     if not messages:
         return Outcome(OutcomeType.NONE, "", reason="nothing new")
+    if command.at_session_end:
+        uow.deferred_facts.setdefault(command.scope, []).extend(
+            DeferredFacts(
+                session, tuple(one.id for one in said), command.prompt, command.importance, summarise=command.summarise
+            )
+            for session, said in groupby(messages, lambda message: message.session)
+        )
+        return Outcome(OutcomeType.NONE, "", reason="the session goes on")
+    job = _extraction_job(command, messages, uow)
+    return Outcome(OutcomeType.ENQUEUE_JOB, str(jobs.enqueue(uow.connection, job).row), kind=Kind.FACT)
+
+
+def _extraction_job(command: EnqueueExtraction, messages: Sequence[MemoryRecord], uow: UnitOfWork) -> Job:
+    """Returns the job for messages; records one for the summary that is to be done before."""
     given = {jobs.INSTRUCTIONS: command.prompt, jobs.IMPORTANCE: command.importance}
     request: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
     if command.summarise and (summary_job := _enqueue_summary_before(messages[0], uow)) is not None:
         request[jobs.SUMMARY_JOB] = summary_job.row
     kind = JobKind.PROCEDURE if command.procedure else JobKind.FACTS
-    job = Job(kind, command.scope, messages[-1].session, tuple(message.id for message in messages), request)
-    return Outcome(OutcomeType.ENQUEUE_JOB, str(jobs.enqueue(uow.connection, job).row), kind=Kind.FACT)
+    return Job(kind, command.scope, messages[-1].session, tuple(message.id for message in messages), request)
+
+
+def put_off_session_ends(uow: UnitOfWork) -> None:
+    """Lets the sessions of this change set's messages end after a silence of `session_gap` from now.
+
+    Facts of a session that has very many messages are not put off any longer.
+    """
+    for scope, number in uow.new_messages.items():
+        session = jobs.open_session(uow.connection, scope)
+        deferred = [*(() if session is None else session.deferred), *uow.deferred_facts.get(scope, ())]
+        deferred = _joined(deferred)
+        if sum(len(one.memories) for one in deferred) >= MOST_DEFERRED:
+            _enqueue_deferred(scope, deferred, uow)
+            deferred = []
+        messages = number + (0 if session is None else session.messages)
+        jobs.put_off_session_end(uow.connection, scope, messages, deferred, uow.session_gap)
+
+
+def _joined(deferred: Sequence[DeferredFacts]) -> list[DeferredFacts]:
+    """Returns facts to be drawn with those in one that are of one session and were wanted alike."""
+    joined: dict[DeferredFacts, list[str]] = {}
+    for one in deferred:
+        joined.setdefault(one._replace(memories=()), []).extend(one.memories)
+    return [wanted._replace(memories=tuple(ids)) for wanted, ids in joined.items()]
+
+
+def _enqueue_deferred(scope: Scope, deferred: Sequence[DeferredFacts], uow: UnitOfWork) -> None:
+    """Records the jobs for facts that waited for the end of a session; messages that were erased are left out."""
+    for one in deferred:
+        found = memories.records(uow.connection, one.memories)
+        if messages := [found[uid] for uid in one.memories if uid in found]:
+            command = EnqueueExtraction(scope, one.prompt, summarise=one.summarise, importance=one.importance)
+            jobs.enqueue(uow.connection, _extraction_job(command, messages, uow), awaited=False)
+
+
+def end_session(command: EndSession, uow: UnitOfWork) -> Outcome:
+    """Ends a session, unless that is done already or a message has put it off."""
+    session = jobs.take_session(uow.connection, command.job, only_if_due=command.only_if_due)
+    if session is None:
+        return Outcome(OutcomeType.NONE, str(command.job), reason="it goes on, or has ended")
+    _enqueue_deferred(session.scope, session.deferred, uow)
+    event = MemoryEvent.of(EventType.SESSION_END, session.scope, str(uuid4()), uow.now, messages=session.messages)
+    event_log.append(uow.connection, event)
+    uow.events.append(event)
+    return Outcome(OutcomeType.END_SESSION, str(command.job))
 
 
 def _enqueue_summary_before(first: MemoryRecord, uow: UnitOfWork) -> Job | None:

@@ -90,10 +90,13 @@ def _write_history(command: ImportMemory, record: MemoryRecord, uow: UnitOfWork)
         events.delete_history(connection, record.id)
         tombstones.remove_tombstone(connection, record.id)
     if not command.events:
-        events.add_event(connection, "ADD", record, now=record.created_at, new=record.text)
+        event_id = events.add_event(connection, "ADD", record, now=record.created_at, new=record.text)
+        if event_id is not None:
+            uow.tell_of(event_id, "ADD", record, record.created_at)
     imported_ids = {event.id for event in command.events}
-    further_events = [event for event in own_events if event.id not in imported_ids]
-    events.insert_history(connection, [*command.events, *further_events], record.seq)
+    history = [*command.events, *(event for event in own_events if event.id not in imported_ids)]
+    for event_id, event in zip(events.insert_history(connection, history, record.seq), history, strict=True):
+        uow.tell_of(event_id, event.event, record, event.updated_at)
     if was_erased:
         uow.add_event("RESTORE", record, new=record.text, reason=BROUGHT_BACK)
 

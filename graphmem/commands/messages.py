@@ -238,13 +238,15 @@ class _NewEpisodes:
             rows = memories.insert_all(uow.connection, [(record, uow.partition_row(record)) for record in records])
             records = [replace(record, row=row) for record, row in zip(records, rows, strict=True)]
             vitals.give_importance(uow.connection, [record.row for record in records if record.id in self._given])
-            events.add_first_events(uow.connection, records, now=uow.now)
+            for event_id, record in events.add_first_events(uow.connection, records, now=uow.now):
+                uow.tell_of(event_id, "ADD", record)
             if self._new_keys:
                 tombstones.add_message_keys(uow.connection, [(key, *self._messages[key]) for key in self._new_keys])
             uow.enqueue_enrichments(records)
             for record in records:
                 if (later := self._later.pop(record.id, None)) is not None:
                     descriptions.enqueue_description(later, record, uow)
+            uow.new_messages.update(record.scope for record in records)
             uow.new_source_messages += [record for record in records if record.source_only]
             self._written |= {record.id: record for record in records}
             self._collected, self._new_keys = [], []

@@ -65,8 +65,8 @@ class EnqueueExtraction:
 
     `procedure`: the job records the procedure that the messages describe, instead. `prompt` replaces the instructions
     of graphmem, `importance` (0..1) is that of the facts. `summarise`: if the messages begin a new sitting, records a
-    job for the summary of the one before as well, to be done before the facts. To be placed after the `AddMessage`
-    commands.
+    job for the summary of the one before as well, to be done before the facts. `at_session_end`: the facts are drawn
+    once the session has ended, from all that was said in it. To be placed after the `AddMessage` commands.
     """
 
     scope: Scope
@@ -74,6 +74,18 @@ class EnqueueExtraction:
     procedure: bool = False
     summarise: bool = False
     importance: float | None = None
+    at_session_end: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EndSession:
+    """Ends a session, by the row of its job: subscribers are told, and facts that wait for it are drawn.
+
+    `only_if_due`: not if a message has put its end off meanwhile.
+    """
+
+    job: int
+    only_if_due: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -584,7 +596,7 @@ ImportCommand = (
     | CountLackingKey
 )
 LifecycleCommand = ForgetMemory | MergeMemory | ComposeMemory | RememberMemory | MoveMemory | PinMemory
-FactCommand = EnqueueExtraction | CompleteJob | AddFact | ReaffirmFact
+FactCommand = EnqueueExtraction | EndSession | CompleteJob | AddFact | ReaffirmFact
 Command = (
     AddMessage
     | HoldMessage
@@ -610,12 +622,14 @@ Command = (
 class ChangeSet:
     """Commands that are committed together or not at all.
 
-    `visible_scope`: ids outside this scope count as unknown.
+    `visible_scope`: ids outside this scope count as unknown. `ends_sessions`: somebody in this process is to know when
+    the sessions of its messages end.
     """
 
     commands: tuple[Command, ...]
     now: datetime
     visible_scope: Scope | None = None
+    ends_sessions: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -664,6 +678,7 @@ class OutcomeType(StrEnum):
     IMPORT_LIFECYCLE = "IMPORT_LIFECYCLE"
     ENQUEUE_JOB = "ENQUEUE_JOB"
     COMPLETE_JOB = "COMPLETE_JOB"
+    END_SESSION = "END_SESSION"
     PUT_ITEM = "PUT_ITEM"
     DELETE_ITEM = "DELETE_ITEM"
     CHANGE_SETTINGS = "CHANGE_SETTINGS"
@@ -674,13 +689,13 @@ class OutcomeType(StrEnum):
 class Outcome:
     """The result of one command.
 
-    `id` is the memory's; for NAME_ENTITY the entity's key, for ENQUEUE_JOB and COMPLETE_JOB the job's row, for PUT_ITEM
-    and DELETE_ITEM the item's key, for CHANGE_SETTINGS the user's id. For NONE, `reason` says why nothing changed.
-    `record` is the memory afterwards (for DELETE: before), None if there is none; for PUT_ITEM the memory that is new
-    or has a new text.
-    `previous` is its earlier text, `skipped_links` the number of an imported memory's links to unknown memories,
-    `successor` the id of the memory that replaced a retired one, `event_id` that of the event of a lifecycle command,
-    `sources` the memories that a composed one was made of, `hidden` those of them that it stands for.
+    `id` is the memory's; for NAME_ENTITY the entity's key, for ENQUEUE_JOB, COMPLETE_JOB and END_SESSION the job's row,
+    for PUT_ITEM and DELETE_ITEM the item's key, for CHANGE_SETTINGS the user's id. For NONE, `reason` says why nothing
+    changed. `record` is the memory afterwards (for DELETE: before), None if there is none; for PUT_ITEM the memory that
+    is new or has a new text. `previous` is its earlier text, `skipped_links` the number of an imported memory's links
+    to unknown memories, `successor` the id of the memory that replaced a retired one, `event_id` that of the event of a
+    lifecycle command, `sources` the memories that a composed one was made of, `hidden` those of them that it stands
+    for.
     """
 
     event: OutcomeType

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -13,9 +14,10 @@ from sqlalchemy import Connection
 from graphmem.boundary.content_parts import data_of
 from graphmem.commands.types import ChangeSet
 from graphmem.errors import NotFoundError
-from graphmem.model import Attachment, MemoryRecord, Scope
+from graphmem.model import Attachment, MemoryEvent, MemoryRecord, Scope
 from graphmem.stores.ledger import Ledger, events, jobs, memories, outbox
 from graphmem.stores.ledger.attachments import BLOBS
+from graphmem.stores.ledger.jobs import DeferredFacts
 from graphmem.text import is_passage
 
 NOT_FOUND = "no memory {id!r:.80} in this scope; a search or a list of it gives the ids that exist"
@@ -42,6 +44,13 @@ class UnitOfWork:
         self.erased_ids: set[str] = set()
         # Source messages that this change set stored as new, or with new words: `EnqueueExtraction` records a job.
         self.new_source_messages: list[MemoryRecord] = []
+        # Whether somebody is to know when sessions end; for these, by scope, the number of new messages and the facts
+        # that are drawn then.
+        self.ends_sessions = change_set.ends_sessions
+        self.new_messages: Counter[Scope] = Counter()
+        self.deferred_facts: dict[Scope, list[DeferredFacts]] = {}
+        # What subscribers are told of once this change set is committed.
+        self.events: list[MemoryEvent] = []
         self._partition_rows: dict[str, int] = {}
 
     def find(self, uid: str) -> MemoryRecord:
@@ -53,11 +62,13 @@ class UnitOfWork:
 
     def next_seq(self) -> int:
         """Takes the next sequence number."""
-        return outbox.next_seq(self.connection)
+        return self.next_seqs(1)[0]
 
     def next_seqs(self, number: int) -> Sequence[int]:
         """Takes the next `number` sequence numbers."""
-        return outbox.next_seqs(self.connection, number)
+        seqs, is_followed = outbox.take_seqs(self.connection, number)
+        self.ends_sessions = self.ends_sessions or is_followed
+        return seqs
 
     def enqueue_enrichments(self, records: Sequence[MemoryRecord]) -> None:
         """Stores the jobs to enrich the texts of memories; they replace earlier ones."""
@@ -135,4 +146,12 @@ class UnitOfWork:
 
     def add_event(self, event: str, record: MemoryRecord, **values: Any) -> str | None:
         """Adds an entry to a memory's history, with the time of the change set; see `events.add_event`."""
-        return events.add_event(self.connection, event, record, now=self.now, **values)
+        event_id = events.add_event(self.connection, event, record, now=self.now, **values)
+        if event_id is not None:
+            self.tell_of(event_id, event, record)
+        return event_id
+
+    def tell_of(self, event_id: str, event: str, record: MemoryRecord, at: datetime | None = None) -> None:
+        """Lets subscribers know of an entry of a memory's history, unless the memory was erased."""
+        if event != events.ERASED:
+            self.events.append(MemoryEvent.added(event_id, event, record.id, record.scope, at or self.now))

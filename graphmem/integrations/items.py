@@ -104,7 +104,13 @@ class ItemStore:
             engine.check_embedder()
         extraction: list[Command] = []
         if extract_for is not None and engine.llm is not None:
-            extraction = [EnqueueExtraction(extract_for, summarise=engine.settings.summary_messages > 0)]
+            extraction = [
+                EnqueueExtraction(
+                    extract_for,
+                    summarise=engine.settings.summary_messages > 0,
+                    at_session_end=engine.extracts_at_session_end,
+                )
+            ]
         if extraction:
             commands = [_as_source(command) for command in commands]
         outcomes = engine.commit([*commands, *extraction])

@@ -23,9 +23,9 @@ from graphmem.lifecycle.compression import NO_MODEL, abstractable, abstraction, 
 from graphmem.lifecycle.decay import Composition, CyclePlan, Decision, Operation, brake, plan_cycle
 from graphmem.lifecycle.importance import certainty, counted_type, importance, recency, scarcity
 from graphmem.lifecycle.rules import Rule
-from graphmem.model import ASSISTANT, EmbeddingSpec, Kind, Layer
+from graphmem.model import ASSISTANT, EmbeddingSpec, EventType, Kind, Layer, MemoryEvent, Scope
 from graphmem.settings import LifecycleSettings
-from graphmem.stores.ledger import Ledger, embeddings, memories, vitals
+from graphmem.stores.ledger import Ledger, embeddings, event_log, memories, vitals
 from graphmem.stores.ledger.jobs import Job, composition_job
 from graphmem.stores.ledger.vitals import LastCycle, Rating, UnratedMemory, VitalState
 
@@ -48,7 +48,8 @@ class CycleResult:
     """What a cycle did, or would do: `id` None for a dry run.
 
     `made` are the numbers of memories that a language model made of others. `skipped` says, by step, what was left out
-    and why. `purged` has the ids of what was erased because it had been forgotten for long, by row.
+    and why. `purged` has the ids of what was erased because it had been forgotten for long, by row. `event` is what
+    subscribers are told of one that ran at night.
     """
 
     id: str | None
@@ -60,6 +61,22 @@ class CycleResult:
     saved_bytes: int = 0
     skipped: Mapping[str, str] = field(default_factory=dict)
     purged: Mapping[int, str] = field(default_factory=dict)
+    event: MemoryEvent | None = None
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many memories were looked at, and what was done with how many."""
+        return {
+            "processed": self.plan.processed,
+            "decayed": len(self.plan.decayed),
+            "forgotten": self.forgotten,
+            "merged": self.merged,
+            "promoted": self.promoted,
+            "summarized": self.made.get(Operation.SUMMARIZE, 0),
+            "abstracted": self.made.get(Operation.ABSTRACT, 0),
+            "saved_bytes": self.saved_bytes,
+            "purged": len(self.purged),
+        }
 
 
 class Cycle:
@@ -87,17 +104,23 @@ class Cycle:
         self._rules = settings.read_rules()
         self._documents = settings.documents
 
-    def run_nightly(self, partition: str) -> None:
-        """Runs a cycle at the present; the log says so if the brake held it."""
-        plan = self.run(partition, datetime.now(UTC), dry_run=False, force=False).plan
-        if plan.brake is not None:
+    def run_nightly(self, partition: str) -> MemoryEvent | None:
+        """Runs a cycle at the present; the log says so if the brake held it. Returns what subscribers are told."""
+        result = self.run(partition, datetime.now(UTC), dry_run=False, force=False, is_nightly=True)
+        if result.plan.brake is not None:
             logger.warning(
                 "a nightly cycle over %d memories did nothing: the brake held it; look at a dry run of tend",
-                plan.processed,
+                result.plan.processed,
             )
+        return result.event
 
-    def run(self, partition: str, now: datetime, *, dry_run: bool, force: bool) -> CycleResult:
-        """Runs one cycle over a partition at `now`; a dry run stores nothing but the importance of new memories."""
+    def run(
+        self, partition: str, now: datetime, *, dry_run: bool, force: bool, is_nightly: bool = False
+    ) -> CycleResult:
+        """Runs one cycle over a partition at `now`; a dry run stores nothing but the importance of new memories.
+
+        `is_nightly`: its end is an event, which is recorded with it.
+        """
         with self._ledger.read() as connection:
             row = memories.partition_row(connection, partition)
         if row is None:
@@ -123,14 +146,11 @@ class Cycle:
         left_out = sum(outcome.event is OutcomeType.NONE for outcome in outcomes)
         composed, skipped = self._run_compositions(plan.compositions, cycle)
         purged = {} if plan.brake is not None else self._purge(partition, now, cycle)
-        with self._ledger.write() as connection:
-            vitals.store_strengths(connection, plan.decayed)
-            vitals.end_cycle(connection, row, LastCycle(datetime.now(UTC), plan.brake))
         forgotten = [outcome.required_record for outcome in outcomes if outcome.event is OutcomeType.FORGET]
         hidden = [record for outcome in composed.values() for record in outcome.hidden]
         if left_out:
             skipped["changed"] = CHANGED_MEANWHILE.format(number=left_out)
-        return CycleResult(
+        result = CycleResult(
             cycle,
             plan,
             forgotten=len(forgotten) + len(hidden),
@@ -141,6 +161,24 @@ class Cycle:
             skipped={**plan.skipped, **skipped},
             purged=purged,
         )
+        last = LastCycle(datetime.now(UTC), plan.brake)
+        if is_nightly:
+            held = int(plan.brake is not None)
+            event = MemoryEvent.of(
+                EventType.SCHEDULE_DAILY,
+                Scope.of_partition(partition),
+                cycle,
+                last.ended_at,
+                **result.counts,
+                held=held,
+            )
+            result = replace(result, event=event)
+        with self._ledger.write() as connection:
+            vitals.store_strengths(connection, plan.decayed)
+            vitals.end_cycle(connection, row, last)
+            if result.event is not None:
+                event_log.append(connection, result.event)
+        return result
 
     def abstract(
         self, partition: str, ids: Sequence[str] | None, level: int, now: datetime

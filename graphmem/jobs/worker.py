@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from functools import partial
 from math import inf
 from threading import RLock, Timer
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from graphmem.concurrency import Pool, start_thread
@@ -30,6 +31,8 @@ from graphmem.stores.ledger import Ledger, jobs
 from graphmem.stores.ledger.jobs import AT, FIRST_CLAIM_SECONDS, MODEL_KINDS, SUMMARY_JOB, Job, JobKind, UnenrichedText
 
 if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
     from graphmem.ingest.facts.pipeline import FactPipeline
     from graphmem.jobs.describing import DescriptionJobs
 
@@ -48,6 +51,8 @@ CLAIM_TIMEOUTS, CLAIM_MARGIN = 9, 30.0
 CYCLE_SECONDS = 900.0
 # The longest time in seconds after which the clock is looked at again for the next night: it may have been set.
 NIGHT_CHECK_SECONDS = 3600.0
+# The longest time in seconds after which a session that another process has begun is looked for.
+SESSION_CHECK_SECONDS = 60.0
 # Characters of the longest text that is no long text: a few seconds of work, which closing waits for.
 MAX_SHORT_CHARS = 50_000
 
@@ -70,7 +75,8 @@ class JobWorker:
 
     `on_background_done` is called after work that no caller waits for. Without a `pipeline` no jobs for a language
     model are done, without `descriptions` none for models of images and speech. The settings of the lifecycle say when
-    cycles are due; `run_cycle` runs one over the partition with a key.
+    cycles are due; `run_cycle` runs one over the partition with a key. `ends_sessions` tells whether sessions are ended
+    here, `end_session` ends one that is due, by its job.
     """
 
     def __init__(
@@ -83,6 +89,8 @@ class JobWorker:
         settings: Settings,
         on_background_done: Callable[[], None],
         run_cycle: Callable[[str], object],
+        ends_sessions: Callable[[], bool],
+        end_session: Callable[[int], object],
     ) -> None:
         self._ledger = ledger
         self._pipeline = pipeline
@@ -95,8 +103,9 @@ class JobWorker:
         self._nights = nights = settings.lifecycle.nights(settings.zone)
         self._purge_after = settings.lifecycle.purge_after
         self._run_cycle = run_cycle
+        self._ends_sessions, self._end_session = ends_sessions, end_session
         self._enqueued_night: datetime | None = None
-        # The kinds of jobs, besides enrichment, that are done here.
+        # The kinds of jobs, besides enrichment and the ends of sessions, that are done here.
         self.kinds = (
             (frozenset() if pipeline is None else MODEL_KINDS)
             | (frozenset() if descriptions is None else {JobKind.DESCRIPTION})
@@ -115,6 +124,7 @@ class JobWorker:
         self._lock = RLock()  # reentrant: the callback of a future that is done already runs at once, in this thread
         self._running: dict[int, Future[JobResult | JobFailure]] = {}
         self._timer: Timer | None = None
+        self._timer_ends_at = inf
         self._closed = False
 
     def run(
@@ -207,11 +217,14 @@ class JobWorker:
         """
         self._enqueue_cycles()
         with self._ledger.read() as connection:
-            due = jobs.claimable(connection, self.kinds)
+            due = jobs.claimable(connection, self.kinds) | self._ended_sessions(connection)
             self.enrich_recorded(by_force=texts_by_force)
             for row, kind in due.items():
                 self.run(row, kind)
             self._set_timer_for_next_job()
+
+    def _ended_sessions(self, connection: Connection) -> dict[int, JobKind]:
+        return jobs.claimable(connection, {JobKind.SESSION}) if self._ends_sessions() else {}
 
     def _enqueue_cycles(self) -> None:
         """Records the cycles that are due since the last night, once in a night."""
@@ -236,7 +249,7 @@ class JobWorker:
                     jobs.all_jobs(connection, self.kinds)
                     if by_force
                     else jobs.claimable(connection, self.kinds, also_waiting=True)
-                )
+                ) | self._ended_sessions(connection)
             with self._lock:
                 running = {row: future for row, future in self._running.items() if not future.done()}
             new = {row: kind for row, kind in recorded.items() if row not in failed and row not in running}
@@ -269,7 +282,14 @@ class JobWorker:
         if self._nights is not None:
             now = datetime.now(UTC)
             seconds = min(seconds, (self._nights.next(now) - now).total_seconds() + 0.1, NIGHT_CHECK_SECONDS)
+        if self._ends_sessions():  # other processes may have begun some
+            seconds = min(seconds, SESSION_CHECK_SECONDS)
         if seconds < inf:
+            self._set_timer(seconds)
+
+    def look_within(self, seconds: float) -> None:
+        """Looks for jobs that are due after so many seconds, if it would not before."""
+        if monotonic() + seconds < self._timer_ends_at:
             self._set_timer(seconds)
 
     def _set_timer(self, seconds: float) -> None:
@@ -279,10 +299,12 @@ class JobWorker:
             if self._timer is not None:
                 self._timer.cancel()
             self._timer = Timer(seconds, self._on_timer)
+            self._timer_ends_at = monotonic() + seconds
             self._timer.daemon = True
             start_thread(self._timer)
 
     def _on_timer(self) -> None:
+        self._timer_ends_at = inf
         try:
             self.schedule()
         except GraphmemError as error:
@@ -293,7 +315,10 @@ class JobWorker:
         with self._ledger.write() as connection:
             job = jobs.get(connection, row)
             seconds = CYCLE_SECONDS if job is not None and job.kind is JobKind.CYCLE else self._claim_seconds
-            is_claimed = jobs.claim(connection, row, self._ledger.job_holder, seconds, by_force=by_force)
+            # The end of a session is one transaction, which needs no claim.
+            is_claimed = (job is not None and job.kind is JobKind.SESSION) or jobs.claim(
+                connection, row, self._ledger.job_holder, seconds, by_force=by_force
+            )
         if job is None or not is_claimed:
             return JobResult()
         try:
@@ -316,6 +341,12 @@ class JobWorker:
             if self._descriptions is None:
                 raise ConfigError(NO_MODEL)
             return self._descriptions.run(job)
+        if job.kind is JobKind.SESSION:
+            self._end_session(job.row)
+            return JobResult()
+        return self._run_model_job(job)
+
+    def _run_model_job(self, job: Job) -> JobResult:
         from graphmem.ingest.facts import compositions, summaries  # noqa: PLC0415  (only a model's jobs need it)
 
         if (pipeline := self._pipeline) is None:

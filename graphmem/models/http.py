@@ -326,6 +326,28 @@ class EndpointError:
         return f"{explanations.get(self.status, default)} (HTTP {self.status})"
 
 
+def open_client(timeout: float) -> Any:
+    """Returns an HTTP client for requests that are no calls of a model: it follows no redirects, as all others here.
+
+    `timeout` is as in `request_timeout`.
+    """
+    import openai
+
+    return openai.DefaultHttpxClient(follow_redirects=False, timeout=request_timeout(timeout))
+
+
+def post(client: Any, url: str, headers: Mapping[str, str], body: bytes) -> EndpointError | None:
+    """Posts bytes with a client of `open_client`; returns None for an answer of status 2xx, else the failure.
+
+    Of the answer only the status is read. Never raises.
+    """
+    try:
+        with mute_request_logs(), client.stream("POST", url, headers=headers, content=body) as response:
+            return None if response.is_success else EndpointError(response.status_code)
+    except Exception as error:  # noqa: BLE001  (errors of the transport, whose text may quote the request)
+        return EndpointError(timed_out="Timeout" in type(error).__name__)
+
+
 def send(call: Callable[[], Any]) -> EndpointResponse | EndpointError:
     """Runs a call of the SDK's `with_raw_response` interface. Never raises: every failure becomes an EndpointError."""
     import openai

@@ -32,6 +32,7 @@ from graphmem.commands.types import (
 from graphmem.concurrency import Pool, await_task
 from graphmem.errors import StoreError
 from graphmem.logs import log_text
+from graphmem.model import MemoryEvent
 from graphmem.plugins import Usage
 from graphmem.queries.gauges import Gauges
 
@@ -120,7 +121,9 @@ class ServiceMetrics:
         self._chats.labels(outcome).inc()
         self._chat_delay.observe(seconds)
 
-    def on_commit(self, commands: Sequence[Command], outcomes: Sequence[Outcome]) -> None:
+    def on_commit(
+        self, commands: Sequence[Command], outcomes: Sequence[Outcome], _events: Sequence[MemoryEvent]
+    ) -> None:
         """Counts the outcomes of commands that add or change memories."""
         for command, outcome in zip(commands, outcomes, strict=True):
             if isinstance(command, ADDING):

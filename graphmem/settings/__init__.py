@@ -18,6 +18,7 @@ from graphmem.settings.schema import (
     QdrantConfig,
     Settings,
     SpacyExtractor,
+    WebhookSettings,
 )
 from graphmem.settings.sources import ENVIRONMENT_PREFIX
 
@@ -40,4 +41,5 @@ __all__ = [
     "QdrantConfig",
     "Settings",
     "SpacyExtractor",
+    "WebhookSettings",
 ]

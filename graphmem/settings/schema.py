@@ -8,12 +8,14 @@ from __future__ import annotations
 import json
 import os
 import re
+from base64 import b64decode
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, time, timedelta, tzinfo
 from difflib import get_close_matches
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
+from urllib.parse import urlsplit
 
 import pydantic
 from pydantic import (
@@ -37,6 +39,7 @@ from graphmem.lifecycle.decay import LifecyclePolicy
 from graphmem.lifecycle.forgetting import ForgettingCurve
 from graphmem.lifecycle.nights import Nights
 from graphmem.lifecycle.rules import Rules, default_rules, parse_rules
+from graphmem.model import EventType
 from graphmem.settings.sources import (
     ENVIRONMENT_PREFIX,
     has_path,
@@ -51,6 +54,8 @@ from graphmem.times import zone_of
 MIN_SECRET_CHARS = 32
 # Characters of a key of the service that the configuration gives.
 MIN_KEY_CHARS = 16
+# Bytes of the key that signs requests to a webhook, as its specification has them.
+MIN_WEBHOOK_KEY, MAX_WEBHOOK_KEY = 24, 64
 _NAME = re.compile(r"[\w-]{0,80}")
 NEVER = "never"
 _TIME_OF_DAY = re.compile(r"([01]\d|2[0-3]):[0-5]\d")
@@ -996,6 +1001,73 @@ class ServeSettings(_Section):
         return _checked({"serve": {**self.model_dump(), **values}}, "serve").serve
 
 
+# --- webhooks ------------------------------------------------------------------------------------------------------
+
+
+def _check_webhook_url(value: SecretStr) -> SecretStr:
+    try:
+        parts = urlsplit(value.get_secret_value())
+        is_usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and not parts.fragment
+        is_usable = is_usable and parts.username is None and (parts.port is None or parts.port > 0)
+    except ValueError:
+        is_usable = False
+    if not is_usable:
+        raise PydanticCustomError(
+            "webhook_url", "must be like https://host/path, without '#', user and password: requests are signed"
+        )
+    return value
+
+
+def _check_webhook_secret(value: SecretStr) -> SecretStr:
+    prefix, _, encoded = value.get_secret_value().partition("_")
+    try:
+        key = b64decode(encoded, validate=True) if prefix == "whsec" else b""
+    except ValueError:
+        key = b""
+    if not MIN_WEBHOOK_KEY <= len(key) <= MAX_WEBHOOK_KEY:
+        raise PydanticCustomError(
+            "webhook_secret",
+            "must be whsec_ and the base64 of 24 to 64 bytes; make one by: echo whsec_$(openssl rand -base64 32)",
+        )
+    return value
+
+
+def _check_webhook_name(value: str) -> str:
+    try:
+        return validation.subscriber_name(value)
+    except ValidationError as error:
+        raise _without_name(error) from None
+
+
+def _event_type(value: object) -> EventType:
+    try:
+        return validation.event_type(value, "events")
+    except ValidationError as error:
+        raise _without_name(error) from None
+
+
+class WebhookSettings(_Section):
+    """An address that events are posted to, as JSON that is signed by the Standard Webhooks specification."""
+
+    name: Annotated[str, AfterValidator(_check_webhook_name)] = Field(
+        description="Its name, by which the ledger keeps what it has got: letters, digits, `.`, `_` and `-`."
+    )
+    url: Annotated[SecretUrl, AfterValidator(_check_webhook_url)] = Field(description="The URL to post to.")
+    events: Annotated[tuple[Annotated[EventType, BeforeValidator(_event_type)], ...], Field(min_length=1)] = Field(
+        description="What it is told; `Memory.on` says when."
+    )
+    secret: Annotated[SecretStr, AfterValidator(_check_webhook_secret)] = Field(
+        description="The key of the signatures: `whsec_` and the base64 of 24 to 64 random bytes."
+    )
+
+
+def _check_webhook_names(webhooks: tuple[WebhookSettings, ...]) -> tuple[WebhookSettings, ...]:
+    names = [one.name for one in webhooks]
+    if len(set(names)) < len(names):
+        raise PydanticCustomError("same_name", "has two webhooks of one name; give each its own")
+    return webhooks
+
+
 class Settings(_Section):
     """The whole configuration; every key has a default that needs no server, key or network."""
 
@@ -1054,10 +1126,11 @@ class Settings(_Section):
         description="Replaces the instructions by which the language model decides how new facts change stored ones, "
         "not the form of its answer.",
     )
-    extract: Literal["all", "matching"] = Field(
+    extract: Literal["all", "matching", "session"] = Field(
         default="all",
         description="Of which messages the language model draws facts: `all`; or `matching`, those of a call of which "
-        "at least one matches a rule of an importance of 0.5 or more (`lifecycle.rules`): small talk costs no request.",
+        "at least one matches a rule of an importance of 0.5 or more (`lifecycle.rules`): small talk costs no request; "
+        "or `session`, all of a session at once when it has ended: fewer requests, facts later.",
     )
     conflicts: Literal["time", "confidence"] = Field(
         default="time",
@@ -1084,6 +1157,13 @@ class Settings(_Section):
     ] = None
     mcp: McpSettings = McpSettings()
     serve: ServeSettings = ServeSettings()
+    webhooks: Annotated[
+        tuple[WebhookSettings, ...], BeforeValidator(_json_array), AfterValidator(_check_webhook_names)
+    ] = Field(
+        default=(),
+        description="Addresses that events are posted to, each with `name`, `url`, `events` (of `session.end`, "
+        "`memory.added`, `memory.accessed`, `schedule.daily`) and `secret`; in a variable a JSON array of objects.",
+    )
     delivery_wait: Annotated[float, Field(ge=0)] = Field(
         default=3.0, description="Seconds that a write waits for the projections before it reports them as pending."
     )

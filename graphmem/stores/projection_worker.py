@@ -29,6 +29,17 @@ EMBEDDED_CATCH_UP_SECONDS = 10.0
 FLUSH_TURN = 0.1
 
 
+def retrying(closing: Event, *errors: type[Exception]) -> Retrying:
+    """Returns what calls a function again after these errors, until it succeeds or `closing` is set; then it raises."""
+    return Retrying(
+        retry=retry_if_exception_type(errors),
+        wait=wait_random_exponential(RETRY_BASE, RETRY_MAX),
+        stop=stop_when_event_set(closing),
+        sleep=sleep_using_event(closing),
+        reraise=True,
+    )
+
+
 class ProjectionWorker:
     """Delivers to one projection in a thread of its own: a store that hangs delays a caller by at most its timeout.
 
@@ -260,13 +271,7 @@ class ProjectionWorker:
                 self._unavailable.clear()
 
     def _reconnect(self, error: StoreUnavailable) -> None:
-        retry = Retrying(
-            retry=retry_if_exception_type((StoreUnavailable, ConfigError)),
-            wait=wait_random_exponential(RETRY_BASE, RETRY_MAX),
-            stop=stop_when_event_set(self._closing),
-            sleep=sleep_using_event(self._closing),
-            reraise=True,
-        )
+        retry = retrying(self._closing, StoreUnavailable, ConfigError)
         start = monotonic()
         try:
             if isinstance(error, StoreLost):

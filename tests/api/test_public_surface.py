@@ -14,10 +14,11 @@ from graphmem import AsyncMemory, ChatLink, Memory, errors
 
 METHODS = {
     Memory: """
-        abstract add alias close context count_by_day delete delete_all entities entity explain export flush forget
-        from_config from_file get get_all graph history import_ lifecycle_status pending_deletion pin profile
-        purge rebuild rename_entity repair reset retry_failed search stats tend unalias undo undo_cycle why_not
-        unpin update verify
+        abstract add alias close context count_by_day dead_letters delete delete_all drop_dead_letter
+        end_session entities entity explain export flush forget forget_subscriber from_config from_file get
+        get_all graph history import_ lifecycle_status on pending_deletion pin profile purge rebuild
+        rename_entity repair reset retry_dead_letter retry_failed search stats tend unalias undo undo_cycle
+        unpin update verify why_not
     """,
     ChatLink: "close flush inject recall saved",
 }
@@ -40,7 +41,15 @@ def public(namespace: object) -> set[str]:
 
 
 def test_the_package_exports_these_names() -> None:
-    assert set(graphmem.__all__) == {"AsyncMemory", "ChatLink", "Memory", "Settings", "__version__", "errors"}
+    assert set(graphmem.__all__) == {
+        "AsyncMemory",
+        "ChatLink",
+        "Memory",
+        "MemoryEvent",
+        "Settings",
+        "__version__",
+        "errors",
+    }
     assert all(getattr(graphmem, name) for name in graphmem.__all__)
     assert set(graphmem.plugins.__all__) == set(PLUGINS.split())
     assert set(graphmem.testing.conformance.__all__) == {

@@ -49,7 +49,7 @@ def counted() -> ServiceMetrics:
     metrics = ServiceMetrics(lambda: gauges)
     metrics.on_request("GET", "/search", 200, 0.1, "user")
     metrics.on_recall(Recalled(failure=TimeoutError()))
-    metrics.on_commit([ReaffirmFact("id", Scope("ana"))], [Outcome(OutcomeType.NONE, "id")])
+    metrics.on_commit([ReaffirmFact("id", Scope("ana"))], [Outcome(OutcomeType.NONE, "id")], [])
     metrics.on_chat("on; memories=1", 0.1)
     metrics.on_search(0.1, ["vectors"])
     metrics.on_model_call("facts", 0.1, Usage(), "LLMUnavailable")

@@ -222,6 +222,7 @@ def list_requests(ids: list[str], events: list[str]) -> dict[str, list[Request]]
         ],
         "POST /lifecycle/undo": [Request("", body={"cycle": event}) for event in like_ids(events)[-3:]],
         "GET /lifecycle/forgotten": [Request(""), Request("", {"run_id": "run-"})],
+        "POST /sessions/end": [Request(""), Request("", {"run_id": "run-"}), Request("", {"agent_id": "helpe"})],
         "DELETE /lifecycle/forgotten": [Request("", {"confirm": True})],
         "PUT /memories/{memory_id}/pin": by_id,
         "DELETE /memories/{memory_id}/pin": by_id,
@@ -249,6 +250,9 @@ OPERATOR_ROUTES: dict[str, Any] = {
     "DELETE /entities/{entity_type}/{entity_id}": None,
     "DELETE /v2/entities/{entity_type}/{entity_id}/": None,
     "GET /metrics": None,
+    "GET /webhooks/dead-letters": None,
+    "POST /webhooks/{webhook}/dead-letters/{event_id}/retry": None,
+    "DELETE /webhooks/{webhook}/dead-letters/{event_id}": None,
 }  # fmt: skip
 # Routes without anything of a user.
 CHAT = "/v1/chat/completions"
@@ -367,7 +371,7 @@ def test_ids_similar_to_the_victims_match_nothing(services: Services, route: str
 def test_what_a_stranger_may_not_do_is_refused_alike(services: Services, route: str) -> None:
     method, _, path = route.partition(" ")
     key_id = services.senders[0].keys[0]["X-API-Key"].split("_")[1]
-    path = path.format(entity_type="user", entity_id=quote(VICTIM), key_id=key_id, path="")
+    path = path.format(entity_type="user", entity_id=quote(VICTIM), key_id=key_id, path="", webhook="w", event_id="e")
     for sender in services.senders:
         answer = compare(services, sender, method, Request(path, body=OPERATOR_ROUTES.get(route)))
         assert answer.startswith("403") == (route in OPERATOR_ROUTES)

@@ -311,9 +311,8 @@ class FactPipeline:
         Raises DecisionConflict, JobAlreadyDone and NotFoundError.
         """
         with span("commit"):
-            outcomes = commit(self._ledger, ChangeSet(tuple(commands), now or datetime.now(UTC)), timedelta(0))
-        self._observers.committed(commands, outcomes)
-        return outcomes
+            change_set = ChangeSet(tuple(commands), now or datetime.now(UTC))
+            return commit(self._ledger, change_set, timedelta(0), self._observers)
 
 
 class _PipelineRun:

@@ -65,7 +65,8 @@ class StatsAnswer(BaseModel):
     scope, all else is about the whole ledger, and only there for an admin. `embedder` made the ledger's vectors;
     `configured_embedder` is there if another one is configured. `unguarded`: erased messages that would not be
     recognised if they came again. `working_provider` and `working_available` (whether its server answered when it was
-    last asked) are there if working memory is configured.
+    last asked) are there if working memory is configured. `dead_letters`: the numbers of events that webhooks did not
+    take, by webhook.
     """
 
     usage: list[UsageLine]
@@ -96,6 +97,7 @@ class StatsAnswer(BaseModel):
     pending: list[str] = []
     stores: list[StoreState] = []
     job_counts: list[JobCountItem] = []
+    dead_letters: dict[str, int] = {}
 
 
 @router.get("/stats", response_model_exclude_unset=True)

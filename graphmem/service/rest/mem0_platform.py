@@ -264,7 +264,7 @@ _NOTHING_HERE = {
     "/v1/exports/get/": _NO_EXPORTS,
     "/v2/profiles/settings/": _NO_PROFILES,
     "/v2/entities/user/{name}/profile/": _NO_PROFILES,
-    "/api/v1/webhooks/{rest:path}": "There are no webhooks here; GET /memories?since=… lists what is new.",
+    "/api/v1/webhooks/{rest:path}": "The setting webhooks names them here; GET /memories?since=… lists what is new.",
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from graphmem.service.proxy import routes as proxy
 from graphmem.service.rest import (
     chats,
+    events,
     graph,
     health,
     lifecycle,
@@ -24,6 +25,7 @@ ROUTERS = (
     memories.router,
     lifecycle.router,
     chats.router,
+    events.router,
     graph.router,
     settings.router,
     transfer.router,

@@ -15,6 +15,8 @@ from graphmem.stores.ledger.schema import events as events_table
 from graphmem.stores.ledger.schema import memories, messages, tombstones
 from graphmem.stores.ledger.sql import decoding, in_array
 
+# The event of a memory that was erased.
+ERASED = "DELETE"
 # Rows that are fetched at a time where the reader may stop at any: a memory or an event can have megabytes.
 FEW = {"yield_per": 16}
 # Built once, not at every call.
@@ -53,11 +55,18 @@ def add_event(
     return str(row["uid"])
 
 
-def add_first_events(connection: Connection, records: Sequence[MemoryRecord], *, now: datetime) -> None:
-    """Writes the ADD events of new memories, in order; none for source messages, which have no history."""
-    rows = [{**_event_row("ADD", record, now), "new_text": record.text} for record in records if not record.source_only]
+def add_first_events(
+    connection: Connection, records: Sequence[MemoryRecord], *, now: datetime
+) -> list[tuple[str, MemoryRecord]]:
+    """Writes the ADD events of new memories, in order; none for source messages, which have no history.
+
+    Returns the id of each event, with its memory.
+    """
+    with_history = [record for record in records if not record.source_only]
+    rows = [{**_event_row("ADD", record, now), "new_text": record.text} for record in with_history]
     if rows:
         connection.execute(events_table.insert(), rows)
+    return [(row["uid"], record) for row, record in zip(rows, with_history, strict=True)]
 
 
 def _event_row(event: str, record: MemoryRecord, now: datetime) -> dict[str, Any]:
@@ -156,7 +165,7 @@ def _decode_event(row: RowMapping | Mapping[str, Any]) -> Event:
         new_text=row["new_text"],
         created_at=from_micros(row["memory_created_at"]),
         updated_at=from_micros(row["at"]),
-        is_deleted=row["event"] == "DELETE",
+        is_deleted=row["event"] == ERASED,
         actor_id=row["actor_id"],
         role=row["role"],
         reason=row["reason"],
@@ -165,16 +174,19 @@ def _decode_event(row: RowMapping | Mapping[str, Any]) -> Event:
     )
 
 
-def insert_history(connection: Connection, events: Sequence[Event], seq: int) -> None:
-    """Writes imported events. An id that an event of this ledger already has is replaced by a new one."""
+def insert_history(connection: Connection, events: Sequence[Event], seq: int) -> list[str]:
+    """Writes imported events and returns their ids. An id that an event of this ledger already has is replaced by a
+    new one.
+    """
     if not events:
-        return
+        return []
     used_ids = set(connection.scalars(_USED_IDS, {"uids": [event.id for event in events]}))
     rows = []
     for event in events:
         rows.append(_encode_event(event, str(uuid4()) if event.id in used_ids else event.id, seq))
         used_ids.add(event.id)
     connection.execute(events_table.insert(), rows)
+    return [row["uid"] for row in rows]
 
 
 def _encode_event(event: Event, uid: str, seq: int) -> dict[str, Any]:

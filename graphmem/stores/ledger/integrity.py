@@ -28,6 +28,7 @@ from graphmem.model import SCOPE_NAMES, Kind, View, embedded_text, from_micros
 from graphmem.stores.ledger import ledger_state, visibility
 from graphmem.stores.ledger import memories as memory_rows
 from graphmem.stores.ledger.memories import source_conditions, view_values
+from graphmem.stores.ledger.outbox import IS_OF_PROJECTION
 from graphmem.stores.ledger.schema import (
     aliases,
     attachments,
@@ -45,6 +46,7 @@ from graphmem.stores.ledger.schema import (
     mentions,
     messages,
     names,
+    occurrences,
     partitions,
     relations,
     settings,
@@ -136,17 +138,19 @@ def recompute_derived(connection: Connection) -> None:
 
 
 def wipe(connection: Connection) -> None:
-    """Empties every table but `api_keys`, `leases` and `ledger`.
+    """Empties every table but `api_keys`, `leases` and `ledger`, and keeps the cursors of followers.
 
-    The ledger's UUID stays, and its sequence numbers go on, never back. The leases stay because the batches that are
-    being delivered under them hold erased rows: a projection is emptied after its batch has been written.
+    The ledger's UUID stays, and its sequence numbers and the rows of events go on, never back. The leases stay because
+    the batches that are being delivered under them hold erased rows: a projection is emptied after its batch has been
+    written.
     """
     for table in (
-        jobs, attachments, vitals, usage, dead_letters, cursors, links, further_runs, items, aliases, names, supports,
-        relations, mentions, entities, terms, embeddings, messages, events, tombstones, memories, partitions,
+        jobs, attachments, vitals, usage, dead_letters, occurrences, links, further_runs, items, aliases, names,
+        supports, relations, mentions, entities, terms, embeddings, messages, events, tombstones, memories, partitions,
         settings,
     ):  # fmt: skip
         connection.execute(table.delete())
+    connection.execute(cursors.delete().where(IS_OF_PROJECTION))
     connection.execute(
         ledger.update().values(
             embedder=None, embedder_dims=None, multilingual=None, unguarded=0, epoch=ledger.c.epoch + 1

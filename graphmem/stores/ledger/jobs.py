@@ -38,14 +38,17 @@ SOURCES, EXTRACTION, MESSAGE = "sources", "extraction", "message"
 # Of a composition: the fields of `graphmem.lifecycle.decay.Composition`, the versions of its sources, the id of the
 # cycle (None: of none), and the time that the caller gave this cycle, in microseconds (None: none).
 OPERATION, LEVEL, HIDES, VERSIONS, BATCH, AT = "operation", "level", "hides", "versions", "batch", "at"
+# Of a session's end: how many messages were added since the last one, and what facts are to be drawn then
+# (`DeferredFacts`).
+MESSAGES, DEFERRED = "messages", "deferred"
 
 
 class JobKind(StrEnum):
     """What a job is to do.
 
     Enrichment of a memory; for a language model: facts from messages, a summary of the procedure in them, a session's
-    running summary, one memory made of others; a cycle of the lifecycle over a partition; for a model of images or
-    speech: descriptions of a message's attachments.
+    running summary, one memory made of others; a cycle of the lifecycle over a partition; the end of a session, which
+    each message puts off; for a model of images or speech: descriptions of a message's attachments.
     """
 
     ENRICHMENT = "enrichment"
@@ -55,6 +58,7 @@ class JobKind(StrEnum):
     COMPOSITION = "composition"
     CYCLE = "cycle"
     DESCRIPTION = "description"
+    SESSION = "session"
 
 
 MODEL_KINDS = frozenset({JobKind.FACTS, JobKind.PROCEDURE, JobKind.SUMMARY, JobKind.COMPOSITION})
@@ -88,8 +92,8 @@ class Job:
 
     @property
     def subject(self) -> str | None:
-        """What there is at most one job of this kind about: a session in a scope, for a summary; the sources of a
-        composition; the key of a message that a description holds; else None.
+        """What there is at most one job of this kind about: a session in a scope, for a summary; a scope, for the end
+        of a session; the sources of a composition; the key of a message that a description holds; else None.
         """
         if self.kind is JobKind.DESCRIPTION:
             held: Mapping[str, Any] = self.request.get(MESSAGE, EMPTY_MAPPING)
@@ -97,7 +101,7 @@ class Job:
         if self.kind is JobKind.COMPOSITION:
             of_sources = dumps([self.request[OPERATION], self.request[LEVEL], *sorted(self.memories)]).encode()
             return blake2b(of_sources, digest_size=16).hexdigest()
-        if self.kind is not JobKind.SUMMARY:
+        if self.kind not in {JobKind.SUMMARY, JobKind.SESSION}:
             return None
         return dumps([*(getattr(self.scope, name) for name in SCOPE_NAMES), self.session])
 
@@ -112,16 +116,16 @@ def composition_job(
     return Job(JobKind.COMPOSITION, scope, "", tuple(sources), request)
 
 
-def enqueue(connection: Connection, job: Job, memory: int | None = None) -> Job:
+def enqueue(connection: Connection, job: Job, memory: int | None = None, *, awaited: bool = True) -> Job:
     """Stores a job and returns it with its row. A job with the same subject is replaced by it, but for its attempts.
 
-    `memory` is the row of the memory with which it is deleted.
+    `memory` is the row of the memory with which it is deleted. `awaited`: the call that stores it may run it first.
     """
     request = {"memories": list(job.memories), **job.request}
     # A summary that a request for facts shows belongs to the call that waits for these facts, a composition to the
     # cycle; one that is made again belongs to nobody, like a description.
     is_awaited = BEFORE in job.request or job.request.get(BATCH) is not None
-    is_awaited = is_awaited or job.kind not in {JobKind.SUMMARY, JobKind.COMPOSITION, JobKind.DESCRIPTION}
+    is_awaited = awaited and (is_awaited or job.kind not in {JobKind.SUMMARY, JobKind.COMPOSITION, JobKind.DESCRIPTION})
     values = {
         "kind": job.kind.value,
         "partition": ensure_partition(connection, job.partition),
@@ -207,10 +211,11 @@ class JobCount(NamedTuple):
 
 
 def count_jobs(connection: Connection) -> list[JobCount]:
-    """Counts the jobs by kind and state."""
+    """Counts the jobs by kind and state, without the ends of sessions that go on."""
     is_running = and_(jobs.c.holder.is_not(None), jobs.c.claimable_at > now_micros())
     state = case((is_running, "running"), (jobs.c.attempts > 0, "failed"), else_="waiting").label("state")
-    one = select(jobs.c.kind, state, jobs.c.created_at).subquery()
+    is_work = or_(jobs.c.kind != JobKind.SESSION.value, jobs.c.claimable_at <= now_micros())
+    one = select(jobs.c.kind, state, jobs.c.created_at).where(is_work).subquery()
     age = now_micros() - func.min(one.c.created_at)
     rows = connection.execute(select(one.c.kind, one.c.state, func.count(), age).group_by(one.c.kind, one.c.state))
     return [JobCount(kind, state, number, max(0.0, age / MICROS_PER_SECOND)) for kind, state, number, age in rows]
@@ -262,6 +267,86 @@ def _failed(error: str) -> dict[str, Any]:
     ]
     pause = case(*pauses, else_=int(RETRY_MAX * MICROS_PER_SECOND))
     return {"attempts": jobs.c.attempts + 1, "error": error, "holder": None, "claimable_at": now_micros() + pause}
+
+
+# --- ends of sessions -----------------------------------------------------------------------------------------------
+
+
+class DeferredFacts(NamedTuple):
+    """Messages of one session from which facts are drawn once it has ended.
+
+    `memories` are their ids; the rest is how the calls that added them wanted it, as in
+    `graphmem.commands.types.EnqueueExtraction`.
+    """
+
+    session: str
+    memories: tuple[str, ...]
+    prompt: str | None
+    importance: float | None
+    summarise: bool
+
+
+class OpenSession(NamedTuple):
+    """A session that has not ended: its job's row, its scope, the number of messages, and the facts to be drawn."""
+
+    row: int
+    scope: Scope
+    messages: int
+    deferred: tuple[DeferredFacts, ...]
+
+
+@decoding
+def _decode_session(job: Job) -> OpenSession:
+    deferred = (DeferredFacts(*one) for one in job.request[DEFERRED])
+    return OpenSession(
+        job.row, job.scope, job.request[MESSAGES], tuple(one._replace(memories=tuple(one.memories)) for one in deferred)
+    )
+
+
+def open_session(connection: Connection, scope: Scope) -> OpenSession | None:
+    """Returns the session of exactly this scope that has not ended; None if there is none."""
+    of_scope = jobs.c.subject == Job(JobKind.SESSION, scope, "").subject, partitions.c.key == scope.partition
+    row = connection.execute(_JOBS.where(jobs.c.kind == JobKind.SESSION.value, *of_scope)).first()
+    return None if row is None else _decode_session(_decode_job(row))
+
+
+def put_off_session_end(
+    connection: Connection, scope: Scope, messages: int, deferred: Sequence[DeferredFacts], gap: timedelta
+) -> None:
+    """Lets the session of a scope, which has `messages` and `deferred` by now, end after a silence of `gap`."""
+    job = Job(JobKind.SESSION, scope, "")
+    new: dict[str, Any] = {
+        "request": {MESSAGES: messages, DEFERRED: [list(one) for one in deferred]},
+        "attempts": 0,
+        "error": None,
+        "created_at": now_micros(),
+        "claimable_at": _in(gap.total_seconds()),
+    }
+    values = {
+        "kind": job.kind.value,
+        "partition": ensure_partition(connection, job.partition),
+        **{name: getattr(scope, name) for name in SCOPE_NAMES},
+        "session": job.session,
+        "subject": job.subject,
+        **new,
+    }
+    statement = upsert(connection, jobs).values(values)
+    connection.execute(
+        statement.on_conflict_do_update(index_elements=[jobs.c.kind, jobs.c.partition, jobs.c.subject], set_=new)
+    )
+
+
+def take_session(connection: Connection, row: int, *, only_if_due: bool) -> OpenSession | None:
+    """Deletes the job of a session's end and returns the session.
+
+    Returns None if another process was faster or, with `only_if_due`, if a message has put the end off.
+    """
+    job = get(connection, row)
+    statement = jobs.delete().where(jobs.c.id == row, jobs.c.kind == JobKind.SESSION.value)
+    if only_if_due:
+        statement = statement.where(jobs.c.claimable_at <= now_micros())
+    is_taken = job is not None and connection.execute(statement).rowcount
+    return _decode_session(job) if job is not None and is_taken else None
 
 
 # --- cycles ---------------------------------------------------------------------------------------------------------

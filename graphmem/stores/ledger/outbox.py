@@ -8,15 +8,32 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from sqlalchemy import Connection, bindparam, func, or_, select
+from sqlalchemy import ColumnElement, Connection, bindparam, func, or_, select
 
-from graphmem.model import EmbedderId
+from graphmem.model import EmbedderId, EventType
 from graphmem.stores.ledger.schema import cursors, leases, ledger
 from graphmem.stores.ledger.schema import dead_letters as dead_letters_table
 from graphmem.stores.ledger.sql import now_micros, upsert
 
+# How the cursors, leases and dead letters of followers begin (`event_log`); all others are projections'.
+FOLLOWERS = "event:"
+IS_OF_PROJECTION = ~cursors.c.projection.startswith(FOLLOWERS)
 # Built once: every write runs these.
-_NEXT_SEQS = ledger.update().values(seq=ledger.c.seq + bindparam("number")).returning(ledger.c.seq)
+_NEXT_SEQS = ledger.update().values(seq=ledger.c.seq + bindparam("number"))
+
+
+def follower(event_type: EventType, name: str) -> str:
+    """Returns what identifies the cursor, lease and dead letters of a name that follows the events of a type."""
+    return f"{FOLLOWERS}{event_type.value}@{name}"
+
+
+def is_followed(event_type: EventType) -> ColumnElement[bool]:
+    """SQL: whether anybody follows the events of a type."""
+    return select(cursors.c.seq).where(cursors.c.projection.startswith(follower(event_type, ""))).exists()
+
+
+# With the sequence numbers, so that no change pays a statement to know whether to record when its session ends.
+_NEXT_SEQS = _NEXT_SEQS.returning(ledger.c.seq, is_followed(EventType.SESSION_END))
 
 
 class CursorState(NamedTuple):
@@ -49,10 +66,15 @@ def next_seq(connection: Connection) -> int:
 
 def next_seqs(connection: Connection, number: int) -> Sequence[int]:
     """Takes the next `number` sequence numbers, as `next_seq` does."""
+    return take_seqs(connection, number)[0]
+
+
+def take_seqs(connection: Connection, number: int) -> tuple[Sequence[int], bool]:
+    """Takes the next `number` sequence numbers; also returns whether anybody follows the ends of sessions."""
     if not number:
-        return ()
-    last = int(connection.scalar(_NEXT_SEQS, {"number": number}))
-    return range(last - number + 1, last + 1)
+        return (), False
+    last, is_followed = connection.execute(_NEXT_SEQS, {"number": number}).one()
+    return range(last - number + 1, last + 1), bool(is_followed)
 
 
 def last_seq(connection: Connection) -> int:

@@ -232,6 +232,21 @@ events = Table(
     Column("seq", BigInteger, nullable=False),
     Column("batch", Text),  # the id of the cycle that it is part of
     Index("events_memory", "memory", "id"),
+    sqlite_autoincrement=True,  # no id is given twice: it is where followers are
+)
+
+# What happened beside the history of memories, for followers. No text is in here.
+occurrences = Table(
+    "occurrences",
+    metadata,
+    _row_id(),
+    Column("uid", Text, nullable=False, unique=True),
+    Column("event", Text, nullable=False),  # model.EventType
+    Column("user_id", Text),
+    Column("payload", JSON, nullable=False),  # ids and numbers
+    Column("at", BigInteger, nullable=False),
+    Index("occurrences_event", "event", "id"),
+    sqlite_autoincrement=True,
 )
 
 # Erased memories, relations and entities (`kind`). The uid of an entity is a hash of its key, encrypted with the secret
@@ -433,14 +448,16 @@ settings = Table(
     sqlite_with_rowid=False,
 )
 
+# How far projections and followers (`event:TYPE@NAME`) are.
 cursors = Table(
     "cursors",
     metadata,
     Column("projection", Text, primary_key=True),
-    Column("seq", BigInteger, nullable=False),
+    Column("seq", BigInteger, nullable=False),  # a follower's is a row of `events`, or of `occurrences`
 )
 
-# Leases of projections that several processes share. A lease that has expired can be taken by another holder.
+# Leases of followers, and of projections that several processes share. One that has expired can be taken by another
+# holder.
 leases = Table(
     "leases",
     metadata,
@@ -450,6 +467,7 @@ leases = Table(
 )
 
 # Dead letters: rows that a store refuses. `verify` names them, `repair` tries them again; delivery of others continues.
+# Of a follower, events that its webhook did not take: `memory` is then the id of the event.
 dead_letters = Table(
     "dead_letters",
     metadata,

@@ -20,6 +20,7 @@ from graphmem import atomic_files
 from graphmem.digests import SECRET_BYTES, Digests
 from graphmem.errors import ConfigError, StoreUnavailable
 from graphmem.stores.ledger import events, memories
+from graphmem.stores.ledger.outbox import IS_OF_PROJECTION
 from graphmem.stores.ledger.schema import cursors, ledger, messages
 from graphmem.stores.ledger.schema import tombstones as tombstones_table
 from graphmem.stores.ledger.sql import upsert
@@ -231,5 +232,5 @@ def _delete_entity_tombstones(connection: Connection) -> None:
     """
     last_seq = connection.scalar(select(func.max(tombstones_table.c.seq)).where(tombstones_table.c.kind == "entity"))
     if last_seq is not None:
-        connection.execute(cursors.delete().where(cursors.c.seq < last_seq))
+        connection.execute(cursors.delete().where(IS_OF_PROJECTION, cursors.c.seq < last_seq))
         connection.execute(tombstones_table.delete().where(tombstones_table.c.kind == "entity"))

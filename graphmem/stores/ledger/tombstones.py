@@ -12,6 +12,7 @@ from typing import Any
 from sqlalchemy import Connection, Select, bindparam, func, select
 
 from graphmem.model import Scope, from_micros, micros
+from graphmem.stores.ledger.outbox import IS_OF_PROJECTION
 from graphmem.stores.ledger.schema import cursors, messages
 from graphmem.stores.ledger.schema import tombstones as tombstones_table
 from graphmem.stores.ledger.sql import decoding, in_array, upsert
@@ -58,7 +59,7 @@ def add_tombstone(
 
 def prune_tombstones(connection: Connection, seqs: Sequence[int] | None = None) -> None:
     """Deletes the tombstones of entities that every projection has received; with `seqs` only those with these seqs."""
-    received = select(func.min(cursors.c.seq)).scalar_subquery()
+    received = select(func.min(cursors.c.seq)).where(IS_OF_PROJECTION).scalar_subquery()
     statement = tombstones_table.delete().where(tombstones_table.c.kind == "entity", tombstones_table.c.seq <= received)
     if seqs is not None:
         statement = statement.where(tombstones_table.c.seq.in_(seqs))

@@ -35,6 +35,8 @@ from graphmem.stores.ledger.sessions import OF_EVENTS
 from graphmem.stores.ledger.sql import decoding, in_array, larger, upsert
 
 _EXISTING = select(memories.c.id).where(in_array(memories.c.id, "rows"))
+_FOUND = select(partitions.c.key, memories.c.id, memories.c.uid).join_from(memories, partitions)
+_FOUND = _FOUND.where(in_array(memories.c.id, "rows")).order_by(partitions.c.id, memories.c.id)
 _STORED = select(
     vitals.c.memory,
     vitals.c.strength,
@@ -95,6 +97,14 @@ def record_accesses(connection: Connection, accesses: Mapping[int, Access]) -> N
         if row in stored
     ]
     connection.execute(statement, rows)
+
+
+def found_memories(connection: Connection, rows: Iterable[int]) -> dict[str, dict[int, str]]:
+    """Returns the ids of memories by row, by the keys of their partitions; rows that are gone are left out."""
+    found: dict[str, dict[int, str]] = {}
+    for key, row, uid in connection.execute(_FOUND, {"rows": list(rows)}):
+        found.setdefault(key, {})[row] = uid
+    return found
 
 
 def _existing(connection: Connection, rows: Iterable[int]) -> set[int]:
