@@ -124,7 +124,7 @@ def test_a_handler_may_use_the_memory_and_close_its_own_subscription(memory: Mem
     subscription = memory.on("memory.added", once)
     added(memory, "first")
     memory.flush()
-    added(memory, "second")
+    added(memory, "another one")
     memory.flush()
     assert answers == ["first"]
 
@@ -195,7 +195,7 @@ def test_a_name_goes_on_where_it_was_and_a_new_one_begins_now(make_memory: Make,
     memory.flush()
     memory.close()
     memory = make_memory(tmp_path)
-    second = added(memory, "second")  # while nobody serves the name
+    second = added(memory, "another one")  # while nobody serves the name
     memory.flush()
     memory.on("memory.added", told.append, name="billing")
     third = added(memory, "third")

@@ -60,11 +60,11 @@ def test_models_are_loaded_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None
     both_load = Barrier(2)
     loaded: list[str] = []
 
-    def load(self: object, _: str) -> None:
+    def load(self: object, _: object) -> None:
         both_load.wait(TIMEOUT)
         loaded.append(type(self).__name__)
 
-    monkeypatch.setattr(SpacyExtractor, "keys", load)
+    monkeypatch.setattr(SpacyExtractor, "extract", load)
     monkeypatch.setattr(TwoSpaceEmbedder, "embed_question", load)
     with Memory(":memory:") as memory:
         memory.engine.backends.load_models()
@@ -75,12 +75,12 @@ def test_models_are_loaded_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_model_that_cannot_be_loaded_leaves_the_other_loaded(monkeypatch: pytest.MonkeyPatch, broken: type) -> None:
     loaded: list[str] = []
 
-    def load(self: object, _: str) -> None:
+    def load(self: object, _: object) -> None:
         if isinstance(self, broken):
             raise ModelError("broken")
         loaded.append(type(self).__name__)
 
-    monkeypatch.setattr(SpacyExtractor, "keys", load)
+    monkeypatch.setattr(SpacyExtractor, "extract", load)
     monkeypatch.setattr(TwoSpaceEmbedder, "embed_question", load)
     with Memory(":memory:") as memory:
         memory.engine.backends.load_models()
