@@ -44,8 +44,9 @@ class Candidates:
         self._matched: set[str] = set()
         with ledger.read() as connection:
             partition = query.view.partition
-            row = None if partition is None else memories.partition_row(connection, partition)
-            self._reader = CandidateReader(query.view, row, spec, ledger.columns.of(connection, partition))
+            columns = ledger.columns.of(connection, partition)
+            row = None if partition is None or columns is not None else memories.partition_row(connection, partition)
+            self._reader = CandidateReader(query.view, row, spec, columns)
         self.evidence = Evidence()
 
     def filter_hits(self, search_arm: Callable[[int], ScoredIds], first: ScoredIds, limit: int) -> dict[str, float]:

@@ -64,7 +64,7 @@ from graphmem.retrieval.types import (
     SearchQuery,
 )
 from graphmem.retrieval.weights import FULL, KEYWORD_QUERY_WEIGHT, SearchWeights, Weights
-from graphmem.stores.ledger import candidate_rows, graph_reads, memories, term_stats
+from graphmem.stores.ledger import candidate_rows, graph_reads, memories
 from graphmem.text import is_unspaced, normalise_key, query_term_counts, term_counts, term_id, tokens, words_of
 
 logger = logging.getLogger("graphmem")
@@ -323,8 +323,7 @@ class _Search:
 
     def _frequencies(self, terms: Iterable[int]) -> tuple[int, dict[int, int]]:
         """Returns the first partition's number of memories, and how many of them have each term."""
-        with self._deps.ledger.read() as connection:
-            return term_stats.document_frequencies(connection, self._partitions[0].key, terms)
+        return self._retrievers.frequencies(self._partitions[0].key, terms)
 
     def _table(self, ids: Sequence[str] | None = None) -> FeatureTable:
         """Returns the features of these memories, by default of the candidates."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -12,7 +12,8 @@ from graphmem.model import GraphBounds, Seeds, Subgraph, View
 from graphmem.plugins import MultilingualEmbedder, TokenEmbedder
 from graphmem.retrieval.named_entities import named_in
 from graphmem.retrieval.types import EncodedQuery, RetrievedSet, ScoredIds, SearchDeps, SearchPartition, SearchQuery
-from graphmem.stores.ledger import memories, term_stats
+from graphmem.stores.ledger import memories
+from graphmem.stores.ledger.term_stats import TermStatistics
 from graphmem.stores.projection_worker import ProjectionWorker
 from graphmem.text import idf, key_candidates, query_term_counts
 
@@ -38,6 +39,7 @@ class Retrievers:
         self._query = query
         self._deps = deps
         self.degraded: set[str] = set()
+        self._statistics: dict[str, TermStatistics] = {}
 
     def retrieve(self) -> RetrievedSet:
         """Encodes the query and runs the arms side by side, each as soon as its input is ready.
@@ -144,14 +146,19 @@ class Retrievers:
 
     def _keyword_in(self, partition: str, limit: int) -> ScoredIds:
         counts = query_term_counts(self._query.text)
-        with self._deps.ledger.read() as connection:
-            size, frequencies = term_stats.document_frequencies(connection, partition, counts)
+        size, frequencies = self.frequencies(partition, counts)
         # A word said twice counts once, a spelling without marks in part.
         weights = {
             term: min(count, 1) * idf(size, frequencies[term]) for term, count in counts.items() if term in frequencies
         }
         view = replace(self._query.view, partition=partition)
         return self._deps.vector_index.sparse(view, weights, limit) if weights else []
+
+    def frequencies(self, partition: str, terms: Iterable[int]) -> tuple[int, dict[int, int]]:
+        """Returns a partition's number of memories, and how many of them have each term, if any has."""
+        statistics = self._statistics.setdefault(partition, TermStatistics(partition))
+        with self._deps.ledger.read() as connection:
+            return statistics.frequencies(connection, terms)
 
     def neighbourhood(self, view: View, seeds: Seeds) -> Subgraph:
         """Returns the graph around the seeds; an empty one if the graph store fails."""

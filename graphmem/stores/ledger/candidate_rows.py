@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class CandidateReader:
-    """Reads the candidates of one search: inside its view, whose `partition` has this row id and these columns."""
+    """Reads the candidates of one search: inside its view, from the columns of its partition, else by its row id."""
 
     def __init__(
         self, view: View, partition: int | None, spec: EmbeddingSpec, columns: PartitionColumns | None = None

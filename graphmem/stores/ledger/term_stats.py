@@ -57,9 +57,21 @@ def _add_terms_statement(dialect: str) -> Any:
     )
 
 
-def document_frequencies(
-    connection: Connection, partition: str, term_hashes: Iterable[int]
-) -> tuple[int, dict[int, int]]:
-    """Returns a partition's N and {term: df}; a term that no memory contains is absent."""
-    row, size = rows.sized_partition(connection, partition)
-    return size, dict(connection.execute(_FREQUENCIES, {"partition": row, "terms": list(term_hashes)}).all())
+class TermStatistics:
+    """The statistics of one partition as one search reads them: each number once."""
+
+    def __init__(self, partition: str) -> None:
+        self._partition = partition
+        self._sized: tuple[int | None, int] | None = None
+        self._frequencies: dict[int, int] = {}
+
+    def frequencies(self, connection: Connection, terms_asked: Iterable[int]) -> tuple[int, dict[int, int]]:
+        """Returns the partition's N and {term: df}; a term that no memory contains is absent."""
+        asked = list(terms_asked)
+        if self._sized is None:
+            self._sized = rows.sized_partition(connection, self._partition)
+        row, size = self._sized
+        if unread := [term for term in asked if term not in self._frequencies]:
+            read = dict(connection.execute(_FREQUENCIES, {"partition": row, "terms": unread}).all())
+            self._frequencies.update((term, read.get(term, 0)) for term in unread)
+        return size, {term: df for term in asked if (df := self._frequencies[term])}
