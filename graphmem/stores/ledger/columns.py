@@ -79,12 +79,15 @@ class Columns:
         self._lock = Lock()
         self._kept: OrderedDict[str, PartitionColumns] = OrderedDict()
         self._searched: OrderedDict[str, None] = OrderedDict()
+        self._being_read: set[str] = set()
+        self._sizes: dict[str, int] = {}  # bytes by partition, and of all
+        self._bytes = 0
 
     def of(self, connection: Connection, key: str | None) -> PartitionColumns | None:
         """Returns the columns of a partition as the connection's snapshot shows it.
 
-        None for one that is not kept: without memories, with too many, searched for the first time, or with a damaged
-        row, which is reported by whoever reads it from the tables.
+        None for one that is not kept: without memories, with too many, searched for the first time, while another
+        thread reads it, or with a damaged row, which is reported by whoever reads it from the tables.
         """
         if key is None or not self._max_bytes:
             return None
@@ -95,16 +98,32 @@ class Columns:
                 while len(self._searched) > MAX_REMEMBERED:
                     self._searched.popitem(last=False)
                 return None
+            if columns is None and key in self._being_read:
+                return None
+            self._being_read.add(key)
         try:
             columns = self._updated(connection, key, columns)
         except CorruptValue:
             columns = None
+        finally:
+            with self._lock:
+                self._being_read.discard(key)
+        self._keep(key, columns)
+        return columns
+
+    def _keep(self, key: str, columns: PartitionColumns | None) -> None:
+        """Keeps columns (None: forgets them); forgets those that were searched least recently if all are too large."""
         with self._lock:
             self._kept.pop(key, None)
-            if columns is not None:
-                self._kept[key] = columns
-                self._evict()
-        return columns
+            self._bytes -= self._sizes.pop(key, 0)
+            if columns is None:
+                return
+            self._kept[key] = columns
+            self._sizes[key] = columns.size_bytes  # embeddings that this search reads count at the next one
+            self._bytes += self._sizes[key]
+            while self._bytes > self._max_bytes:
+                oldest, _ = self._kept.popitem(last=False)
+                self._bytes -= self._sizes.pop(oldest)
 
     @property
     def size_bytes(self) -> int:
@@ -116,11 +135,8 @@ class Columns:
         """Forgets everything, as after an erasure."""
         with self._lock:
             self._kept.clear()
-
-    def _evict(self) -> None:
-        total = sum(columns.size_bytes for columns in self._kept.values())
-        while total > self._max_bytes:
-            total -= self._kept.popitem(last=False)[1].size_bytes
+            self._sizes.clear()
+            self._bytes = 0
 
     def _updated(self, connection: Connection, key: str, columns: PartitionColumns | None) -> PartitionColumns | None:
         """Returns the columns of a partition in the ledger's present state, made from these if they are of use."""
