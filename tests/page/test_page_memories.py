@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from support.facts import fact, source_message, store
@@ -16,6 +17,8 @@ from graphmem.service import listing
 from graphmem.service.keys import Keys
 
 pytestmark = pytest.mark.server
+
+HEBREW = "קלרה גרה בליסבון!"
 
 
 def save_with_revoked_key(site: Site) -> None:
@@ -778,8 +781,24 @@ def test_attachments_are_lines_of_text(site: Site) -> None:
     site.memory.add([{"role": "user", "content": [text, picture]}], user_id="ana")
     site.enter()
     attached = site.open("Look at her.").locator(".attached")
-    assert attached.locator(".read").text_content() == "https://x.test/cat.png · My cat"
+    assert attached.locator("li > *").all_inner_texts() == ["Image", "My cat\n\nhttps://x.test/cat.png"]
     assert attached.locator("img, a").count() == 0
+    site.page.get_by_role("button", name="中文").click()
+    assert attached.locator(".faint").text_content() == "图片"
+
+
+def test_hostile_captions_and_references_of_attachments_stay_text(site: Site) -> None:
+    references = ["javascript:alert(4)", "data:text/html,<script>alert(5)</script>", "https://x.test/?<img src=x>"]
+    spoken = [{"kind": "audio", "ref": ref, "caption": HOSTILE, "transcript": HEBREW} for ref in references]
+    record = {"type": "memory", "id": str(uuid4()), "text": "Listen.", "user_id": "ana", "at": "2025-06-02T20:41:00Z"}
+    site.memory.import_([{**record, "attachments": spoken}])
+    site.enter()
+    attached = site.open("Listen.").locator(".attached")
+    assert attached.locator("code").all_text_contents() == references
+    assert attached.locator(".read").all_text_contents() == [HOSTILE, HEBREW] * 3
+    # A reference does not decide where the words beside it begin.
+    assert attached.locator(".read").nth(1).evaluate("one => one.matches(':dir(rtl)')")
+    assert attached.locator("a, img, script, b, [href], [src]").count() == 0
 
 
 def test_a_memory_that_was_replaced_leads_to_the_later_one(site: Site) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -15,6 +16,8 @@ from support.waiting import TIMEOUT
 from graphmem import Memory, Settings
 from graphmem.errors import ModelError, StoreUnavailable
 from graphmem.service.keys import Keys
+from graphmem.stores.ledger import jobs
+from graphmem.stores.ledger.jobs import JobKind
 from graphmem.testing import ModelEndpoint
 
 pytestmark = pytest.mark.server
@@ -30,13 +33,15 @@ def endpoint() -> Iterator[ModelEndpoint]:
 
 
 @pytest.fixture
-def memory(tmp_path: Any, endpoint: ModelEndpoint) -> Iterator[Memory]:
+def memory(tmp_path: Any, endpoint: ModelEndpoint, request: pytest.FixtureRequest) -> Iterator[Memory]:
+    """With a language model, or with these settings: `@pytest.mark.parametrize("memory", [{…}], indirect=True)`."""
     prices = {"prompt": 800.0, "completion": 2400.0}
     config = {
         "openai_base_url": endpoint.url, "api_key": "any", "model": HOSTILE, "timeout": TIMEOUT, "prices": prices
     }  # fmt: skip
     llm = {"provider": "openai", "config": config}
-    with Memory(settings=Settings.from_dict(fake_models(home=str(tmp_path), llm=llm))) as memory:
+    settings = getattr(request, "param", {"llm": llm})
+    with Memory(settings=Settings.from_dict(fake_models(home=str(tmp_path), **settings))) as memory:
         yield memory
 
 
@@ -241,6 +246,24 @@ def test_failed_jobs_are_tried_again(site: Site, endpoint: ModelEndpoint, monkey
     assert site.memory.stats()["job_counts"] == []
 
 
+@pytest.mark.parametrize("memory", [{"lifecycle": {"enabled": True}}], indirect=True)
+def test_a_failed_cycle_is_tried_again_without_a_language_model(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = site.memory.engine.job_worker
+    monkeypatch.setattr(worker, "_run_cycle", refuse)
+    site.said(2, "I sing.")
+    site.memory.flush()
+    with site.memory.engine.ledger.write() as connection:
+        jobs.enqueue_cycles(connection, datetime.now(UTC), None)
+    worker.drain()
+    page = enter(site)
+    row = page.locator("tr", has_text="Cycles of the lifecycle")
+    row.locator(".bad", has_text="1").wait_for()
+    monkeypatch.undo()
+    page.get_by_role("button", name="Try again").click()
+    page.get_by_text("Nothing is left to do.").wait_for()
+    row.locator(".bad").wait_for(state="detached")
+
+
 # --- who sees what ----------------------------------------------------------------------------------------------------
 
 
@@ -322,6 +345,8 @@ def test_all_of_it_is_there_in_chinese(site: Site, monkeypatch: pytest.MonkeyPat
     page.get_by_role("button", name="立即校验").click()
     page.get_by_text("向量无法比对").wait_for()
     assert cells(page, "提取事实")[1:] == ["0", "0", "0", "–"]
+    kinds = page.locator(".sect", has=page.get_by_role("heading", name="后台任务")).locator("tbody tr")
+    assert kinds.count() == len(JobKind)
     text = page.locator("main").inner_text().replace(HOSTILE, "")
     words = set(re.findall(r"[A-Za-z]{3,}", text))
     assert words <= {"SQLite", "Qdrant", "Token", "the", "disk", "full", *"GET POST memories verify admin".split()}

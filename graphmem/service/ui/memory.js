@@ -59,12 +59,16 @@ function Sources({ record, origin }) {
     ${!messages.length && html`<p class="faint">${t("no_sources")}</p>`}</section>`;
 }
 
-/** What was sent with a message beside its text, as lines: nothing is fetched. */
+const ATTACHED = ["image", "audio", "video", "file"];
+
+/** What was sent with a message beside its text, as lines: nothing is fetched, and a reference is text, whatever its scheme. */
 function Attachments({ attachments }) {
   if (!attachments?.length) return null;
   return html`<section class="part"><h2><span>${t("attachments")}</span> <small>${attachments.length}</small></h2>
-    <ul class="attached">${attachments.map((one, place) => html`<li key=${place}><span class="faint">${one.kind}</span>
-      <span class="read" dir="auto">${[one.ref, one.caption, one.transcript].filter(Boolean).join(" · ")}</span></li>`)}</ul></section>`;
+    <ul class="attached">${attachments.map((one, place) => html`<li key=${place}><span class="faint">${ATTACHED.includes(one.kind)
+        ? t(`attached_${one.kind}`) : one.kind}</span>
+      <div>${[one.caption, one.transcript].filter(Boolean).map((text) => html`<p class="read" ...${written(text)}>${text}</p>`)}
+        <code>${one.ref}</code></div></li>`)}</ul></section>`;
 }
 
 function People({ mentions, user }) {

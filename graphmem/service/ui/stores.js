@@ -13,16 +13,22 @@ export const statistics = createFeed(() => send("GET", "/stats"));
 
 // The thread of a store: so many changes are its length, which is as wide (units of its drawing).
 const THREAD = { changes: 50, width: 226 };
-const PROVIDERS = { sqlite: "SQLite", postgresql: "PostgreSQL", qdrant: "Qdrant", neo4j: "Neo4j", networkx: "networkx" };
+const PROVIDERS = { sqlite: "SQLite", postgresql: "PostgreSQL", qdrant: "Qdrant", neo4j: "Neo4j", networkx: "networkx", redis: "Redis" };
+const WORKING = "working";
 const PROBLEMS = ["missing", "extra", "stale", "dead_letters"];
 
 function storeName(name) {
   return t(`store_${name}`);
 }
 
-/** Returns how a store is: "bad" (out of reach), "warn" (behind, or it refused rows) or "". */
+/** Returns the stores, and working memory as one of them where it is configured. */
+function storesOf({ stores, working_provider: provider, working_available: available }) {
+  return provider ? [...stores, { name: WORKING, provider, available, seq: null, pending: 0, dead_letters: 0 }] : stores;
+}
+
+/** Returns how a store is: "bad" (out of reach), "warn" (behind, it refused rows, or the ledger answers in its place) or "". */
 function stateOf(store) {
-  if (!store.available) return "bad";
+  if (!store.available) return store.name === WORKING ? "warn" : "bad";
   return store.pending || store.dead_letters ? "warn" : "";
 }
 
@@ -31,20 +37,26 @@ function failedJobs(data) {
   return data.job_counts.filter((one) => one.state === "failed").reduce((sum, one) => sum + one.number, 0);
 }
 
-/** Returns the state of the worst store, or of the jobs, and the words about it. */
+/** Returns how many events webhooks did not take. */
+export function countLetters({ dead_letters: letters }) {
+  return Object.values(letters).reduce((sum, n) => sum + n, 0);
+}
+
+/** Returns the state of the worst store, or else of the jobs or the webhooks, and the words about it. */
 function worst({ data, error }) {
   if (error) return ["bad", error.status === 503 ? t("lamp_ledger") : t("lamp_service")];
-  const store = ["bad", "warn"].map((state) => data.stores.find((one) => stateOf(one) === state)).find(Boolean);
+  const store = ["bad", "warn"].map((state) => storesOf(data).find((one) => stateOf(one) === state)).find(Boolean);
   if (!store) {
-    const n = failedJobs(data);
-    return n ? ["warn", t("lamp_failed", { n })] : ["", t("lamp_well")];
+    const [failed, letters] = [failedJobs(data), countLetters(data)];
+    if (failed) return ["warn", t("lamp_failed", { n: failed })];
+    return letters ? ["warn", t("lamp_letters", { n: letters })] : ["", t("lamp_well")];
   }
   const values = { name: storeName(store.name), n: store.pending || store.dead_letters };
-  if (!store.available) return ["bad", t("lamp_away", values)];
+  if (!store.available) return [stateOf(store), t("lamp_away", values)];
   return ["warn", t(store.pending ? "lamp_behind" : "lamp_refused", values)];
 }
 
-/** The lamp in the frame, for an admin: the worst state of a store or of the jobs, which leads to the view of the system. */
+/** The lamp in the frame, for an admin: the worst state of a store, of the jobs or of the webhooks, which leads to the view of the system. */
 export function Lamp() {
   const now = useFeed(statistics);
   useEffect(() => {
@@ -73,6 +85,7 @@ function What({ store }) {
   const behind = store.pending > 0 && html`<span class="warned">${t("store_behind", { n: store.pending })}</span>${oldest
     && nodes("store_oldest", { span: html`<time datetime=${oldest} title=${utc(oldest)}>${span((Date.now() - new Date(oldest)) / 1000)}</time>` })}`;
   const refused = store.dead_letters > 0 && html`<span class="warned">${t("store_refused", { n: store.dead_letters })}</span> ${t("store_refused_do")}`;
+  if (store.name === WORKING) return store.available ? t("store_working_well") : html`<span class="warned">${t("store_working_away")}</span> ${t("store_working_so")}`;
   if (!store.available) return html`<span class="warned">${t("store_away")}</span> ${behind}`;
   if (behind) return html`${behind}${t("store_behind_so")} ${refused}`;
   if (refused) return refused;
@@ -136,7 +149,7 @@ export function Stores({ stats }) {
   };
   return html`<section class="sect" ref=${root}><h2><span>${t("stores")}</span> <small>${t("stores_truth")}</small>
       <${Busy} class="small" busy=${busy === "/verify"} disabled=${busy !== ""} label=${t("verify")} busyLabel=${t("verifying")} onClick=${() => run("/verify")} /></h2>
-    ${stats.stores.map((store) => html`<${Store} key=${store.name} store=${store} size=${store.name === "ledger" && stats.bytes} />`)}
+    ${storesOf(stats).map((store) => html`<${Store} key=${store.name} store=${store} size=${store.name === "ledger" && stats.bytes} />`)}
     ${problem && html`<${Failed} error=${problem}>${t("not_verified", { reason: reasonOf(problem) })}<//>`}
     ${found && html`<${Report} ...${found} isBusy=${busy === "/repair"} onRepair=${() => run("/repair")} />`}</section>`;
 }

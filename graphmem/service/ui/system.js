@@ -1,16 +1,19 @@
-// The view of the system, for an admin: figures, stores, background jobs, usage, times and the latest requests.
+// The view of the system, for an admin: figures, stores, dead letters, background jobs, usage, times and the latest requests.
 
 import { html, useLayoutEffect, useRef, useState } from "./vendor/htm-preact.js";
 import { failureOf, send } from "./api.js";
 import { createFeed, useFeed } from "./feed.js";
 import { number, reasonOf, t } from "./i18n.js";
+import { Letters } from "./letters.js";
 import { histograms, totalOf, within } from "./metrics.js";
 import { Bones, Busy, Elsewhere, Failed, Icon, isFocusLost, Time } from "./parts.js";
 import { statistics, Stores } from "./stores.js";
 import { compact, milliseconds, span } from "./units.js";
 import { Figure, NotRead, operationName, sumsOf, UsageFigures, UsageTable } from "./usage.js";
 
-const JOBS = ["enrichment", "facts", "summary", "procedure", "composition", "description", "cycle"];
+const JOBS = ["enrichment", "facts", "summary", "procedure", "composition", "description", "session", "cycle"];
+// Those that are tried again without any model, which flushing does.
+const MODELLESS = ["enrichment", "session", "cycle"];
 const SHARES = [0.5, 0.95, 0.99];
 // The scale of times: powers of ten of milliseconds, and the width of its drawing.
 const SCALE = { decades: 5, width: 300 };
@@ -43,8 +46,7 @@ function Jobs({ stats, app }) {
     setProblem("");
     setFailure(null);
     try {
-      // Without a language model there is nothing but enrichment to try again, which flushing does.
-      const answer = await send("POST", failed.some((kind) => kind !== "enrichment") ? "/retry" : "/flush");
+      const answer = await send("POST", failed.some((kind) => !MODELLESS.includes(kind)) ? "/retry" : "/flush");
       const errors = Object.entries(answer.failed ?? {});
       if (errors.length) setProblem(errors.map(([error, n]) => t("retry_failed", { n, cause: answer.causes?.[error] ?? error })).join(" "));
       else app.notify(t(answer.pending.length ? "retry_pending" : "retry_done"));
@@ -135,7 +137,7 @@ export function System({ app }) {
       old: data.embedder, now: data.configured_embedder })}</span></div>`}
     ${data ? html`<dl class="grid3"><${StoredFigure} data=${data} />
         ${measured.data !== null && html`<${SearchFigure} text=${measured.data} />`}<${UsageFigures} sums=${sumsOf(data.usage)} /></dl>
-      <${Stores} stats=${data} /><${Jobs} stats=${data} app=${app} /><${UsageTable} usage=${data.usage} />`
+      <${Stores} stats=${data} /><${Letters} stats=${data} app=${app} /><${Jobs} stats=${data} app=${app} /><${UsageTable} usage=${data.usage} />`
     : !stats.error && html`<${Bones} rows=${6} />`}
     ${measured.data !== null && html`<${Times} text=${measured.data} />`}
     ${latest.data && html`<${Requests} found=${latest.data} />`}
