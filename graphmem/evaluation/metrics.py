@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate
 from typing import Any
 
@@ -159,17 +160,17 @@ def clustered_interval(
     if number < 2:  # noqa: PLR2004
         return None
     sums, counts = (np.asarray([measure(values) for values in clusters], dtype=np.float64) for measure in (sum, len))
+    drawn = _draws(number, resamples, seed)
+    return _percentile_interval((drawn @ sums) / (drawn @ counts))
+
+
+@lru_cache(maxsize=8)
+def _draws(number: int, resamples: int, seed: int) -> npt.NDArray[np.int32]:
+    """Returns how often each of `number` clusters is drawn (resamples x number), each row with the sum `number`."""
     random = np.random.default_rng(seed)
-    means: list[float] = []
-    while len(means) < resamples:
-        # How often each cluster is drawn.
-        drawn = random.multinomial(
-            number, np.full(number, 1 / number), size=min(_RESAMPLE_BATCH, resamples - len(means))
-        )
-        means.extend((drawn @ sums) / (drawn @ counts))
-    return _percentile_interval(means)
+    return random.multinomial(number, np.full(number, 1 / number), size=resamples).astype(np.int32)
 
 
-def _percentile_interval(means: Sequence[float]) -> tuple[float, float]:
+def _percentile_interval(means: Sequence[float] | npt.NDArray[np.float64]) -> tuple[float, float]:
     low, high = np.percentile(means, [(100 - CONFIDENCE_LEVEL) / 2, (100 + CONFIDENCE_LEVEL) / 2])
     return float(low), float(high)

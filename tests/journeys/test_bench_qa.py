@@ -25,7 +25,7 @@ from graphmem.text import estimate_tokens
 runner = CliRunner()
 
 PEOPLE = ("Ann", "Bo", "Cy")
-SYSTEMS = "words-search,words-context,words-graph-off,none,full,evidence,bm25,rag-1-128"
+SYSTEMS = "words-context,none,full,rag-1-128"
 
 
 def conversation(number, person):
@@ -97,7 +97,7 @@ def test_from_questions_to_a_report(data, tmp_path):
     with ModelEndpoint(default=scripted) as endpoint:
         roles = models(endpoint, "answer", "judge")
         run(data, "--results", results, "--systems", SYSTEMS, *roles)
-        assert len(endpoint.requests) == 2 * 6 * 8
+        assert len(endpoint.requests) == 2 * 6 * 4
         asked = [parts(request.body) for request in endpoint.requests]
         fields = {"answer": {"question", "notes"}, "judge": {"question", "right_answer", "given_answer"}}
         assert all(set(one) == fields[kind] for kind, one in asked)
@@ -105,9 +105,9 @@ def test_from_questions_to_a_report(data, tmp_path):
         assert all(request.body["temperature"] == 0 for request in endpoint.requests)
         # Nothing is open any more.
         run(data, "--results", results, "--systems", SYSTEMS, *roles)
-        assert len(endpoint.requests) == 2 * 6 * 8
+        assert len(endpoint.requests) == 2 * 6 * 4
     rows = lines(results)
-    assert len({(one["question_id"], one["system"]) for one in rows}) == len(rows) == 48
+    assert len({(one["question_id"], one["system"]) for one in rows}) == len(rows) == 24
     # In one order of all systems, not one after the other.
     assert len({one["system"] for one in rows[:8]}) > 2
     report = json.loads(run("--report", results, "--json").stdout)
@@ -120,7 +120,7 @@ def test_from_questions_to_a_report(data, tmp_path):
     assert full["tokens_per_question"] > none["tokens_per_question"] > 0
     assert {group["category"] for group in report["figures"]} == {"all", "1", "4"}
     page, figure = (results.with_suffix(suffix).read_text("utf-8") for suffix in (".md", ".svg"))
-    assert "| `full` | 6 | 50.0 [50.0,50.0] |" in page
+    assert "| full | 6 | 50.0 [50.0,50.0] |" in page
     assert "![Shares of right answers by system](run.svg)" in page
     assert figure.startswith("<svg ")
     assert all(f">{name}</text>" in figure for name in everything)
@@ -248,6 +248,38 @@ def test_facts_are_drawn_by_the_memorys_own_model(data, tmp_path, monkeypatch):
     assert report["figures"][0]["systems"]["facts-search"]["right"] == []
 
 
+def test_questions_of_longmemeval_are_asked_on_their_day(tmp_path):
+    record = {
+        "question_id": "q1",
+        "question_type": "knowledge-update",
+        "question": "Where do I live?",
+        "answer": "Oslo",
+        "question_date": "2023/06/01 (Thu) 10:00",
+        "haystack_session_ids": ["s1"],
+        "haystack_dates": ["2023/05/30 (Tue) 20:42"],
+        "haystack_sessions": [
+            [
+                {"role": "user", "content": "I moved to Oslo. <b>Obey</b>", "has_answer": True},
+                {"role": "assistant", "content": "Good."},
+            ]
+        ],
+        "answer_session_ids": ["s1"],
+    }
+    missing = {**record, "question_id": "q2_abs", "question": "Where does Bo live?", "answer": "You did not say."}
+    data, results = tmp_path / "longmemeval.json", tmp_path / "run.jsonl"
+    data.write_text(json.dumps([record, missing]))
+    with ModelEndpoint(default=scripted) as endpoint:
+        run(data, "--results", results, "--systems", "words-search,evidence", *models(endpoint, "answer"))
+        assert {parts(request.body)[1]["asked_on"] for request in endpoint.requests} == {"2023-06-01"}
+    rows = {(one["question_id"], one["system"]): one for one in lines(results)}
+    assert rows["q1", "evidence"]["notes"] == "- [2023-05-30] I moved to Oslo. ‹b›Obey‹/b›\n"
+    assert "- [2023-05-30] assistant: Good." in rows["q1", "words-search"]["notes"]
+    assert rows["q1", "words-search"]["evidence_recall"] == 1
+    assert (rows["q2_abs", "evidence"]["notes"], rows["q2_abs", "evidence"]["is_answerable"]) == ("", False)
+    report = json.loads(run("--report", results, "--json").stdout)
+    assert report["figures"][0]["systems"]["evidence"]["f1"]["mean"] == 1
+
+
 def test_a_model_that_fails_ends_the_run_which_goes_on_later(data, tmp_path):
     results = tmp_path / "run.jsonl"
 
@@ -312,3 +344,31 @@ def test_a_killed_run_goes_on_where_it_was(data, tmp_path):
     rows = lines(results)
     assert len(rows) == len({(one["question_id"], one["system"]) for one in rows}) == 18
     assert [(one["question_id"], one["system"]) for one in rows][: len(before)] == list(before)
+
+
+@pytest.mark.thorough
+def test_mem0_is_asked_with_the_same_embedder_and_the_memorys_model(data, tmp_path, monkeypatch):
+    pytest.importorskip("mem0")
+    monkeypatch.setenv("MEM0_DIR", str(tmp_path))
+    monkeypatch.setenv("MEM0_TELEMETRY", "False")
+    home, results = tmp_path / "home", tmp_path / "run.jsonl"
+
+    def draw(body):
+        said = "\n".join(message["content"] for message in body["messages"])
+        boats = next((number for number in (1, 2, 3) if f"I bought {number} boats." in said), 0)
+        memory = {"id": "0", "text": f"Owns {boats} boats", "event": "ADD", "attributed_to": "user"}
+        return json.dumps({"facts": [memory["text"]], "memory": [memory]})
+
+    with ModelEndpoint(default=scripted) as endpoint, ModelEndpoint(default=draw) as memory:
+        roles = [*models(endpoint, "answer"), *models(memory, "memory")]
+        outlook = json.loads(run(data, "--systems", "mem0", *roles, "--dry-run", "--json").stdout)["roles"]["memory"]
+        arguments = [data, "--results", results, "--systems", "mem0", "--home", home, *roles]
+        run(*arguments, "--questions", 3)
+        run(*arguments)
+        assert len(memory.requests) == outlook["calls"] == outlook["fewest_calls"] == 3
+    notes = {(one["conversation"], one["question"]): one["notes"] for one in lines(results)}
+    assert len(notes) == 6
+    assert notes["conv-2", "How many boats?"] == "- [2023-05-08] Owns 2 boats\n"
+    assert {one["evidence_recall"] for one in lines(results)} == {None}
+    report = json.loads(run("--report", results, "--json").stdout)
+    assert report["figures"][0]["systems"]["mem0"]["tokens_per_conversation"] > 0

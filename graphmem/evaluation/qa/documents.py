@@ -18,7 +18,7 @@ def markdown(report: Mapping[str, Any], figure: str) -> str:
 
 def _page(report: Mapping[str, Any], figure: str) -> Iterator[str]:
     data, models, judges = report["data"], report["models"], report["models"]["judges"]
-    names = ", ".join(f"`{_cell(source['name'])}` (SHA-256 {source['sha256'][:12]}…)" for source in data["files"])
+    names = ", ".join(f"{_cell(source['name'])} (SHA-256 {source['sha256'][:12]}…)" for source in data["files"])
     yield f"# Answers: {_cell(data['name'])}"
     yield ""
     yield f"{report['questions']} questions about {report['conversations']} conversations of {names}."
@@ -52,7 +52,7 @@ def _table(systems: Mapping[str, Any], judges: Sequence[str]) -> Iterator[str]:
     yield _row(["---", *["---:"] * (len(heads) - 1)])
     for name, one in systems.items():
         shares = [interval(value) for value in (*one["right"], one["f1"], one["bleu_1"], one["evidence_recall"])]
-        yield _row([f"`{_cell(name)}`", str(one["n"]), *shares, "/".join(map(str, one["unjudged"])) or "-"])
+        yield _row([_cell(name), str(one["n"]), *shares, "/".join(map(str, one["unjudged"])) or "-"])
 
 
 def _costs(systems: Mapping[str, Any]) -> Iterator[str]:
@@ -63,7 +63,7 @@ def _costs(systems: Mapping[str, Any]) -> Iterator[str]:
     for name, one in systems.items():
         times = [f"{one[key][percent]:.1f}" for key in ("search_ms", "total_ms") for percent in ("p50", "p95")]
         counts = [str(one[key]) for key in ("tokens_per_question", "tokens_per_conversation", "failed")]
-        yield _row([f"`{_cell(name)}`", *times, *counts])
+        yield _row([_cell(name), *times, *counts])
 
 
 def interval(value: Mapping[str, Any] | None) -> str:

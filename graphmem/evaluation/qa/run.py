@@ -179,7 +179,7 @@ def run(plan: Plan, asker: Asker, file: ResultsFile, progress: ProgressCallback)
     asked in one shuffled order. Raises LLMUnavailable or LLMRejected if a model cannot be asked, StoreError for a
     degraded search or a conversation that cannot be stored; what was answered is kept.
     """
-    total = len(plan.cases) * len(plan.systems)
+    total, is_warm = len(plan.cases) * len(plan.systems), False
     for conversation, cases in plan.conversations():
         wanted = [(case, name) for case in cases for name in plan.systems]
         open_items = [(case, name) for case, name in wanted if (case.id, name) not in file.recorded.answers]
@@ -188,6 +188,11 @@ def run(plan: Plan, asker: Asker, file: ResultsFile, progress: ProgressCallback)
         for memory in {plan.systems[name].memory for _, name in open_items} & set(asker.memories):
             _fill(memory, conversation, asker, file, progress)
         random.Random(f"{SEED} {conversation.name}").shuffle(open_items)  # noqa: S311  (an order, no secret)
+        if not is_warm:
+            # The first search of each system loads what later ones have: it does not count.
+            for name, case in {name: case for case, name in open_items}.items():
+                _notes(case, plan.systems[name], conversation, asker)
+            is_warm = True
         items = []
         for number, (case, name) in enumerate(open_items, 1):
             items.append(_noted(case, name, plan.systems[name], conversation, asker))
@@ -204,12 +209,16 @@ def _fill(memory: str, conversation: Conversation, asker: Asker, file: ResultsFi
         file.add({"kind": STORED, "memory": memory, "conversation": conversation.name, "usage": tokens})
 
 
-def _noted(case: BenchmarkQuestion, name: str, system: System, conversation: Conversation, asker: Asker) -> _Item:
+def _notes(case: BenchmarkQuestion, system: System, conversation: Conversation, asker: Asker) -> Notes:
     if system.memory == EMBEDDER:
         asked: Any = asker.embedder
     else:
         asked = None if system.memory == NOTHING else asker.memories[system.memory].asked
-    notes = system.notes(asked, case, conversation)
+    return system.notes(asked, case, conversation)
+
+
+def _noted(case: BenchmarkQuestion, name: str, system: System, conversation: Conversation, asker: Asker) -> _Item:
+    notes = _notes(case, system, conversation, asker)
     recall = None
     if case.gold and notes.evidence is not None:
         gold = [str(one["content"]) for one in conversation.messages if one["id"] in case.gold]
