@@ -92,6 +92,7 @@ def lines(path, kind="answer"):
     return [one for one in map(json.loads, path.read_text("utf-8").splitlines()) if one["kind"] == kind]
 
 
+@pytest.mark.thorough
 def test_from_questions_to_a_report(data, tmp_path):
     results = tmp_path / "run.jsonl"
     with ModelEndpoint(default=scripted) as endpoint:
@@ -186,6 +187,7 @@ def test_broken_verdicts_are_asked_for_once_more_and_then_count_as_unjudged(data
     assert (full["unjudged"], full["right"][0]) == ([3], {"mean": 1.0, "low": 1.0, "high": 1.0, "n": 3})
 
 
+@pytest.mark.thorough
 def test_two_judges_are_compared_and_wrong_labels_left_out(data, tmp_path):
     def reply(body):
         kind, asked = parts(body)
@@ -220,6 +222,7 @@ def test_two_judges_are_compared_and_wrong_labels_left_out(data, tmp_path):
     assert "--leave-out: the data has no question 'conv-9:1'" in run(*arguments, "--leave-out", wrong, status=2).stderr
 
 
+@pytest.mark.thorough
 def test_facts_are_drawn_by_the_memorys_own_model(data, tmp_path, monkeypatch):
     model = Scripted({f"I bought {number} boats.": [fact(f"Owns {number} boats")] for number in (1, 2, 3)})
     settings = Settings.from_dict({key: value for key, value in near_config("").items() if key != "llm"})
