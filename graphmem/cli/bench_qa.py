@@ -221,10 +221,18 @@ def _ids(path: Path) -> list[str]:
 
 
 def _plan(path: Path, systems: str | None, categories: str | None, left_out: list[str], questions: int | None) -> Plan:
+    from graphmem.evaluation.qa.memories import has_mem0  # noqa: PLC0415
     from graphmem.evaluation.qa.run import load, planned  # noqa: PLC0415
-    from graphmem.evaluation.qa.systems import chosen_systems  # noqa: PLC0415
+    from graphmem.evaluation.qa.systems import MEM0, chosen_systems  # noqa: PLC0415
 
     chosen = chosen_systems(comma_separated(systems))
+    if MEM0 in chosen and not has_mem0():
+        typer.echo(
+            "graphmem: mem0 is left out: it is not installed in version 2 (pip install 'mem0ai>=2,<3')", err=True
+        )
+        if len(chosen) == 1:
+            raise typer.BadParameter("names nothing else; name a system that is installed", param_hint="--systems")
+        del chosen[MEM0]
     ids = comma_separated(categories)
     if ids is not None and not all(ids):
         message = "has an empty id; give the ids of categories, separated by commas"

@@ -305,6 +305,14 @@ def test_a_model_that_fails_ends_the_run_which_goes_on_later(data, tmp_path):
     assert 13 <= len(endpoint.requests) <= 14
 
 
+def test_mem0_is_left_out_where_it_is_not_installed(data, monkeypatch):
+    monkeypatch.setattr("graphmem.evaluation.qa.memories.has_mem0", lambda: False)
+    result = run(data, "--systems", "none,mem0", "--dry-run", "--json")
+    assert list(json.loads(result.stdout)["systems"]) == ["none"]
+    assert result.stderr.startswith("graphmem: mem0 is left out")
+    assert "--systems" in run(data, "--systems", "mem0", "--dry-run", status=2).stderr
+
+
 def test_what_is_missing_on_the_command_line_is_named(data, tmp_path):
     for arguments, message in (
         ([], "QUESTIONS"),

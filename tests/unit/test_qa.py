@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from xml.etree import ElementTree as ET
 
 import pytest
 from support.fakes import fake_models
 
 from graphmem import Memory, Settings
-from graphmem.errors import ConfigError, ValidationError
+from graphmem.errors import ValidationError
 from graphmem.evaluation import locomo, longmemeval
 from graphmem.evaluation.datasets import BenchmarkQuestion
 from graphmem.evaluation.qa import systems as qa_systems
 from graphmem.evaluation.qa.asking import answer_prompt, judge_prompt, read_verdict
-from graphmem.evaluation.qa.results import ResultsFile, read
+from graphmem.evaluation.qa.documents import markdown, svg
+from graphmem.evaluation.qa.report import build_report
+from graphmem.evaluation.qa.results import Recorded, ResultsFile, read
 from graphmem.evaluation.qa.run import category_of, load, planned
 from graphmem.evaluation.qa.systems import SYSTEMS, Conversation, chosen_systems, cut
 from graphmem.text import estimate_tokens
@@ -140,15 +143,12 @@ def test_a_plan_has_the_wanted_questions(tmp_path):
 # --- systems ---------------------------------------------------------------------------------------------------------
 
 
-def test_systems_are_chosen_by_name(monkeypatch):
+def test_systems_are_chosen_by_name():
     assert list(chosen_systems(["rag-3-100", "none"])) == ["rag-3-100", "none"]
     assert len(chosen_systems(["rag"])) == 14
     for name in ("search", "rag-0-100", "rag-1-5", ""):
         with pytest.raises(ValidationError, match="must be one of words-search, "):
             chosen_systems([name])
-    monkeypatch.setattr(qa_systems, "find_spec", lambda _: None)
-    with pytest.raises(ConfigError, match="mem0 is not installed"):
-        chosen_systems(["mem0"])
 
 
 def test_chunks_hold_the_text_and_at_most_the_wanted_tokens():
@@ -246,6 +246,36 @@ def test_hostile_text_stays_data_in_both_requests():
 )
 def test_a_verdict_is_read_from_json_only(reply, verdict):
     assert read_verdict(reply) is verdict
+
+
+# --- the report ------------------------------------------------------------------------------------------------------
+
+
+def test_texts_of_a_results_file_are_no_markup_in_its_report():
+    hostile = "<script>|`x`\n# [a](b)"
+    usage = {"calls": 1, "prompt_tokens": 7, "completion_tokens": 2, "cost": 0.5}
+    answer = {
+        **answered("a"), "system": hostile, "conversation": hostile, "category": hostile, "category_name": hostile,
+        "answer": hostile, "right_answer": hostile, "is_answerable": True, "evidence_recall": None, "failure": None,
+        "verdicts": [{"is_right": True}], "usage": usage, "seconds": {"search": 0.25, "answer": 0.5},
+    }  # fmt: skip
+    source = {"name": hostile, "sha256": "0" * 64, "bytes": 1}
+    run = {
+        **RUN, "data": {"name": hostile, "files": [source], "left_out": {hostile: 1}}, "date": "2026", "kind": "run",
+        "models": {"answer": hostile, "judges": [hostile], "memory": None, "embedder": hostile},
+        "machine": {"model": hostile, "cpus": 2, "python": "3"}, "versions": {"graphmem": "0"},
+    }  # fmt: skip
+    report = build_report(Recorded(run, {}, {("a", hostile): answer}))
+    figures = report["figures"][0]["systems"][hostile]
+    assert (figures["f1"]["mean"], figures["tokens_per_question"], figures["cost"]) == (1, 9, 0.5)
+    assert figures["search_ms"] == {"p50": 250, "p95": 250}
+    assert figures["total_ms"] == {"p50": 750, "p95": 750}
+    page = markdown(report, "run.svg")
+    assert "<script" not in page
+    assert "\n# [" not in page
+    assert all(line.count("|") - line.count("\\|") in (8, 9) for line in page.splitlines() if line.startswith("|"))
+    figure = ET.fromstring(svg(report))  # noqa: S314  (our own)
+    assert any("<script>" in (text.text or "") for text in figure.iter("{http://www.w3.org/2000/svg}text"))
 
 
 # --- the results file ------------------------------------------------------------------------------------------------

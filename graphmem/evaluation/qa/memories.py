@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from importlib import metadata
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Protocol
@@ -70,6 +71,14 @@ class FactsMemory:
         rows = self.asked.stats(user_id=conversation.name)["usage"]
         names = asdict(Usage())
         return sum((Usage(**{name: row[name] for name in names}) for row in rows), Usage())
+
+
+def has_mem0() -> bool:
+    """Whether mem0 is installed in version 2."""
+    try:
+        return metadata.version("mem0ai").partition(".")[0] == "2"
+    except metadata.PackageNotFoundError:
+        return False
 
 
 class Mem0Memory:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import combinations
 from statistics import fmean
 from typing import Any
@@ -68,14 +69,13 @@ def _by_system(
 
 def _figures(system: str, rows: Answers, recorded: Recorded, judges: Sequence[str]) -> dict[str, Any]:
     answer_tokens = [_tokens(one["usage"]) for one in rows]
-    judged = [_mean(rows, lambda one, place=place: one["verdicts"][place]["is_right"]) for place in range(len(judges))]  # type: ignore[misc]  # a default argument that mypy cannot infer
     return {
         "n": len(rows),
         "failed": sum(one["failure"] is not None for one in rows),
         "f1": _mean(rows, _f1),
         "bleu_1": _mean(rows, lambda one: bleu_1(one["answer"], one["right_answer"])),
-        "right": judged,
-        "unjudged": [sum(one["verdicts"][place]["is_right"] is None for one in rows) for place in range(len(judges))],
+        "right": [_mean(rows, partial(_is_right, place)) for place in range(len(judges))],
+        "unjudged": [sum(_is_right(place, one) is None for one in rows) for place in range(len(judges))],
         "evidence_recall": _mean(rows, lambda one: one["evidence_recall"]),
         "search_ms": _percentiles([one["seconds"]["search"] for one in rows]),
         "total_ms": _percentiles([sum(one["seconds"].values()) for one in rows]),
@@ -87,6 +87,12 @@ def _figures(system: str, rows: Answers, recorded: Recorded, judges: Sequence[st
 
 def _f1(one: Record) -> float:
     return answer_f1(one["answer"], one["right_answer"], one["category"], is_answerable=one["is_answerable"])
+
+
+def _is_right(place: int, one: Record) -> bool | None:
+    """Returns what the judge at a place says of an answer."""
+    verdict: bool | None = one["verdicts"][place]["is_right"]
+    return verdict
 
 
 def _mean(rows: Answers, measure: Callable[[Record], float | None]) -> dict[str, Any] | None:
@@ -120,7 +126,7 @@ def _stored_tokens(system: str, conversations: Collection[str], recorded: Record
 
 def _agreement(answers: Answers, first: tuple[int, str], second: tuple[int, str]) -> dict[str, Any]:
     """Returns how often two judges, each (place, model), agree on the answers that both have judged."""
-    verdicts = [[one["verdicts"][place]["is_right"] for place, _ in (first, second)] for one in answers]
+    verdicts = [[_is_right(place, one) for place, _ in (first, second)] for one in answers]
     pairs = [(one, other) for one, other in verdicts if one is not None and other is not None]
     kappa = cohens_kappa(pairs) if pairs else None
     return {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -198,7 +198,8 @@ def run(plan: Plan, asker: Asker, file: ResultsFile, progress: ProgressCallback)
             items.append(_noted(case, name, plan.systems[name], conversation, asker))
             progress("notes", number, len(open_items))
         done = sum((case.id, name) in file.recorded.answers for case in plan.cases for name in plan.systems)
-        _answer_all(items, asker, file, lambda number, done=done: progress("answers", done + number, total))  # type: ignore[misc]  # a default argument that mypy cannot infer
+        for number, _ in enumerate(_answered(items, asker, file), done + 1):
+            progress("answers", number, total)
 
 
 def _fill(memory: str, conversation: Conversation, asker: Asker, file: ResultsFile, progress: ProgressCallback) -> None:
@@ -226,17 +227,15 @@ def _noted(case: BenchmarkQuestion, name: str, system: System, conversation: Con
     return _Item(case, name, notes, None if recall is None else round(recall, RECALL_DECIMALS))
 
 
-def _answer_all(items: Iterable[_Item], asker: Asker, file: ResultsFile, count: Callable[[int], None]) -> None:
-    """Has the items answered and judged; after an error those that have not begun are not asked any more."""
+def _answered(items: Iterable[_Item], asker: Asker, file: ResultsFile) -> Iterator[None]:
+    """Has the items answered and judged, and yields after each; after an error no further one is begun."""
     with ThreadPoolExecutor(asker.parallel) as pool:
         futures = [pool.submit(lambda one: file.add(_record(one, asker)), item) for item in items]
         try:
-            for number, future in enumerate(as_completed(futures), 1):
-                future.result()
-                count(number)
-        except BaseException:
+            for future in as_completed(futures):
+                yield future.result()
+        finally:
             pool.shutdown(wait=True, cancel_futures=True)
-            raise
 
 
 def _record(item: _Item, asker: Asker) -> dict[str, Any]:

@@ -10,10 +10,9 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.util import find_spec
 from typing import Any
 
-from graphmem.errors import ConfigError, ValidationError
+from graphmem.errors import ValidationError
 from graphmem.evaluation.configurations import ARMS_ALONE, SEARCH_FUNCTIONS, SearchFunction, refuse_degraded
 from graphmem.evaluation.datasets import BenchmarkQuestion, Message
 from graphmem.ingest.facts.structured_output import as_json
@@ -226,7 +225,7 @@ DEFAULT = ("words-search", "words-context", "none", "full", "rag-2-512", "bm25",
 def chosen_systems(names: Sequence[str] | None) -> dict[str, System]:
     """Returns the systems with these names, by default DEFAULT; "rag" stands for all of the paper's chunks.
 
-    Raises ValidationError for a name that is none, or a system that needs a package which is not installed.
+    Raises ValidationError for a name that is none.
     """
     systems: dict[str, System] = {}
     for name in names or DEFAULT:
@@ -239,6 +238,4 @@ def chosen_systems(names: Sequence[str] | None) -> dict[str, System]:
         else:
             known = ", ".join(one for one in SYSTEMS if not one.startswith("rag-"))
             raise ValidationError(f"systems={name!r}: must be one of {known}, rag, or rag-K-SIZE", argument="systems")
-    if MEM0 in systems and find_spec("mem0") is None:
-        raise ConfigError("--systems: mem0 is not installed; 'pip install mem0ai' in version 2, or leave it out")
     return systems
