@@ -223,6 +223,33 @@ def test_two_judges_are_compared_and_wrong_labels_left_out(data, tmp_path):
 
 
 @pytest.mark.thorough
+def test_calls_of_the_memorys_model_are_between_the_two_numbers_of_the_forecast(tmp_path, monkeypatch):
+    sample = conversation(1, "Ann")
+    for session, time in ((2, "1:14 pm on 25 July, 2023"), (3, "9:00 am on 1 August, 2023")):
+        sample["conversation"][f"session_{session}_date_time"] = time
+        sample["conversation"][f"session_{session}"] = [
+            {"speaker": "Ann", "dia_id": f"D{session}:{number}", "text": f"Boat {session} {number} sank."}
+            for number in range(1, 46)
+        ]
+    data = tmp_path / "long.json"
+    data.write_text(json.dumps([sample]))
+    model = Scripted(
+        {
+            f"Boat {session} {number} sank.": [fact(f"Boat {session} {number} sank")]
+            for session in (2, 3)
+            for number in (1, 9)
+        }
+    )
+    settings = Settings.from_dict({key: value for key, value in near_config("").items() if key != "llm"})
+    monkeypatch.setattr(Settings, "from_env", classmethod(lambda cls, **_: settings))
+    with ModelEndpoint(default=scripted) as endpoint, ModelEndpoint(default=model) as memory:
+        arguments = [data, "--systems", "facts-search", *models(endpoint, "answer"), *models(memory, "memory")]
+        outlook = json.loads(run(*arguments, "--dry-run", "--json").stdout)["roles"]["memory"]
+        run(*arguments, "--results", tmp_path / "run.jsonl")
+        assert outlook["fewest_calls"] == 3 < len(memory.requests) <= outlook["calls"]
+
+
+@pytest.mark.thorough
 def test_facts_are_drawn_by_the_memorys_own_model(data, tmp_path, monkeypatch):
     model = Scripted({f"I bought {number} boats.": [fact(f"Owns {number} boats")] for number in (1, 2, 3)})
     settings = Settings.from_dict({key: value for key, value in near_config("").items() if key != "llm"})
@@ -383,3 +410,14 @@ def test_mem0_is_asked_with_the_same_embedder_and_the_memorys_model(data, tmp_pa
     assert {one["evidence_recall"] for one in lines(results)} == {None}
     report = json.loads(run("--report", results, "--json").stdout)
     assert report["figures"][0]["systems"]["mem0"]["tokens_per_conversation"] > 0
+
+
+@pytest.mark.thorough
+def test_a_memory_that_misses_facts_is_not_asked(data, tmp_path):
+    results = tmp_path / "run.jsonl"
+    with ModelEndpoint(default=scripted) as endpoint, ModelEndpoint(refuses={"temperature"}) as memory:
+        roles = [*models(endpoint, "answer"), *models(memory, "memory")]
+        error = run(data, "--results", results, "--systems", "facts-search", *roles, status=1).stderr
+    assert error == "graphmem: the memory's model failed, and facts are missing; run the command again\n"
+    assert not endpoint.requests
+    assert not lines(results, "stored")

@@ -18,9 +18,12 @@ from graphmem.ingest.facts.extraction import CHUNK_TOKENS
 from graphmem.memory import Memory
 from graphmem.models.protocols import Embedder, LanguageModel, Prompt, Usage
 from graphmem.prompts import load
+from graphmem.settings import Settings
 from graphmem.text import estimate_tokens
 
 _ROLES = ("system", "user")
+# A forecast knows no other value of the setting.
+SUMMARY_MESSAGES: int = Settings.model_fields["summary_messages"].default
 
 
 class FilledMemory(Protocol):
@@ -180,7 +183,8 @@ def forecast_of_filling(memory: str, conversation: Conversation) -> tuple[int, U
     """Returns the fewest calls of the memory's model for a conversation, and about what the most calls use.
 
     The fewest draw facts of each part of a session; the most also decide about those of each part, for facts that are
-    near stored ones. mem0 asks once for each session.
+    near stored ones, and summarise each session and every SUMMARY_MESSAGES of its messages. mem0 asks once for each
+    session.
     """
     sessions = [sum(conversation.tokens[str(one["id"])] for one in session) for session in sessions_of(conversation)]
     said = sum(sessions)
@@ -190,4 +194,6 @@ def forecast_of_filling(memory: str, conversation: Conversation) -> tuple[int, U
         return 0, Usage()
     parts = sum(-(-tokens // CHUNK_TOKENS) for tokens in sessions)
     instructions = estimate_tokens(load("facts") + load("facts_contract"))
-    return parts, Usage(2 * parts, 2 * (parts * instructions + said), said)
+    summaries = sum(1 + len(session) // SUMMARY_MESSAGES for session in sessions_of(conversation))
+    most = 2 * parts + summaries
+    return parts, Usage(most, most * instructions + 3 * said, said)
