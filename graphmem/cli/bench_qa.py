@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from graphmem.cli.options import CommandContext, comma_separated, unscoped_command
-from graphmem.errors import ConfigError, ValidationError
+from graphmem.errors import ConfigError, StoreError, ValidationError
 
 if TYPE_CHECKING:
     from graphmem.evaluation.qa.memories import FilledMemory
@@ -56,6 +56,7 @@ Most = Annotated[
 ]
 Parallel = Annotated[int, typer.Option(metavar="N", min=1, max=1000, help="Requests at a time.")]
 Timeout = Annotated[float, typer.Option(metavar="SECONDS", min=1, max=86_400, help="Seconds for one try of a request.")]
+NoTemperature = Annotated[bool, typer.Option("--no-temperature", help="Send no temperature, for models that refuse 0.")]
 
 
 def _model_option(of: str) -> Any:
@@ -109,6 +110,7 @@ def qa(
     memory_price: MemoryPrice = None,
     parallel: Parallel = 8,
     timeout: Timeout = 60.0,
+    no_temperature: NoTemperature = False,  # noqa: FBT002
 ) -> None:
     """Has models answer questions from notes, and judges.
 
@@ -123,12 +125,14 @@ def qa(
         return
     if path is None:
         raise typer.BadParameter("needs the file of questions, or --report", param_hint="QUESTIONS")
-    roles = {
-        "answer": _Role("answer", answer_model, answer_url, answer_price, timeout),
-        "judge": _Role("judge", judge_model, judge_url, judge_price, timeout),
-        "second-judge": _Role("second-judge", second_judge_model, second_judge_url, second_judge_price, timeout),
-        "memory": _Role("memory", memory_model, memory_url, memory_price, timeout),
-    }
+    named = (
+        ("answer", answer_model, answer_url, answer_price),
+        ("judge", judge_model, judge_url, judge_price),
+        ("second-judge", second_judge_model, second_judge_url, second_judge_price),
+        ("memory", memory_model, memory_url, memory_price),
+    )
+    temperature = None if no_temperature else 0.0
+    roles = {one[0]: _Role(*one, timeout=timeout, temperature=temperature) for one in named}
     plan = _plan(path, systems, categories, left_out, questions)
     if dry_run:
         _forecast(call, plan, roles)
@@ -141,10 +145,20 @@ def qa(
 class _Role:
     """A model that the command asks, as its options name it. Raises BadParameter for an unusable one."""
 
-    def __init__(self, name: str, model: str | None, url: str | None, price: str | None, timeout: float) -> None:
+    def __init__(
+        self,
+        name: str,
+        model: str | None,
+        url: str | None,
+        price: str | None,
+        *,
+        timeout: float,
+        temperature: float | None,
+    ) -> None:
         from graphmem.models.openai_chat import Prices  # noqa: PLC0415
 
-        self.name, self.model, self._url, self._timeout = name, model, url, timeout
+        self.name, self.model, self._url = name, model, url
+        self._timeout, self._temperature = timeout, temperature
         if model is not None and not model.strip():
             message = "is empty; give the name by which the endpoint knows it"
             raise typer.BadParameter(message, param_hint=f"--{name}-model")
@@ -182,7 +196,7 @@ class _Role:
                 self.required_model,
                 api_key=self.key,
                 base_url=self._url,
-                temperature=0,
+                temperature=self._temperature,
                 timeout=self._timeout,
                 prices=self.prices,
             )
@@ -199,8 +213,9 @@ class _Role:
             "api_key": self.key,
             "openai_base_url": self._url,
             "timeout": self._timeout,
+            "temperature": self._temperature,
         }
-        return settings.model_copy(update={"llm": OpenaiLlm.model_validate({"config": {**config, "temperature": 0}})})
+        return settings.model_copy(update={"llm": OpenaiLlm.model_validate({"config": config})})
 
 
 def _two_prices(text: str) -> tuple[float, float]:
@@ -305,15 +320,18 @@ def _run(call: CommandContext, plan: Plan, roles: Mapping[str, _Role], results: 
 
 
 def _report(call: CommandContext, results: Path, left_out: Sequence[str]) -> None:
-    """Writes the report of a results file beside it, and prints it."""
-    from graphmem.atomic_files import replace_file  # noqa: PLC0415
+    """Writes the report of a results file beside it, and prints it. Raises StoreError if it cannot be written."""
     from graphmem.evaluation.qa.documents import markdown, svg  # noqa: PLC0415
     from graphmem.evaluation.qa.report import build_report  # noqa: PLC0415
     from graphmem.evaluation.qa.results import read  # noqa: PLC0415
 
     report = build_report(read(results), left_out)
     page, figure = results.with_suffix(".md"), results.with_suffix(".svg")
+    if results in (page, figure):
+        raise typer.BadParameter("ends as a file of the report does; rename it", param_hint="--report")
     for path, text in ((page, markdown(report, figure.name)), (figure, svg(report))):
-        with replace_file(path) as write:
-            write(text.encode())
+        try:
+            path.write_text(text, "utf-8")
+        except OSError as error:
+            raise StoreError(f"{path}: cannot be written ({error.strerror}); copy the results elsewhere") from None
     _print(call, report)

@@ -340,6 +340,18 @@ def test_mem0_is_left_out_where_it_is_not_installed(data, monkeypatch):
     assert "--systems" in run(data, "--systems", "mem0", "--dry-run", status=2).stderr
 
 
+def test_a_report_never_takes_the_place_of_its_results(data, tmp_path):
+    results = tmp_path / "run.md"
+    with ModelEndpoint(default=scripted, refuses={"temperature"}) as endpoint:
+        run(data, "--results", results, "--systems", "none", "--no-temperature", *models(endpoint, "answer"))
+    before = results.read_text()
+    assert "rename it" in run("--report", results, status=2).stderr
+    assert results.read_text() == before
+    (tmp_path / "run.svg").mkdir()
+    results.rename(tmp_path / "run.jsonl")
+    assert "run.svg: cannot be written" in run("--report", tmp_path / "run.jsonl", status=1).stderr
+
+
 def test_what_is_missing_on_the_command_line_is_named(data, tmp_path):
     for arguments, message in (
         ([], "QUESTIONS"),
