@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from graphmem.cli.bench_memory import benchmark_memory, without_locations
+from graphmem.cli.bench_qa import qa
 from graphmem.cli.options import CommandContext, comma_separated, unscoped_command
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from graphmem.evaluation.datasets import Dataset
     from graphmem.evaluation.runner import ProgressCallback
     from graphmem.memory import Memory
-    from graphmem.settings import Settings
 
 Locomo = Annotated[Path, typer.Argument(metavar="LOCOMO", help="A file in the format of LOCOMO's locomo10.json.")]
 Multihop = Annotated[Path, typer.Argument(metavar="QUESTIONS", help="A file in the format of MuSiQue or HotpotQA.")]
@@ -63,8 +63,8 @@ NoPromotion = Annotated[bool, typer.Option("--no-promotion", help="No memory is 
 Cases = Annotated[bool, typer.Option("--cases", help="Also what came of each case, with --json.")]
 
 bench = typer.Typer(
-    help="Measures the quality of the search and of the context. Data: graphmem's own chats, everyday questions, "
-    "parallel sentences and simulated years; LOCOMO, MuSiQue and HotpotQA files.",
+    help="Measures the quality of search, context and answers. Data: graphmem's own chats, everyday "
+    "questions, parallel sentences and simulated years; LOCOMO, LongMemEval, MuSiQue and HotpotQA files.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -184,7 +184,7 @@ def lifecycle(
     from graphmem.evaluation.year import load  # noqa: PLC0415
 
     texts = load(path, comma_separated(languages))
-    settings = _without_locations(call.settings())
+    settings = without_locations(call.settings())
     arguments = Arguments(days, personas, seed, promotion=not no_promotion)
     with ProgressBar(delay=0) as bar:
         outcomes = run(texts, settings, arguments, call.home, bar.update)
@@ -197,7 +197,7 @@ def lifecycle(
     call.print_answer(report, lambda renderer: print_lifecycle(renderer, report))
 
 
-for _command in (locomo, chats, multihop, pooled, languages, answers, lifecycle):
+for _command in (locomo, chats, multihop, pooled, languages, answers, qa, lifecycle):
     bench.command(_command.__name__)(_command)
 
 
@@ -228,31 +228,7 @@ def _measured(call: CommandContext) -> Iterator[tuple[Memory, ProgressCallback, 
     """Opens the memory to measure with the configured models; yields it, the progress bar's update, and their names."""
     from graphmem.cli.render import ProgressBar  # noqa: PLC0415
 
-    settings = _without_locations(call.settings())
-    with _benchmark_memory(call.home, settings) as memory, ProgressBar(delay=0) as bar:
+    settings = without_locations(call.settings())
+    with benchmark_memory(call.home, settings) as memory, ProgressBar(delay=0) as bar:
         models = {"embedder": str(memory.stats()["embedder"]), "extractor": settings.extractor.provider}
         yield memory, bar.update, models
-
-
-def _without_locations(settings: Settings) -> Settings:
-    """Returns the settings without paths and ledger URL: a benchmark must not write into somebody's ledger.
-
-    Servers for vectors and graph stay: data of different ledgers is kept apart there.
-    """
-    vectors = settings.vector_store
-    vectors = vectors.model_copy(update={"config": vectors.config.model_copy(update={"path": None})})
-    return settings.model_copy(update={"history_db_path": None, "ledger_url": None, "vector_store": vectors})
-
-
-@contextmanager
-def _benchmark_memory(home: Path | None, settings: Settings) -> Iterator[Memory]:
-    """Opens a memory in `home`, or in a temporary folder; the latter is erased afterwards, from servers as well."""
-    from graphmem.memory import Memory  # noqa: PLC0415
-
-    with tempfile.TemporaryDirectory(prefix="graphmem-") as folder, Memory(home or folder, settings=settings) as memory:
-        try:
-            yield memory
-        finally:
-            if home is None:
-                memory.reset()
-                memory.flush()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphmem.evaluation import languages, metrics
 from graphmem.evaluation.configurations import EVERYTHING
+from graphmem.evaluation.qa.documents import interval
 
 if TYPE_CHECKING:
     from graphmem.cli.render import Renderer
@@ -23,6 +24,9 @@ COLUMN_LABELS = {
 COLUMN_WIDTH = 7
 # A column of figures such as 100/100/100, and that of the language, such as "zh over en".
 LANGUAGE_WIDTH = 12
+# A column of the names of systems, and the headings of three with an interval each.
+SYSTEM_WIDTH = 15
+QA_COLUMNS = ("right", "F1", "evidence")
 
 
 def print_report(renderer: Renderer, report: Mapping[str, Any]) -> None:
@@ -69,6 +73,47 @@ def print_answers(renderer: Renderer, report: Mapping[str, Any]) -> None:
 def _cell(value: float | None, columns: int) -> str:
     text = "" if value is None else str(value) if isinstance(value, int) else f"{value:.2f}"
     return f"{text:>{columns}}"
+
+
+def print_qa(renderer: Renderer, report: Mapping[str, Any]) -> None:
+    """Prints a report of answers: for each group of questions a line per system, then times and tokens."""
+    judges, everything = report["models"]["judges"], report["figures"][0]["systems"]
+    renderer.line(f"questions: {report['questions']}, conversations: {report['conversations']}")
+    for reason, count in report["data"]["left_out"].items():
+        renderer.line((f"left out: {count} {reason}", "dim"), indent=2)
+    renderer.title(f"In percent, with the {metrics.CONFIDENCE_LEVEL} % interval by conversation")
+    for group in report["figures"]:
+        name = f" ({group['name']})" if group["name"] else ""
+        renderer.line((f"category {group['category']}{name}" if group["category"] != "all" else "all", "bold"))
+        renderer.line((f"{'':{SYSTEM_WIDTH}}{'n':>5} " + "".join(f"{head:<20}" for head in QA_COLUMNS), "dim"))
+        for system, one in group["systems"].items():
+            right = one["right"][0] if judges else None
+            cells = "".join(f"{interval(value):<20}" for value in (right, one["f1"], one["evidence_recall"]))
+            renderer.line(f"{system:<{SYSTEM_WIDTH}}{one['n']:>5} {cells}")
+    renderer.title("Time in ms (median, 95 % within) and tokens")
+    renderer.line((f"{'':{SYSTEM_WIDTH}}{'search':>9}{'':9}{'total':>9}{'':9}{'question':>12}{'stored':>12}", "dim"))
+    for system, one in everything.items():
+        times = "".join(f"{one[key][part]:>9}" for key in ("search_ms", "total_ms") for part in ("p50", "p95"))
+        tokens = f"{one['tokens_per_question']:>12}{one['tokens_per_conversation']:>12}"
+        renderer.line(f"{system:<{SYSTEM_WIDTH}}{times}{tokens}")
+    for pair in report["agreement"]:
+        renderer.line(
+            "{} answers with verdicts of both judges: agreement {agree}, kappa {kappa}".format(pair["n"], **pair)
+        )
+
+
+def print_forecast(renderer: Renderer, forecast: Mapping[str, Any]) -> None:
+    """Prints what a run of answers takes: a line for each role, and for each system."""
+    renderer.line(f"questions: {forecast['questions']}")
+    for title, rows in (("Models", forecast["roles"]), ("Answers by system", forecast["systems"])):
+        renderer.title(f"{title}: about the most")
+        renderer.line((f"{'':{SYSTEM_WIDTH}}{'calls':>10}{'tokens in':>14}{'out':>12}{'money':>12}", "dim"))
+        for name, row in rows.items():
+            tokens = f"{row['prompt_tokens']:>14,}{row['completion_tokens']:>12,}{row['cost']:>12.2f}"
+            renderer.line(f"{name:<{SYSTEM_WIDTH}}{row['calls']:>10,}{tokens}")
+    fewest = forecast["roles"]["memory"]["fewest_calls"]
+    renderer.title("Together")
+    renderer.line(f"money: {forecast['cost']:.2f}; the memory's model is called {fewest:,} times at least")
 
 
 def print_languages(renderer: Renderer, report: Mapping[str, Any]) -> None:

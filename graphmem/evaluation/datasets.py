@@ -44,10 +44,11 @@ class QuestionGroup:
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkQuestion:
-    """A question, its gold (at least one message id), the partition to search in, and its groups.
+    """A question, its gold (at least one message id where recall is measured), the partition to search in, its groups.
 
     `query_time` is the reference date of the question (None: now); `answer` the right answer, "" where the data has
-    none.
+    none; `id` names the question in its data, "" where nothing is recorded by question. `is_answerable`: the partition
+    tells the answer; otherwise it is right to say that it does not.
     """
 
     question: str
@@ -56,6 +57,8 @@ class BenchmarkQuestion:
     groups: tuple[QuestionGroup, ...]
     query_time: datetime | None = None
     answer: str = ""
+    id: str = ""
+    is_answerable: bool = True
 
 
 @dataclass(frozen=True, slots=True)

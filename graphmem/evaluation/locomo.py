@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,8 @@ NAME = "locomo"
 # The file has numbers only. Questions of category 5 have no answer in the conversation, so recall is undefined.
 CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}
 ADVERSARIAL = 5
+# The right answer to a question of category 5.
+NOT_MENTIONED = "Not mentioned in the conversation."
 # Questions with so many gold turns or more are one group.
 MAX_GOLD_TURNS = 4
 _SESSION = re.compile(r"session_(\d+)")
@@ -36,8 +39,11 @@ _TIME = "%I:%M %p on %d %B, %Y"
 _TURN_ID = re.compile(r"D:?(\d+):(\d+)")
 
 
-def load(path: Path) -> Dataset:
-    """Reads the conversations and questions of a file. Raises ValidationError, naming the file and the expectation."""
+def load(path: Path, *, for_recall: bool = True) -> Dataset:
+    """Reads the conversations and questions of a file: those with gold, or else (`for_recall=False`) with an answer.
+
+    Raises ValidationError, naming the file and the expectation.
+    """
     source, samples = read_objects(path)
     partitions: dict[str, tuple[Message, ...]] = {}
     cases: list[BenchmarkQuestion] = []
@@ -48,10 +54,15 @@ def load(path: Path) -> Dataset:
             raise ValidationError(f"{where}: 'sample_id' {name!r} is there twice; each conversation needs its own")
         partitions[name] = tuple(_messages(field_of(sample, "conversation", dict, where), f"{where}, 'conversation'"))
         turn_ids = {_normalise_turn_id(message["id"]): str(message["id"]) for message in partitions[name]}
-        for position, question in items_of(sample, "qa", dict, where):
-            cases.extend(_case(question, position, name, turn_ids, left_out))
+        for number, (position, question) in enumerate(items_of(sample, "qa", dict, where), 1):
+            case = replace(_case(question, position, name, turn_ids, left_out), id=f"{name}:{number}")
+            if (reason := _why_left_out(case, for_recall=for_recall)) is None:
+                cases.append(case)
+            else:
+                left_out[reason] += 1
     if not cases:
-        raise ValidationError(f"{path}: no question names a turn of its conversation as 'evidence'; nothing to measure")
+        missing = "names a turn of its conversation as 'evidence'" if for_recall else "has an 'answer'"
+        raise ValidationError(f"{path}: no question {missing}; nothing to measure")
     return Dataset(NAME, partitions, tuple(cases), dict(+left_out), (source,))
 
 
@@ -89,25 +100,32 @@ def _iso_time(text: str, where: str) -> str:
 
 def _case(
     question: dict[str, Any], where: str, partition: str, turn_ids: dict[str, str], left_out: Counter[str]
-) -> Iterator[BenchmarkQuestion]:
-    """Yields the question if it can be scored. `left_out` counts other questions, and gold turns that do not exist.
-
-    `turn_ids` maps normalised ids of turns to ids of messages.
+) -> BenchmarkQuestion:
+    """Returns a question. `left_out` counts gold turns that do not exist; `turn_ids` maps normalised ids of turns to
+    ids of messages.
     """
     category = field_of(question, "category", int, where)
     if category not in CATEGORIES:
         raise ValidationError(f"{where}: expected 'category' to be 1 to 5, not {category}")
     if category == ADVERSARIAL:
-        left_out[f"questions of category {ADVERSARIAL} ({CATEGORIES[ADVERSARIAL]})"] += 1
-        return
+        # What the turns tell is about somebody else: they are no gold.
+        asked = field_of(question, "question", str, where)
+        group = QuestionGroup(NAME, "category", str(category), CATEGORIES[category])
+        return BenchmarkQuestion(asked, frozenset(), partition, (group,), answer=NOT_MENTIONED, is_answerable=False)
     evidence = [turn_id for _, entry in items_of(question, "evidence", str, where) for turn_id in _turn_ids(entry)]
     gold = frozenset(turn_ids[turn_id] for turn_id in evidence if turn_id in turn_ids)
     left_out["turns named as evidence that do not exist"] += sum(turn_id not in turn_ids for turn_id in evidence)
-    if not gold:
-        left_out["questions without evidence"] += 1
-        return
-    asked, groups = field_of(question, "question", str, where), _groups(category, len(gold))
-    yield BenchmarkQuestion(asked, gold, partition, groups, answer=answer_of(question))
+    asked = field_of(question, "question", str, where)
+    return BenchmarkQuestion(asked, gold, partition, _groups(category, len(gold)), answer=answer_of(question))
+
+
+def _why_left_out(case: BenchmarkQuestion, *, for_recall: bool) -> str | None:
+    """Returns why a question is left out, None if it is not."""
+    if for_recall and not case.is_answerable:
+        return f"questions of category {ADVERSARIAL} ({CATEGORIES[ADVERSARIAL]})"
+    if for_recall and not case.gold:
+        return "questions without evidence"
+    return None if for_recall or case.answer else "questions without an answer"
 
 
 def _groups(category: int, gold_turns: int) -> tuple[QuestionGroup, ...]:

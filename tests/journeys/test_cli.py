@@ -650,6 +650,23 @@ UNUSABLE = {
     "bench lifecycle --languages": (["xx"], ["benchmarks/lifecycle"]),
     "bench lifecycle --personas": (["0", "6"], ["benchmarks/lifecycle"]),
     "bench lifecycle --days": (["0", "366"], ["benchmarks/lifecycle"]),
+    "bench qa --systems": (["search", "rag-0-64"], [__file__, "--dry-run"]),
+    "bench qa --questions": (["0"], [__file__, "--dry-run"]),
+    "bench qa --categories": (["", "1,,2"], [__file__, "--dry-run"]),
+    "bench qa --parallel": (["0"], [__file__, "--dry-run"]),
+    "bench qa --timeout": (["0"], [__file__, "--dry-run"]),
+    "bench qa --answer-model": ([""], [__file__, "--dry-run"]),
+    "bench qa --judge-model": ([""], [__file__, "--dry-run"]),
+    "bench qa --second-judge-model": ([""], [__file__, "--dry-run"]),
+    "bench qa --memory-model": ([""], [__file__, "--dry-run"]),
+    "bench qa --answer-url": (["localhost"], [__file__, "--dry-run"]),
+    "bench qa --judge-url": (["localhost"], [__file__, "--dry-run"]),
+    "bench qa --second-judge-url": (["localhost"], [__file__, "--dry-run"]),
+    "bench qa --memory-url": (["localhost"], [__file__, "--dry-run"]),
+    "bench qa --answer-price": (["1", "a,b", "1,-1"], [__file__, "--dry-run"]),
+    "bench qa --judge-price": (["1"], [__file__, "--dry-run"]),
+    "bench qa --second-judge-price": (["1"], [__file__, "--dry-run"]),
+    "bench qa --memory-price": (["1"], [__file__, "--dry-run"]),
     "bench lifecycle --seed": (["-1", "soon"], ["benchmarks/lifecycle"]),
 }  # fmt: skip
 # Parts of which a command takes any value that is no fault of its own: the names of files, and ids.
@@ -658,7 +675,8 @@ ANY_VALUE = {
     "backup FILE", "forget ID", "pin ID", "lifecycle undo CYCLE", "lifecycle abstract ID",
     "graph --output", "bench locomo LOCOMO", "bench chats CHATS", "bench multihop QUESTIONS", "bench multihop --corpus",
     "bench pooled LOCOMO", "bench pooled QUESTIONS", "bench pooled --corpus", "bench languages FOLDER",
-    "bench answers ANSWERS", "bench lifecycle FOLDER", "keys revoke ID", "migrate jsonl FILE",
+    "bench answers ANSWERS", "bench lifecycle FOLDER", "bench qa QUESTIONS", "bench qa --results", "bench qa --report",
+    "bench qa --leave-out", "keys revoke ID", "migrate jsonl FILE",
     "migrate mem0 --collection", "migrate mem0 --api-key",
 }  # fmt: skip
 SCOPED = {"--user", "--agent", "--run"}
@@ -765,7 +783,8 @@ READING = [
 # The commands that make a memory where there is none, and `backup`, which has an error of its own.
 MAKING = {
     "demo", "add", "import", "mcp", "serve", "bench locomo", "bench chats", "bench multihop", "bench pooled",
-    "bench languages", "bench answers", "bench lifecycle", "keys create", "migrate mem0", "migrate jsonl", "backup",
+    "bench languages", "bench answers", "bench qa", "bench lifecycle", "keys create", "migrate mem0", "migrate jsonl",
+    "backup",
 }  # fmt: skip
 
 

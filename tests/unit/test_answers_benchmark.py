@@ -1,19 +1,15 @@
-"""The everyday questions: their judge, their data, the partitions in which they are asked, and the blind answers."""
+"""The everyday questions: their judge, their data, and the partitions in which they are asked."""
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
-import sys
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
-from support.fakes import fake_models
 
-from graphmem import Memory, Settings
 from graphmem.errors import ValidationError
 from graphmem.evaluation.answer_judge import judge, shown_memories
 from graphmem.evaluation.answer_report import Answered, build_report, run
@@ -21,7 +17,6 @@ from graphmem.evaluation.answers import SIZES, TWO_HOPS, Asked, lay_out, load
 from graphmem.evaluation.datasets import BenchmarkQuestion
 from graphmem.evaluation.evidence import evidence_of, shares
 from graphmem.retrieval.context import block, memory_line
-from graphmem.testing import ModelEndpoint
 
 ANSWERS = Path(__file__).parents[2] / "benchmarks" / "answers"
 LISBON, TAVIRA, SEAFOOD = (
@@ -281,75 +276,3 @@ def test_a_title_is_no_evidence_and_the_date_of_a_word_does_not_count():
     assert shares("It was founded last year [1999].", [evidence]) == (1, 0)
     chinese = BenchmarkQuestion("他住在哪里？", frozenset({"1"}), "u", ())
     assert evidence_of("他叫小王。他住在杭州。", chinese, nearest_to_the_last).sentences == ("他住在杭州。",)
-
-
-# --- blind answers ---------------------------------------------------------------------------------------------------
-
-LOCOMO = [
-    {
-        "sample_id": "conv-1",
-        "conversation": {
-            "session_1_date_time": "1:56 pm on 8 May, 2023",
-            "session_1": [
-                {"speaker": "Ann", "dia_id": "D1:1", "text": "My brother Bo lives in Oslo."},
-                {"speaker": "Cy", "dia_id": "D1:2", "text": "I like apples."},
-            ],
-        },
-        "qa": [
-            {"question": "Where does Bo live?", "evidence": ["D1:1"], "category": 4, "answer": "Oslo"},
-            {"question": "What does Cy like?", "evidence": ["D1:2"], "category": 1, "answer": "apples"},
-            {"question": "How many apples?", "evidence": ["D1:2"], "category": 1},
-        ],
-    }
-]
-
-
-@pytest.fixture
-def blind(monkeypatch):
-    """The script, with models that need no files."""
-    spec = importlib.util.spec_from_file_location("blind", ANSWERS / "blind.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    monkeypatch.setattr(module, "Memory", lambda folder: Memory(folder, settings=Settings.from_dict(fake_models())))
-    return module
-
-
-@pytest.mark.parametrize("notes", ["context", "search", "evidence"])
-def test_answers_are_judged_by_requests_that_hold_no_notes(blind, monkeypatch, tmp_path, capsys, notes):
-    data, replies = tmp_path / "locomo.json", tmp_path / "replies.json"
-    data.write_text(json.dumps(LOCOMO), "utf-8")
-
-    def reply(body):
-        system, user = (message["content"] for message in body["messages"])
-        if system == blind.JUDGE:
-            assert "memories" not in user
-            assert "[2023-05-08]" not in user
-            return "RIGHT" if "Right answer: Oslo\nAnswer given: Oslo" in user else "Wrong."
-        assert "Oslo" in user if "Bo live" in user else "apples" in user
-        return "Oslo"
-
-    with ModelEndpoint(default=reply) as endpoint:
-        arguments = ["blind.py", str(data), endpoint.url, "--notes", notes, "--replies", str(replies)]
-        monkeypatch.setattr(sys, "argv", arguments)
-        blind.main()
-        assert len(endpoint.requests) == 4
-    figures = json.loads(capsys.readouterr().out)["figures"]
-    assert {kind: (one["n"], one["right"]) for kind, one in figures.items()} == {
-        "all": (2, 0.5), "multi-hop": (1, 0), "single-hop": (1, 1)
-    }  # fmt: skip
-    assert [one["is right"] for one in json.loads(replies.read_text("utf-8"))] == [False, True]
-
-
-def test_blind_questions_are_spread_over_the_kinds(blind, tmp_path):
-    path = tmp_path / "locomo.json"
-    path.write_text(json.dumps(LOCOMO), "utf-8")
-    cases = blind.load(path).cases
-    assert [case.question for case in blind.chosen(cases, 60)] == ["What does Cy like?", "Where does Bo live?"]
-    assert len(blind.chosen(cases * 30, 10)) == 10
-    assert {case.answer for case in blind.chosen(cases * 30, 10)} == {"apples", "Oslo"}
-
-
-def test_a_verdict_that_is_neither_right_nor_wrong_is_an_error(blind):
-    assert [blind.is_right(text) for text in ("RIGHT", "wrong.", "**Right**")] == [True, False, True]
-    with pytest.raises(ValueError, match="expected RIGHT or WRONG"):
-        blind.is_right("It is right and wrong.")

@@ -1,0 +1,241 @@
+"""The systems that are compared: what each puts before the answerer for a question, all in one form.
+
+A note is a line with day, speaker and words, without a trace of the system that found it.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from graphmem.errors import ValidationError
+from graphmem.evaluation.configurations import ARMS_ALONE, SEARCH_FUNCTIONS, SearchFunction, refuse_degraded
+from graphmem.evaluation.datasets import BenchmarkQuestion, Message
+from graphmem.ingest.facts.structured_output import as_json
+from graphmem.memory import CONTEXT_CHARS, Memory
+from graphmem.models.protocols import Embedder, Matrix
+from graphmem.retrieval.context import CLOSE, OPEN, memory_line, speaker_of
+from graphmem.retrieval.context.frame import speaker_shown
+from graphmem.text import estimate_tokens
+
+# Hits of a search that become notes.
+HITS = 20
+WORDS, BOTH, MEM0, EMBEDDER, NOTHING = "words", "both", "mem0", "embedder", "nothing"
+# Tokens of the frame that `line_tokens` leaves out; a comma between two lines is one.
+_JSON_FRAME = estimate_tokens(as_json({"": ""})) - estimate_tokens('""') - 1
+# The numbers of chunks and their sizes in tokens that Chhikara et al. (2025, "Mem0", table 2) compare.
+RAG_CHUNKS, RAG_SIZES = (1, 2), (128, 256, 512, 1024, 2048, 4096, 8192)
+_RAG = re.compile(r"rag-([1-9]\d?)-([1-9]\d{1,4})")
+# What chunks are cut between: words with the white space around them, and characters of scripts without spaces.
+_PIECE = re.compile(r"\s*(?:[\u2e80-\uffef]|[^\s\u2e80-\uffef]+)\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class Notes:
+    """The notes of a question, as lines, and the text in which evidence is looked for: with it the sources of facts.
+
+    `evidence` is None where notes are reworded and do not tell their sources. `seconds` are those of the search.
+    """
+
+    lines: str
+    evidence: str | None
+    seconds: float = 0.0
+
+
+class Conversation:
+    """A partition of the data, with what is made of it once for all its questions."""
+
+    def __init__(self, name: str, messages: Sequence[Message]) -> None:
+        self.name = name
+        self.messages = messages
+        self._lines = {str(one["id"]): line(one) for one in messages}
+
+    def lines(self, only: Collection[str] | None = None) -> str:
+        """Returns the messages, or those with these ids, as lines in their order."""
+        return "".join(text for key, text in self._lines.items() if only is None or key in only)
+
+    @cached_property
+    def tokens(self) -> Mapping[str, int]:
+        """The estimated tokens of each line in a request, by the id of its message."""
+        return {key: line_tokens(text) for key, text in self._lines.items()}
+
+    def chunks(self, size: int, embedder: Embedder) -> tuple[list[str], list[Matrix]]:
+        """Returns the conversation in chunks of at most `size` tokens, and the vectors of each (windows x dims)."""
+        if size not in self._chunks:
+            texts = list(cut(self.lines(), size))
+            self._chunks[size] = texts, [*embedder.embed(texts)]
+        return self._chunks[size]
+
+    @cached_property
+    def _chunks(self) -> dict[int, tuple[list[str], list[Matrix]]]:
+        return {}
+
+
+def line_tokens(text: str) -> int:
+    """Returns the estimated tokens of a line as an entry of a JSON list, comma included."""
+    return estimate_tokens(as_json({"": text.rstrip("\n")})) - _JSON_FRAME
+
+
+def line(message: Message) -> str:
+    """Returns a message as a note."""
+    return memory_line(
+        message["content"], message["timestamp"], speaker_shown(message.get("name"), message.get("role"))
+    )
+
+
+def cut(text: str, size: int) -> Iterator[str]:
+    """Yields the text in chunks of at most `size` estimated tokens, cut between words; a longer word is one alone."""
+    chunk: list[str] = []
+    room = size
+    for piece in _PIECE.findall(text):
+        tokens = estimate_tokens(piece)
+        if tokens > room and chunk:
+            yield "".join(chunk)
+            chunk, room = [], size
+        chunk.append(piece)
+        room -= tokens
+    if chunk:
+        yield "".join(chunk)
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """How a system makes notes of a question.
+
+    `memory` is what it asks: a memory (WORDS, BOTH, MEM0), the EMBEDDER, or NOTHING. `notes` takes (memory, case,
+    conversation); `most` (case, conversation) returns about the most tokens of the notes, of NOTHING the very number.
+    """
+
+    memory: str
+    notes: Callable[[Any, BenchmarkQuestion, Conversation], Notes]
+    most: Callable[[BenchmarkQuestion, Conversation], int]
+
+
+def _by_search(search: SearchFunction) -> Callable[[Memory, BenchmarkQuestion, Conversation], Notes]:
+    """Returns the notes of the memories that a search finds; what facts were drawn from counts as evidence."""
+
+    def notes(memory: Memory, case: BenchmarkQuestion, _: Conversation) -> Notes:
+        started = time.perf_counter()
+        ids = search(memory, case, HITS)
+        seconds = time.perf_counter() - started
+        records = [memory.get(uid, user_id=case.partition) for uid in ids]
+        lines = "".join(memory_line(one["memory"], one["at"], speaker_of(one)) for one in records if one)
+        facts = [one["id"] for one in records if one and one["kind"] == "fact"]
+        sources = [source["content"] for uid in facts for source in memory.explain(uid)["messages"]]
+        return Notes(lines, "\n".join([lines, *sources]), seconds)
+
+    return notes
+
+
+def _search_facts(memory: Memory, case: BenchmarkQuestion, top_k: int) -> list[str]:
+    answer = memory.search(
+        case.question, user_id=case.partition, top_k=top_k, kinds="fact", reference_date=case.query_time
+    )
+    refuse_degraded(answer.get("degraded", ()))
+    return [hit["id"] for hit in answer["results"]]
+
+
+def _by_context(*, rewords: bool) -> Callable[[Memory, BenchmarkQuestion, Conversation], Notes]:
+    """Returns the lines of the block that `Memory.context` prints, without its frame."""
+
+    def notes(memory: Memory, case: BenchmarkQuestion, _: Conversation) -> Notes:
+        started = time.perf_counter()
+        block = memory.context(case.question, user_id=case.partition, reference_date=case.query_time)
+        seconds = time.perf_counter() - started
+        lines = block.removeprefix(OPEN).removesuffix(CLOSE)
+        return Notes(lines, None if rewords else lines, seconds)
+
+    return notes
+
+
+def _by_mem0(memory: Any, case: BenchmarkQuestion, _: Conversation) -> Notes:
+    started = time.perf_counter()
+    hits = memory.search(case.question, case.partition)
+    seconds = time.perf_counter() - started
+    return Notes(
+        "".join(memory_line(hit["memory"], (hit.get("metadata") or {}).get("said_at"), None) for hit in hits),
+        None,
+        seconds,
+    )
+
+
+def _rag(number: int, size: int) -> System:
+    """Returns the system of the `number` chunks nearest to the question by cosine: by the nearest of their windows."""
+
+    def notes(embedder: Embedder, case: BenchmarkQuestion, conversation: Conversation) -> Notes:
+        texts, vectors = conversation.chunks(size, embedder)
+        started = time.perf_counter()
+        question = embedder.embed_query(case.question)
+        cosines = [float((matrix @ question).max()) for matrix in vectors]
+        best = sorted(range(len(texts)), key=lambda place: -cosines[place])[:number]
+        lines = "\n".join(texts[place].strip() for place in best) + "\n"
+        return Notes(lines, lines, time.perf_counter() - started)
+
+    return System(EMBEDDER, notes, lambda _, conversation: min(number * size, sum(conversation.tokens.values())))
+
+
+def _most_of_hits(_: BenchmarkQuestion, conversation: Conversation) -> int:
+    """Returns the tokens of the longest messages, as many as a search has hits. Facts are taken to be no longer."""
+    return sum(sorted(conversation.tokens.values(), reverse=True)[:HITS])
+
+
+def _most_of_context(_: BenchmarkQuestion, conversation: Conversation) -> int:
+    """Returns the tokens of a full block, as many for each character as the conversation has."""
+    tokens, characters = sum(conversation.tokens.values()), len(conversation.lines())
+    return round(min(CONTEXT_CHARS, characters) * tokens / max(1, characters))
+
+
+def _from_data(choose: Callable[[BenchmarkQuestion], Collection[str] | None]) -> System:
+    """Returns a system whose notes are the messages with the ids that `choose` returns (None: all)."""
+
+    def notes(_: object, case: BenchmarkQuestion, conversation: Conversation) -> Notes:
+        lines = conversation.lines(choose(case))
+        return Notes(lines, lines)
+
+    def tokens(case: BenchmarkQuestion, conversation: Conversation) -> int:
+        chosen = choose(case)
+        counts = [count for key, count in conversation.tokens.items() if chosen is None or key in chosen]
+        return sum(counts) - bool(counts)
+
+    return System(NOTHING, notes, tokens)
+
+
+SYSTEMS: Mapping[str, System] = {
+    "words-search": System(WORDS, _by_search(SEARCH_FUNCTIONS["full"]), _most_of_hits),
+    "words-context": System(WORDS, _by_context(rewords=False), _most_of_context),
+    "words-graph-off": System(WORDS, _by_search(SEARCH_FUNCTIONS["order"]), _most_of_hits),
+    "facts-search": System(BOTH, _by_search(_search_facts), _most_of_hits),
+    "both-search": System(BOTH, _by_search(SEARCH_FUNCTIONS["full"]), _most_of_hits),
+    "both-context": System(BOTH, _by_context(rewords=True), _most_of_context),
+    "both-graph-off": System(BOTH, _by_search(SEARCH_FUNCTIONS["order"]), _most_of_hits),
+    "none": _from_data(lambda _: ()),
+    "full": _from_data(lambda _: None),
+    "evidence": _from_data(lambda case: case.gold),
+    "bm25": System(WORDS, _by_search(ARMS_ALONE["bm25"]), _most_of_hits),
+    **{f"rag-{number}-{size}": _rag(number, size) for number in RAG_CHUNKS for size in RAG_SIZES},
+    "mem0": System(MEM0, _by_mem0, _most_of_hits),
+}
+DEFAULT = ("words-search", "words-context", "none", "full", "rag-2-512", "bm25", "evidence")
+
+
+def chosen_systems(names: Sequence[str] | None) -> dict[str, System]:
+    """Returns the systems with these names, by default DEFAULT; "rag" stands for all of the paper's chunks.
+
+    Raises ValidationError for a name that is none.
+    """
+    systems: dict[str, System] = {}
+    for name in names or DEFAULT:
+        if name == "rag":
+            systems |= {one: system for one, system in SYSTEMS.items() if one.startswith("rag-")}
+        elif name in SYSTEMS:
+            systems[name] = SYSTEMS[name]
+        elif match := _RAG.fullmatch(name):
+            systems[name] = _rag(int(match[1]), int(match[2]))
+        else:
+            known = ", ".join(one for one in SYSTEMS if not one.startswith("rag-"))
+            raise ValidationError(f"systems={name!r}: must be one of {known}, rag, or rag-K-SIZE", argument="systems")
+    return systems
