@@ -15,7 +15,7 @@ from graphmem.errors import LLMRefused, LLMTruncated, LLMUnusable
 from graphmem.evaluation.datasets import BenchmarkQuestion
 from graphmem.ingest.facts.structured_output import as_json, object_schema
 from graphmem.models.lenient_json import parse_json
-from graphmem.models.protocols import LanguageModel, Prompt, Usage
+from graphmem.plugins import LanguageModel, Prompt, Usage
 from graphmem.prompts import load
 
 ANSWER, JUDGE = "qa_answer", "qa_judge"

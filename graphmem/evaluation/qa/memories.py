@@ -16,7 +16,7 @@ from graphmem.evaluation.qa.systems import BOTH, HITS, MEM0, Conversation
 from graphmem.evaluation.runner import ProgressCallback, store
 from graphmem.ingest.facts.extraction import CHUNK_TOKENS
 from graphmem.memory import Memory
-from graphmem.models.protocols import Embedder, LanguageModel, Prompt, Usage
+from graphmem.plugins import Embedder, LanguageModel, Prompt, Usage
 from graphmem.prompts import load
 from graphmem.settings import Settings
 from graphmem.text import estimate_tokens

@@ -21,7 +21,7 @@ from graphmem.evaluation.qa.results import ANSWERED, STORED, ResultsFile
 from graphmem.evaluation.qa.systems import EMBEDDER, NOTHING, Conversation, Notes, System
 from graphmem.evaluation.runner import ProgressCallback
 from graphmem.models.openai_chat import Prices
-from graphmem.models.protocols import Embedder, LanguageModel, Prompt, Usage
+from graphmem.plugins import Embedder, LanguageModel, Prompt, Usage
 from graphmem.text import estimate_tokens
 
 SEED = 0

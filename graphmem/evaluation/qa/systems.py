@@ -17,7 +17,7 @@ from graphmem.evaluation.configurations import ARMS_ALONE, SEARCH_FUNCTIONS, Sea
 from graphmem.evaluation.datasets import BenchmarkQuestion, Message
 from graphmem.ingest.facts.structured_output import as_json
 from graphmem.memory import CONTEXT_CHARS, Memory
-from graphmem.models.protocols import Embedder, Matrix
+from graphmem.plugins import Embedder, Matrix
 from graphmem.retrieval.context import CLOSE, OPEN, memory_line, speaker_of
 from graphmem.retrieval.context.frame import speaker_shown
 from graphmem.text import estimate_tokens
