@@ -7,12 +7,13 @@ import contextvars
 import functools
 import inspect
 import os
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 from pydantic import BaseModel
 
+from graphmem.boundary import validation
 from graphmem.errors import ConfigError, StoreUnavailable
 from graphmem.events_bus import Subscription
 from graphmem.memory import Memory
@@ -39,13 +40,52 @@ async def run_in(executor: Executor | None, function: Callable[P, R], /, *args: 
     return await asyncio.get_running_loop().run_in_executor(executor, call)
 
 
-def _run_in_loop(
-    loop: asyncio.AbstractEventLoop, handler: Callable[[MemoryEvent], Coroutine[Any, Any, object]], event: MemoryEvent
-) -> object:
-    """Runs the handler of an event in its loop, from the thread that tells of events, which waits for it."""
-    if loop.is_closed():
-        raise StoreUnavailable("the event loop of this handler has ended")
-    return asyncio.run_coroutine_threadsafe(handler(event), loop).result()
+class AsyncSubscription:
+    """A handler that is told of events, until `await close()` or the end of an `async with` block."""
+
+    def __init__(self, handler: Callable[[MemoryEvent], object], loop: asyncio.AbstractEventLoop) -> None:
+        self._handler = handler
+        self._loop = loop
+        self._subscription: Subscription | None = None
+
+    async def open(self, memory: AsyncMemory, event: str, name: str | None) -> Self:
+        """Subscribes."""
+        self._subscription = await run_in(memory.executor, Memory.on, memory.sync, event, self._call, name=name)
+        return self
+
+    def _call(self, event: MemoryEvent) -> None:
+        """Calls the handler in the thread that tells of events, which waits for what it returns to be awaited."""
+        if not inspect.iscoroutinefunction(self._handler):
+            awaitable = self._handler(event)
+            if not inspect.isawaitable(awaitable):
+                return
+        elif self._loop.is_closed():
+            raise StoreUnavailable("the event loop of this handler has ended")
+        else:
+            awaitable = self._handler(event)
+        asyncio.run_coroutine_threadsafe(self._await(awaitable), self._loop).result()
+
+    async def _await(self, awaitable: Awaitable[object]) -> None:
+        _in_handlers_of.set((*_in_handlers_of.get(), self))
+        await awaitable
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Ends the subscription as `Subscription.close` does; in its own handler it does not wait for this one."""
+        if self._subscription is not None:
+            wait = self not in _in_handlers_of.get()
+            await run_in(None, self._subscription.close, wait=wait)
+
+
+# The subscriptions whose handlers the running task is in.
+_in_handlers_of: contextvars.ContextVar[tuple[AsyncSubscription, ...]] = contextvars.ContextVar(
+    "graphmem_in_handlers_of", default=()
+)
 
 
 class AsyncMemory:
@@ -97,11 +137,10 @@ class AsyncMemory:
     @functools.wraps(Memory.on)
     async def on(
         self, event: str, handler: Callable[[MemoryEvent], object], *, name: str | None = None
-    ) -> Subscription:
-        """A handler that is a coroutine function runs in the event loop of this call."""
-        if inspect.iscoroutinefunction(handler):
-            handler = functools.partial(_run_in_loop, asyncio.get_running_loop(), handler)
-        return await run_in(self.executor, Memory.on, self.sync, event, handler, name=name)
+    ) -> AsyncSubscription:
+        """What the handler returns is awaited in the event loop of this call, if it can be: a coroutine runs there."""
+        checked = validation.handler(handler, may_be_awaited=True)
+        return await AsyncSubscription(checked, asyncio.get_running_loop()).open(self, event, name)
 
     add = _awaited(Memory.add)
     update = _awaited(Memory.update)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
+from inspect import isawaitable, iscoroutine
 from threading import Condition, Event, Thread, current_thread
 from time import monotonic
 from typing import TYPE_CHECKING, Self
@@ -49,7 +50,7 @@ class HandlerFailed(GraphmemError):
 class Subscription:
     """A handler that is told of events, until `close` or the end of a `with` block."""
 
-    def __init__(self, event_type: EventType, handler: Handler, end: Callable[[Subscription], None]) -> None:
+    def __init__(self, event_type: EventType, handler: Handler, end: Callable[[Subscription, bool], None]) -> None:
         self.event_type = event_type
         self.handler = handler
         self._end = end
@@ -60,12 +61,13 @@ class Subscription:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def close(self) -> None:
-        """Ends the subscription: a call of the handler that is running is waited for, none begins. May be repeated.
+    def close(self, *, wait: bool = True) -> None:
+        """Ends the subscription: none of its calls begins any more. May be repeated.
 
-        A name stays where it is in the log; whoever subscribes with it again is told what happened since.
+        Waits for a call that is running, at most `CLOSE_SECONDS`, unless `wait` is False. A name stays where it is in
+        the log; whoever subscribes with it again is told what happened since.
         """
-        self._end(self)
+        self._end(self, wait)
 
 
 class EventBus:
@@ -99,10 +101,10 @@ class EventBus:
             self._subscriptions = (*self._subscriptions, subscription)
         return subscription
 
-    def _unsubscribe(self, subscription: Subscription) -> None:
+    def _unsubscribe(self, subscription: Subscription, wait: bool) -> None:  # noqa: FBT001
         with self._changed:
             self._subscriptions = tuple(one for one in self._subscriptions if one is not subscription)
-            if current_thread() is not self._thread:
+            if wait and current_thread() is not self._thread:
                 self._changed.wait_for(lambda: self._running is not subscription, CLOSE_SECONDS)
 
     def follow(
@@ -129,15 +131,16 @@ class EventBus:
         except BaseException:
             self._end_following(place)
             raise
-        return Subscription(event_type, handler, lambda _: self._end_following(place, follower))
+        return Subscription(event_type, handler, lambda _, wait: self._end_following(place, follower, wait=wait))
 
-    def _end_following(self, place: str, follower: Follower | None = None) -> None:
+    def _end_following(self, place: str, follower: Follower | None = None, *, wait: bool = True) -> None:
         with self._changed:
             if follower is None or self._followers.get(place) is follower:
                 self._followers.pop(place, None)
         if follower is not None:
             follower.stop()
-            follower.join(CLOSE_SECONDS)
+            if wait:
+                follower.join(CLOSE_SECONDS)
 
     def forget(self, name: str) -> list[str]:
         """Deletes all that is kept for a name, and ends its subscriptions here; returns what it followed."""
@@ -198,7 +201,7 @@ class EventBus:
                 return
             self._running = subscription
         try:
-            subscription.handler(event)
+            _call_handler(subscription.handler, event)
         except BaseException as error:  # noqa: BLE001  (the program's own code; nobody else would tell of it)
             logger.warning("the handler of an event failed (%s)", type(error).__name__)
         finally:
@@ -255,6 +258,15 @@ class EventBus:
         """Does nothing."""
 
 
+def _call_handler(handler: Handler, event: MemoryEvent) -> None:
+    """Calls a handler; raises TypeError if it only returns what is to be awaited, which would have done nothing."""
+    result = handler(event)
+    if isawaitable(result):
+        if iscoroutine(result):
+            result.close()
+        raise TypeError("the handler returned an awaitable; AsyncMemory.on awaits it")
+
+
 GivesUp = Callable[[BaseException, float], bool]
 """Takes the error of a handler, and for how many seconds it has failed at the event; tells whether to leave it."""
 
@@ -264,7 +276,8 @@ class Follower:
 
     A handler that fails is called again for the same event, after pauses as for a store that is away, until `gives_up`
     (None: never) says otherwise: then the event is a dead letter. `place` is `outbox.follower` of its name. A call
-    that takes longer than `projection.LEASE` seconds may be repeated by another process meanwhile.
+    that takes longer than `projection.LEASE` seconds may be repeated by another process meanwhile; whichever ends first
+    moves the cursor.
     """
 
     def __init__(
@@ -345,7 +358,7 @@ class Follower:
             self._call_for(batch, upto)
 
     def _call_for(self, batch: Sequence[event_log.LoggedEvent], upto: int) -> None:
-        """Calls the handler for each event, then moves the cursor behind those that it took, and ends the lease.
+        """Calls the handler for each event, then moves the cursor behind those that it took, and gives up the lease.
 
         With all of them it moves to the row `upto`.
         """
@@ -363,18 +376,17 @@ class Follower:
                 done = upto
         finally:
             with self._ledger.write() as connection:
-                if outbox.holds_lease(connection, self._place, self._lease_holder):  # else another process goes on
-                    if done is not None:
-                        event_log.advance(connection, self._place, done)
-                        for logged, error in refused:
-                            letter = {logged.event.payload["event_id"]: error}
-                            outbox.add_dead_letters(connection, self._place, letter, logged.row)
-                    outbox.release_lease(connection, self._place, self._lease_holder)
+                if done is not None:
+                    event_log.advance(connection, self._place, done)
+                for logged, error in refused:
+                    letter = {logged.event.payload["event_id"]: error}
+                    outbox.add_dead_letters(connection, self._place, letter, logged.row)
+                outbox.release_lease(connection, self._place, self._lease_holder)
 
     def _call(self, event: MemoryEvent) -> str | None:
         """Calls the handler; returns the error for which the event is given up, None if it took the event."""
         try:
-            self._handler(event)
+            _call_handler(self._handler, event)
         except BaseException as error:  # noqa: BLE001  (the program's own code)
             is_first = self._failing_since is None
             began = self._failing_since = monotonic() if self._failing_since is None else self._failing_since

@@ -1319,11 +1319,13 @@ class Memory:
         """Deletes where a name of `on` is, in all events that it follows, and ends its subscriptions here.
 
         For a name that nobody will use again: until then events are recorded for it. "webhook:NAME" is that of a
-        webhook, for one that is configured no more. Returns `{"forgotten": […]}`, the
-        events that it followed; none for an unknown name.
+        webhook; raises ValidationError for one that is configured. Returns `{"forgotten": […]}`, the events that it
+        followed; none for an unknown name.
         """
         self.engine.check_open()
-        return {"forgotten": self.engine.events.forget(validation.followed_name(name))}
+        followed = validation.followed_name(name)
+        self.engine.webhooks.check_not_configured(followed)
+        return {"forgotten": self.engine.events.forget(followed)}
 
     def dead_letters(self, *, limit: int = DEFAULT_LIST_LIMIT, offset: int = 0) -> types.DeadLetterList:
         """Lists the events that webhooks did not take, by type, webhook and time, the oldest first.

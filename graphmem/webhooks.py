@@ -119,6 +119,14 @@ class Webhooks:
             for event_type in dict.fromkeys(one.events):
                 bus.follow(event_type, self._webhooks[one.name].post, f"{PREFIX}{one.name}", _gives_up)
 
+    def check_not_configured(self, followed: str) -> None:
+        """Raises ValidationError for the name under which a configured webhook follows its events."""
+        if followed.startswith(PREFIX) and followed.removeprefix(PREFIX) in self._webhooks:
+            raise ValidationError(
+                "name: this webhook is configured; take it out of `webhooks` and open the memory again first",
+                argument="name",
+            )
+
     def dead_letters(self, limit: int, offset: int) -> tuple[list[DeadEvent], int]:
         """Returns the events that webhooks did not take, the oldest first, and the number of all."""
         with self._ledger.read() as connection:

@@ -160,7 +160,8 @@ def open_backends(settings: Settings, given: Given = NOTHING_GIVEN, *, in_memory
         vision, speech = own(_vision(settings)), own(_speech(settings))
         extractor = _extractor(settings)
         location = None if in_memory else ledger_location(settings)
-        blobs = BlobFolder(home_folder(settings) / "blobs") if settings.attachments.store == "folder" else None
+        keeps_data = settings.attachments.store == "folder"
+        blobs = None if in_memory else BlobFolder(home_folder(settings) / "blobs", keeps_new=keeps_data)
         ledger = Ledger(location, _keyring(settings, location), blobs, column_bytes=settings.search_cache_mb * 2**20)
         cleanup.callback(ledger.close)
         if (index := given.guarded_index) is not None:

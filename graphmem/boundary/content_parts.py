@@ -11,7 +11,7 @@ from binascii import Error as BadBase64
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import unquote_to_bytes
+from urllib.parse import quote, unquote_to_bytes
 
 from graphmem.model import AttachmentKind
 
@@ -28,7 +28,10 @@ _MIMES = ("mime_type", "media_type")
 # The media type of data that comes without one; endpoints look at the data itself.
 _DEFAULT_MIMES = {AttachmentKind.IMAGE: "image/jpeg", AttachmentKind.AUDIO: "audio/wav"}
 _ANY_MIME = "application/octet-stream"
+_URL_SAFE = str.maketrans("-_", "+/")
 DATA_SCHEME = "data:"
+# How references to kept data begin, which no link of a message may pass for.
+KEPT = ("blobs/", "sha256:")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +60,16 @@ def read_part(part: Mapping[Any, Any]) -> MediaPart | None:
     if kind is AttachmentKind.FILE and mime is not None:
         kind = next((one for one in AttachmentKind if mime.startswith(f"{one.value}/")), kind)
     link = _first(places, _LINKS)
-    if link is None and (data := _first(places, _DATA)):
+    words = next((place["data"] for place in places if place.get("type") == "text" and place.get("data")), None)
+    if link is None and isinstance(words, str):  # a document of Anthropic's that is text
+        link = f"data:{mime or 'text/plain'},{quote(words)}"
+    elif link is None and (data := _first(places, _DATA)):
         is_url = data[: len(DATA_SCHEME)].lower() == DATA_SCHEME
         link = data if is_url else f"data:{mime or _DEFAULT_MIMES.get(kind, _ANY_MIME)};base64,{data}"
     link = link or _first(places, _IDS) or ""
-    told = _first(places, ("caption",)), _first(places, ("transcript",))
+    if link.startswith(KEPT):
+        link = f"link:{link}"
+    told = _first(places, ("caption",)) or (words if isinstance(words, str) else None), _first(places, ("transcript",))
     if not (link or any(told)):
         return None
     if mime is None and is_data(link):
@@ -99,7 +107,8 @@ def data_of(link: str) -> bytes | None:
         return None
     if not head.lower().endswith(";base64"):
         return unquote_to_bytes(body)
+    digits = "".join(body.split()).rstrip("=").translate(_URL_SAFE)  # also as MIME wraps lines (RFC 4648, 2045)
     try:
-        return b64decode(body + "=" * (-len(body) % 4), validate=True)
+        return b64decode(digits + "=" * (-len(digits) % 4), validate=True)
     except (BadBase64, ValueError):
         return None

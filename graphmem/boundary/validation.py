@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from difflib import get_close_matches
+from inspect import iscoroutinefunction
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar, get_args
 
@@ -928,10 +929,12 @@ def followed_name(value: object, argument: str = "name") -> str:
     return subscriber_name(value, argument)
 
 
-def handler(value: object, argument: str = "handler") -> Callable[..., object]:
-    """Checks a function that is called with one argument."""
+def handler(value: object, argument: str = "handler", *, may_be_awaited: bool = False) -> Callable[..., object]:
+    """Checks a function that is called with one argument; a coroutine function only if it `may_be_awaited`."""
     if not callable(value):
         refuse(argument, type(value).__name__, "must be a function that takes an event")
+    if not may_be_awaited and iscoroutinefunction(value):
+        refuse(argument, "a coroutine function", "is not awaited here; use AsyncMemory.on")
     return value
 
 

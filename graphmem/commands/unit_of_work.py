@@ -89,11 +89,11 @@ class UnitOfWork:
     @property
     def keeps_data(self) -> bool:
         """Whether the data of attachments is kept in a folder."""
-        return self._blobs is not None
+        return self._blobs is not None and self._blobs.keeps_new
 
     def kept(self, attachments: Sequence[Attachment]) -> tuple[Attachment, ...]:
         """Returns attachments as they are to be stored: with a folder for blobs, after writing their data there."""
-        if self._blobs is None:
+        if self._blobs is None or not self._blobs.keeps_new:
             return tuple(attachments)
         kept = []
         for one in attachments:

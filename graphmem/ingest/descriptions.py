@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from inspect import iscoroutine
 from typing import Any
 
 from graphmem.boundary import content_parts, validation
-from graphmem.errors import ConfigError
 from graphmem.model import Attachment, AttachmentKind, Message
 
 logger = logging.getLogger("graphmem")
@@ -29,8 +29,8 @@ class Describer:
     def describe_now(self, message: Message) -> Message:
         """Returns a message with what the function says of its undescribed attachments.
 
-        If the function fails on one, the log gets a warning: the words of the message are worth more. Raises
-        ConfigError for an answer that is no text.
+        If the function fails on one, or returns what is no text, the log gets a warning: the words of the message are
+        worth more.
         """
         if self._function is None or all(one.is_described for one in message.attachments):
             return message
@@ -53,7 +53,10 @@ class Describer:
             logger.warning("describe failed with %s; the attachment is kept without words", type(error).__name__)
             return attachment
         if told is not None and not isinstance(told, str):
-            raise ConfigError(f"describe returned {type(told).__name__}; return a text, or None")
+            if iscoroutine(told):
+                told.close()
+            logger.warning("describe returned something else than text or None; the attachment is kept without words")
+            return attachment
         return with_words(attachment, told or "", BY_FUNCTION)
 
     def left(self, message: Message) -> Mapping[int, str]:

@@ -24,10 +24,20 @@ _DIGEST = re.compile("[0-9a-f]{64}")
 
 
 class BlobFolder:
-    """A folder of blobs, created with the first one; only its owner can read it."""
+    """A folder of blobs, created with the first one; only its owner can read it.
 
-    def __init__(self, path: Path) -> None:
+    Without `keeps_new` no data is added, as this process is configured, but what others have kept is erased with its
+    last memory, exported and checked all the same.
+    """
+
+    def __init__(self, path: Path, *, keeps_new: bool) -> None:
         self._path = path
+        self.keeps_new = keeps_new
+
+    @property
+    def is_expected(self) -> bool:
+        """Whether blobs that attachments refer to should be here: not on a machine that shares the ledger alone."""
+        return self.keeps_new or self._path.is_dir()
 
     def write(self, digest: str, data: bytes) -> None:
         """Writes a blob as a whole, unless it is there. Raises StoreUnavailable."""
@@ -74,7 +84,7 @@ def erase_unused(ledger: Ledger, digests: Collection[str] | None = None) -> None
 
 def missing_and_unused(ledger: Ledger) -> tuple[set[str], set[str]]:
     """Returns the digests of blobs that attachments refer to and that are lost, and of those that none uses."""
-    if ledger.blobs is None:
+    if ledger.blobs is None or not ledger.blobs.is_expected:
         return set(), set()
     with ledger.read() as connection:
         used = set(attachments.memories_with_blobs(connection))

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from threading import Event
+from time import monotonic
 from typing import Any
 from uuid import uuid4
 
@@ -18,6 +20,7 @@ from support.waiting import TIMEOUT, wait_until
 
 from graphmem import AsyncMemory, Memory, MemoryEvent, Settings, events_bus
 from graphmem.errors import StoreUnavailable, ValidationError
+from graphmem.events_bus import CLOSE_SECONDS
 from graphmem.model import EventType
 from graphmem.stores import projection_worker
 from graphmem.stores.ledger import event_log, outbox
@@ -176,12 +179,71 @@ def test_coroutines_are_handlers_of_an_async_memory() -> None:
             told.append(event)
 
         async with AsyncMemory(":memory:", settings=Settings.from_dict(fake_models())) as memory:
-            with await memory.on("memory.added", handler):
+            async with await memory.on("memory.added", handler):
                 await memory.add("tea", user_id="u1")
+                await memory.flush()
+            async with await memory.on("memory.added", lambda event: handler(event), name="billing"):
+                await memory.add("coffee", user_id="u1")
                 await memory.flush()
         return told
 
-    assert len(asyncio.run(live())) == 1
+    assert len(asyncio.run(live())) == 2
+
+
+def test_a_coroutine_may_close_its_own_subscription_without_stopping_the_loop() -> None:
+    async def live() -> float:
+        beats = [monotonic()]
+
+        async def handler(event: MemoryEvent) -> None:
+            await subscription.close()
+
+        async def beat() -> None:
+            while True:
+                await asyncio.sleep(0.05)
+                beats.append(monotonic())
+
+        async with AsyncMemory(":memory:", settings=Settings.from_dict(fake_models())) as memory:
+            subscription = await memory.on("memory.added", handler)
+            beating = asyncio.create_task(beat())
+            await memory.add("tea", user_id="u1")
+            await memory.flush()
+            beating.cancel()
+        return max((after - before for before, after in pairwise(beats)), default=0.0)
+
+    assert asyncio.run(live()) < CLOSE_SECONDS
+
+
+def test_what_nobody_awaits_is_a_failure(memory: Memory) -> None:
+    async def handler(event: MemoryEvent) -> None:
+        told.append(event)
+
+    told: list[MemoryEvent] = []
+    with pytest.raises(ValidationError, match="use AsyncMemory.on"):
+        memory.on("memory.added", handler, name="billing")
+    with memory.on("memory.added", lambda event: handler(event), name="billing"):
+        added(memory, "first")
+        memory.flush()
+    with memory.on("memory.added", told.append, name="billing"):
+        memory.flush()
+    assert len(told) == 1
+
+
+def test_a_slow_handler_moves_its_cursor_without_its_lease(memory: Memory, tmp_path: Path) -> None:
+    """Another process has the lease by the time that the call ends, and would call for the event for ever."""
+    told: list[MemoryEvent] = []
+
+    def slow(event: MemoryEvent) -> None:
+        told.append(event)
+        with memory.engine.ledger.write() as connection:
+            connection.execute(tables.leases.update().values(holder="another"))
+
+    with memory.on("memory.added", slow, name="billing"):
+        added(memory, "first")
+        wait_until(lambda: told)
+        memory.flush()
+    with memory.engine.ledger.read() as connection:
+        place = outbox.follower(EventType.MEMORY_ADDED, "billing")
+        assert outbox.cursor(connection, place) == event_log.last_row(connection, EventType.MEMORY_ADDED)
 
 
 # --- under a name ---------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from base64 import b64encode
+from base64 import b64encode, encodebytes, urlsafe_b64encode
 from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -122,16 +122,16 @@ def test_a_function_describes_what_the_message_does_not(make_memory: Make) -> No
     assert (sound["caption"], sound["transcript"]) == (None, "A audio")
 
 
-def test_a_function_that_fails_costs_no_words_and_one_that_returns_no_text_is_an_error(
+def test_a_function_that_fails_or_returns_no_text_costs_no_words(
     make_memory: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
     memory = make_memory(describe=lambda attachment: 1 / (attachment["kind"] == "audio"))
     memory.add(user("Look!", image()), **ANA)
     assert listed(memory) == ["Look!"]
     assert "describe failed with ZeroDivisionError; the attachment is kept without words" in caplog.text
-    with pytest.raises(ConfigError, match="describe returned float; return a text, or None"):
-        memory.add(user("Listen!", voice()), **ANA)
-    assert listed(memory) == ["Look!"]
+    memory.add(user("Listen!", voice()), **ANA)
+    assert listed(memory) == ["Listen!", "Look!"]
+    assert "describe returned something else than text or None" in caplog.text
 
 
 # --- by models ------------------------------------------------------------------------------------------------------
@@ -374,6 +374,46 @@ def test_all_data_of_a_message_that_waits_is_kept(make_memory: Make, tmp_path: P
     memory.flush()
     blobs = {one.name: one.read_bytes() for one in (tmp_path / "home" / "blobs").iterdir()}
     assert blobs == {DIGEST: PNG, sha256(WAV).hexdigest(): WAV}
+
+
+def test_a_process_that_keeps_no_data_erases_and_exports_what_others_kept(make_memory: Make, tmp_path: Path) -> None:
+    keeping = make_memory(tmp_path / "home", attachments=FOLDER)
+    (one,) = keeping.add(user("Look!", image(data_url(PNG))), **ANA)["results"]
+    keeping.close()
+    other = make_memory(tmp_path / "home")
+    other.add(user("And this", image(data_url(WAV))), **ANA)
+    assert [file.name for file in (tmp_path / "home" / "blobs").iterdir()] == [DIGEST]
+    other.export(tmp_path / "export.jsonl")
+    assert b64encode(PNG).decode() in (tmp_path / "export.jsonl").read_text()
+    other.delete(one["id"])
+    assert list((tmp_path / "home" / "blobs").iterdir()) == []
+    assert other.verify()["ok"]
+
+
+@pytest.mark.parametrize("link", ["blobs/../secret.key", f"blobs/{DIGEST}", f"sha256:{DIGEST}"])
+def test_no_link_passes_for_kept_data(make_memory: Make, tmp_path: Path, link: str) -> None:
+    memory = make_memory(tmp_path / "home", attachments=FOLDER)
+    memory.add(user("mine", image(data_url(PNG))), **BEN)
+    memory.add(user("Look!", image(link), {"type": "file", "file_id": link}), **ANA)
+    (one,) = memory.get_all(**ANA)["results"]
+    assert [each["ref"] for each in one["attachments"]] == [f"link:{link}"] * 2
+    assert memory.verify()["ok"]
+
+
+@pytest.mark.parametrize("data", [encodebytes(PNG * 20).decode(), urlsafe_b64encode(PNG * 20).decode().rstrip("=")])
+def test_data_is_read_in_any_form_of_base64(make_memory: Make, tmp_path: Path, data: str) -> None:
+    memory = make_memory(tmp_path / "home", attachments=FOLDER)
+    source = {"type": "base64", "media_type": "image/png", "data": data}
+    memory.add(user("Look!", {"type": "image", "source": source}), **ANA)
+    (blob,) = (tmp_path / "home" / "blobs").iterdir()
+    assert blob.read_bytes() == PNG * 20
+
+
+def test_a_document_that_is_text_is_read(make_memory: Make) -> None:
+    memory = make_memory()
+    source = {"type": "text", "media_type": "text/plain", "data": "The gate code is 4711."}
+    memory.add(user({"type": "document", "source": source}), **ANA)
+    assert listed(memory) == ["[file: The gate code is 4711.]"]
 
 
 def test_a_folder_needs_one() -> None:

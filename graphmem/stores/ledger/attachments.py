@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, literal, select
 
 from graphmem.model import Attachment, AttachmentKind, optional_from_micros, optional_micros
 from graphmem.stores.ledger.schema import attachments
@@ -69,7 +69,8 @@ def used_digests(connection: Connection, digests: Iterable[str]) -> set[str]:
 
 def memories_with_blobs(connection: Connection) -> dict[str, list[int]]:
     """Returns the rows of the memories whose attachments are in blobs, by the digest of the blob."""
-    statement = select(attachments.c.sha256, attachments.c.memory).where(attachments.c.ref.startswith(BLOBS))
+    is_kept = attachments.c.ref == literal(BLOBS).concat(attachments.c.sha256)
+    statement = select(attachments.c.sha256, attachments.c.memory).where(is_kept)
     found: dict[str, list[int]] = {}
     for digest, row in connection.execute(statement):
         found.setdefault(digest, []).append(row)
