@@ -19,6 +19,7 @@ from graphmem.concurrency import Pool
 from graphmem.errors import CLOSED, FORKED, StoreError, StoreUnavailable
 from graphmem.ingest.enrichment import Enricher
 from graphmem.ingest.facts.job_result import JobResult
+from graphmem.jobs.handover import hand_over_of
 from graphmem.jobs.worker import JobFailure, JobWorker
 from graphmem.logs import log_and_leave_pending
 from graphmem.model import MemoryRecord, Message, SaidMessage, Scope, View
@@ -56,12 +57,16 @@ class Engine:
     a language model. `observers` are told of changes, searches and calls of models. `projections` are the vector index
     and, unless it is the ledger's own tables, the graph. `graphmem.administration` checks and repairs it. Raises
     ConfigError or StoreError when a store cannot be opened.
+
+    `is_worker`: this process does the jobs of others. It leaves the folder of an embedded vector index to those that
+    search, and whatever they have claimed.
     """
 
-    def __init__(self, settings: Settings, *, in_memory: bool) -> None:
+    def __init__(self, settings: Settings, *, in_memory: bool, is_worker: bool = False) -> None:
         self.settings = settings
         self.observers = Observers()
-        self.backends = backends = open_backends(settings, in_memory=in_memory)
+        hand_over = hand_over_of(settings, in_memory=in_memory)
+        self.backends = backends = open_backends(settings, in_memory=in_memory, takes_folder=not is_worker)
         llm = None if backends.llm is None else ObservedModel(backends.llm, self.observers)
         self.llm: LanguageModel | None = llm
         self.storage_paths = [] if in_memory else storage_paths(settings)
@@ -85,6 +90,7 @@ class Engine:
             settings,
             on_background_done=self._finish_background_work,
             run_cycle=self._run_nightly_cycle,
+            hand_over=hand_over,
         )
         self.accesses = AccessLog(self.ledger)
         self.working = None
@@ -99,12 +105,13 @@ class Engine:
         self._finalizer = finalize(self, backends.close)
         _open_engines.add(self)
         try:
-            self._open_projections()
+            # The processes of a file are mostly one after the other, and the one before may have died.
+            self._open_projections(texts_by_force=not self.ledger.on_server and not is_worker)
         except BaseException:
             self.close()
             raise
 
-    def _open_projections(self) -> None:
+    def _open_projections(self, *, texts_by_force: bool) -> None:
         """Connects to the servers, all at the same time, and schedules the work that an ended process left behind."""
         for opening in [self.pool.submit(worker.open) for worker in self.projection_workers]:
             opening.result()
@@ -117,8 +124,7 @@ class Engine:
             if not has_begun:
                 with self.ledger.write() as connection:
                     vitals.begin_lifecycle(connection, datetime.now(UTC))
-        # The processes of a file are mostly one after the other, and the one before may have died.
-        self.job_worker.schedule(texts_by_force=not self.ledger.on_server)
+        self.job_worker.schedule(texts_by_force=texts_by_force)
 
     def check_open(self) -> None:
         """Raises StoreUnavailable after `close`, and in a process that was forked after opening."""
@@ -192,9 +198,12 @@ class Engine:
         """
         future: Future[JobResult | JobFailure] | None = None
         with log_and_leave_pending():
-            future = self.job_worker.run(job, kind, in_background=not wait)
+            if wait:
+                future = self.job_worker.run(job, kind, in_background=False)
+            else:
+                self.job_worker.start(job, kind)
         pending = self.enrich_and_deliver(records, wait=wait)
-        if future is None or not wait:
+        if future is None:
             return JobResult(), [kind.value, *pending]
         try:
             result = future.result()
@@ -241,6 +250,14 @@ class Engine:
             for worker, delivery in deliveries
             if not worker.wait_for(delivery, max(0.0, deadline - monotonic()))
         ]
+
+    def take_up_work(self) -> None:
+        """Starts what other processes have left behind: claimable jobs, deliveries that lag, expired items."""
+        self.job_worker.schedule()
+        for worker in self.projection_workers:
+            if worker.projection.has_pending():
+                worker.schedule([])
+        self.delete_expired_items()
 
     def schedule_background_work(self) -> None:
         """Delivers pending changes and deletes expired items, in the background."""

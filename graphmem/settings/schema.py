@@ -623,6 +623,20 @@ class RedisWorking(_Section):
     config: RedisWorkingConfig
 
 
+class ThreadWorkers(_Section):
+    """Background work is done by threads of each process that has the memory open."""
+
+    provider: Literal["threads"] = Field(default="threads", description="Selects who does background work.")
+    config: _NoConfig = _NoConfig()
+
+
+class ProcessWorkers(_Section):
+    """Background work is left to `graphmem worker`, a process of its own."""
+
+    provider: Literal["process"] = Field(description="Selects who does background work.")
+    config: _NoConfig = _NoConfig()
+
+
 class LifecycleSettings(_Section):
     """When memories are forgotten and which are kept; off by default. See "Let a memory ripen" in the documentation.
 
@@ -956,6 +970,9 @@ class Settings(_Section):
     working: Annotated[
         ProcessWorking | RedisWorking | None, Field(discriminator="provider"), _default_provider("memory")
     ] = None
+    workers: Annotated[
+        ThreadWorkers | ProcessWorkers, Field(discriminator="provider"), _default_provider("threads")
+    ] = ThreadWorkers()
     mcp: McpSettings = McpSettings()
     serve: ServeSettings = ServeSettings()
     delivery_wait: Annotated[float, Field(ge=0)] = Field(

@@ -1,0 +1,158 @@
+"""The setting `workers`: what a Memory leaves to other processes, and what it does itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from threading import Event, Thread
+from typing import Any
+
+import pytest
+from support.contract import Make, texts
+from support.fake_llm import fact
+from support.waiting import TIMEOUT, wait_until
+
+from graphmem import Memory, Settings, administration
+from graphmem.engine import Engine
+from graphmem.errors import ConfigError
+from graphmem.jobs.worker import MODEL_THREADS
+from graphmem.settings.schema import ThreadWorkers
+from graphmem.stores.ledger import jobs
+from graphmem.stores.ledger.jobs import JobKind
+from graphmem.testing import ModelEndpoint
+
+ANN = {"user_id": "ann7"}
+PROCESS = {"workers": {"provider": "process"}}
+SINGS = json.dumps({"facts": [fact("Sings")]})
+
+
+def recorded(memory: Memory) -> list[str]:
+    with memory.engine.ledger.read() as connection:
+        return jobs.pending_kinds(connection, frozenset(JobKind))
+
+
+@contextmanager
+def worker_of(memory: Memory) -> Iterator[Engine]:
+    """What `graphmem worker` runs, in this process, without its loop."""
+    settings = memory.engine.settings.model_copy(update={"workers": ThreadWorkers()})
+    engine = Engine(settings, in_memory=False, is_worker=True)
+    try:
+        yield engine
+    finally:
+        engine.close(wait=False)
+
+
+@pytest.fixture
+def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(administration, "FLUSH_TIMEOUT", 0.0)
+
+
+@pytest.fixture
+def left(make_memory: Make, tmp_path: Any) -> Callable[..., Memory]:
+    return lambda **more: make_memory(tmp_path, **PROCESS, **more)
+
+
+def test_without_wait_a_text_is_left_to_a_worker(left: Callable[..., Memory], no_patience: None) -> None:
+    memory = left()
+    assert memory.add("I drink matcha.", **ANN, wait=False)["pending"] == ["vectors", "graph"]
+    assert memory.flush()["pending"][:1] == ["vectors"]
+    assert recorded(memory) == ["enrichment"]
+    with worker_of(memory) as worker:
+        worker.take_up_work()
+        wait_until(lambda: recorded(memory) == [])
+    assert memory.flush() == {"pending": []}
+    assert texts(memory.search("matcha", **ANN)) == ["I drink matcha."]
+
+
+def test_what_a_call_waits_for_stays_in_its_process(left: Callable[..., Memory]) -> None:
+    with ModelEndpoint(default=SINGS) as endpoint:
+        memory = left(llm={"config": {"openai_base_url": endpoint.url, "api_key": "any", "model": "stays"}})
+        assert texts(memory.add("I sing.", **ANN)) == ["Sings"]
+        assert recorded(memory) == []
+        assert texts(memory.search("sings", **ANN)) == ["Sings"]
+
+
+def test_facts_that_no_call_waits_for_are_drawn_by_a_worker(left: Callable[..., Memory], no_patience: None) -> None:
+    with ModelEndpoint(default=SINGS) as endpoint:
+        memory = left(llm={"config": {"openai_base_url": endpoint.url, "api_key": "any", "model": "left"}})
+        memory.add("I sing.", **ANN, wait=False)
+        assert memory.flush()["pending"] == ["facts", "vectors", "graph"]
+        memory.engine.job_worker.schedule()
+        assert endpoint.requests == []
+        with worker_of(memory) as worker:
+            worker.take_up_work()
+            wait_until(lambda: recorded(memory) == [])
+        assert texts(memory.get_all(**ANN, kinds="fact")) == ["Sings"]
+
+
+def test_flush_waits_for_a_worker(left: Callable[..., Memory]) -> None:
+    memory = left()
+    memory.add("I drink matcha.", **ANN, wait=False)
+    with worker_of(memory) as worker:
+        worker.take_up_work()
+        assert memory.flush() == {"pending": []}
+
+
+def test_flush_does_not_wait_for_a_job_that_failed(left: Callable[..., Memory]) -> None:
+    with ModelEndpoint(default="I would rather talk about the weather.") as endpoint:
+        memory = left(llm={"config": {"openai_base_url": endpoint.url, "api_key": "any", "model": "fails"}})
+        assert memory.add("I sing.", **ANN)["pending"] == ["facts"]
+        assert memory.flush() == {"pending": ["facts"]}
+        endpoint._default = SINGS
+        assert memory.retry_failed() == {"done": 1, "failed": {}, "pending": []}
+
+
+def test_nights_are_left_to_a_worker(make_memory: Make, tmp_path: Any, no_patience: None) -> None:
+    before, talk = datetime.now(UTC) - timedelta(days=8), "The weather was grey at noon."
+    memory = make_memory(tmp_path)
+    record = {"type": "memory", "text": talk, "at": before.isoformat(), "created_at": before.isoformat(), **ANN}
+    memory.import_([{**record, "id": "00000000-0000-4000-8000-000000000001"}])
+    memory.close()
+    memory = make_memory(tmp_path, **PROCESS, lifecycle={"enabled": True, "since": "2026-01-01"})
+    memory.flush()
+    assert texts(memory.pending_deletion(**ANN)) == []
+    with worker_of(memory) as worker:
+        worker.take_up_work()
+        wait_until(lambda: texts(memory.pending_deletion(**ANN)) == [talk])
+
+
+def test_a_worker_leaves_the_folder_of_vectors_to_those_that_search(left: Callable[..., Memory], tmp_path: Any) -> None:
+    memory = left()
+    home = memory.engine.settings.home
+    with worker_of(memory) as worker:
+        memory.close()
+        with Memory(home, settings=memory.engine.settings) as other:
+            assert (type(worker.backends.vector_index) is type(other.engine.backends.vector_index)) is (
+                other.engine.ledger.on_server
+            )
+
+
+def test_jobs_that_have_not_begun_stay_recorded_when_a_worker_ends(left: Callable[..., Memory]) -> None:
+    may_answer = Event()
+
+    def answer(_: Any) -> str:
+        may_answer.wait(TIMEOUT)
+        return SINGS
+
+    with ModelEndpoint(default=answer) as endpoint:
+        memory = left(llm={"config": {"openai_base_url": endpoint.url, "api_key": "any", "model": "many"}})
+        for number in range(MODEL_THREADS + 2):
+            memory.add("I sing.", user_id=f"u{number}", wait=False)
+        with worker_of(memory) as worker:
+            worker.take_up_work()
+            wait_until(lambda: len(endpoint.requests) == MODEL_THREADS)
+            closing = Thread(target=worker.close, kwargs={"wait": False})
+            closing.start()
+            wait_until(lambda: worker.job_worker._leaves_queued)
+            may_answer.set()
+            closing.join(TIMEOUT)
+        assert len(endpoint.requests) == MODEL_THREADS
+        with memory.engine.ledger.read() as connection:
+            assert len(jobs.claimable(connection, {JobKind.FACTS})) == 2
+
+
+def test_nobody_else_can_do_the_jobs_of_a_memory_in_memory(hash_models: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="workers: no other process"):
+        Memory(":memory:", settings=Settings.from_dict({**hash_models, **PROCESS}))
