@@ -68,6 +68,12 @@ class JobFailure:
         return cls(type(error).__name__, cause_of(error))
 
 
+def model_claim_seconds(settings: Settings) -> float:
+    """Returns the seconds for which a job of the language model is claimed."""
+    timeout = 0.0 if settings.llm is None else settings.llm.config.timeout
+    return CLAIM_TIMEOUTS * timeout + CLAIM_MARGIN
+
+
 class JobWorker:
     """Runs the recorded jobs of a ledger in its own threads. Safe to use from several threads and processes.
 
@@ -90,8 +96,7 @@ class JobWorker:
     ) -> None:
         self._ledger = ledger
         self._pipeline = pipeline
-        timeout = 0.0 if settings.llm is None else settings.llm.config.timeout
-        self._claim_seconds = CLAIM_TIMEOUTS * timeout + CLAIM_MARGIN
+        self._claim_seconds = model_claim_seconds(settings)
         self._on_background_done = on_background_done
         self._nights = nights = settings.lifecycle.nights(settings.zone)
         self._purge_after = settings.lifecycle.purge_after

@@ -623,6 +623,16 @@ class RedisWorking(_Section):
     config: RedisWorkingConfig
 
 
+class CeleryConfig(_Section):
+    """The broker of Celery, and the queue in it."""
+
+    broker_url: SecretUrl = Field(description="The URL of the broker, such as `redis://host:6379/1`.")
+    queue: Text = Field(default="graphmem", description="The queue; ledgers that share a broker need one each.")
+    transport_options: dict[str, Any] = Field(
+        default={}, description="Further options of the broker, as Celery's `broker_transport_options`."
+    )
+
+
 class ThreadWorkers(_Section):
     """Background work is done by threads of each process that has the memory open."""
 
@@ -635,6 +645,13 @@ class ProcessWorkers(_Section):
 
     provider: Literal["process"] = Field(description="Selects who does background work.")
     config: _NoConfig = _NoConfig()
+
+
+class CeleryWorkers(_Section):
+    """Background work is left to workers of Celery, on any number of machines. Needs the extra `celery`."""
+
+    provider: Literal["celery"] = Field(description="Selects who does background work.")
+    config: CeleryConfig
 
 
 class LifecycleSettings(_Section):
@@ -971,7 +988,7 @@ class Settings(_Section):
         ProcessWorking | RedisWorking | None, Field(discriminator="provider"), _default_provider("memory")
     ] = None
     workers: Annotated[
-        ThreadWorkers | ProcessWorkers, Field(discriminator="provider"), _default_provider("threads")
+        ThreadWorkers | ProcessWorkers | CeleryWorkers, Field(discriminator="provider"), _default_provider("threads")
     ] = ThreadWorkers()
     mcp: McpSettings = McpSettings()
     serve: ServeSettings = ServeSettings()

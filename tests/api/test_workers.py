@@ -153,6 +153,9 @@ def test_jobs_that_have_not_begun_stay_recorded_when_a_worker_ends(left: Callabl
             assert len(jobs.claimable(connection, {JobKind.FACTS})) == 2
 
 
-def test_nobody_else_can_do_the_jobs_of_a_memory_in_memory(hash_models: dict[str, Any]) -> None:
+@pytest.mark.parametrize("provider", ["process", "celery"])
+def test_nobody_else_can_do_the_jobs_of_a_memory_in_memory(hash_models: dict[str, Any], provider: str) -> None:
+    config = {"config": {"broker_url": "memory://"}} if provider == "celery" else {}
+    settings = Settings.from_dict({**hash_models, "workers": {"provider": provider, **config}})
     with pytest.raises(ConfigError, match="workers: no other process"):
-        Memory(":memory:", settings=Settings.from_dict({**hash_models, **PROCESS}))
+        Memory(":memory:", settings=settings)
