@@ -629,7 +629,7 @@ class CeleryConfig(_Section):
     broker_url: SecretUrl = Field(description="The URL of the broker, such as `redis://host:6379/1`.")
     queue: Text = Field(default="graphmem", description="The queue; ledgers that share a broker need one each.")
     transport_options: dict[str, Any] = Field(
-        default={}, description="Further options of the broker, as Celery's `broker_transport_options`."
+        default={}, repr=False, description="Further options of the broker, as Celery's `broker_transport_options`."
     )
 
 

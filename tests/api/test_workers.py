@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from support.contract import Make, texts
+from support.databases import SQLITE_ONLY
 from support.fake_llm import fact
 from support.waiting import TIMEOUT, wait_until
 
@@ -21,6 +22,7 @@ from graphmem.jobs.worker import MODEL_THREADS
 from graphmem.settings.schema import ThreadWorkers
 from graphmem.stores.ledger import jobs
 from graphmem.stores.ledger.jobs import JobKind
+from graphmem.stores.numpy_index import NumpyIndex
 from graphmem.testing import ModelEndpoint
 
 ANN = {"user_id": "ann7"}
@@ -118,15 +120,15 @@ def test_nights_are_left_to_a_worker(make_memory: Make, tmp_path: Any, no_patien
         wait_until(lambda: texts(memory.pending_deletion(**ANN)) == [talk])
 
 
-def test_a_worker_leaves_the_folder_of_vectors_to_those_that_search(left: Callable[..., Memory], tmp_path: Any) -> None:
+@SQLITE_ONLY
+def test_a_worker_leaves_the_folder_of_vectors_to_those_that_search(left: Callable[..., Memory]) -> None:
     memory = left()
-    home = memory.engine.settings.home
+    settings, of_programs = memory.engine.settings, type(memory.engine.backends.vector_index)
     with worker_of(memory) as worker:
         memory.close()
-        with Memory(home, settings=memory.engine.settings) as other:
-            assert (type(worker.backends.vector_index) is type(other.engine.backends.vector_index)) is (
-                other.engine.ledger.on_server
-            )
+        assert isinstance(worker.backends.vector_index, NumpyIndex)
+        with Memory(settings.home, settings=settings) as other:
+            assert type(other.engine.backends.vector_index) is of_programs is not NumpyIndex
 
 
 def test_jobs_that_have_not_begun_stay_recorded_when_a_worker_ends(left: Callable[..., Memory]) -> None:

@@ -27,6 +27,7 @@ from support.waiting import SERVER_TIMEOUT, wait_until
 
 from graphmem import Memory
 from graphmem.errors import ConfigError
+from graphmem.jobs.worker import CYCLE_SECONDS, model_claim_seconds
 from graphmem.settings import Settings
 from graphmem.stores.ledger import schema
 from graphmem.stores.ledger.sql import now_micros
@@ -131,6 +132,17 @@ def test_a_job_that_fails_is_sent_again(config: Callable[..., Path]) -> None:
             sweep(path)
             wait_until_done(memory)
             assert facts(memory) == ["Drinks matcha"]
+
+
+def test_messages_are_json_and_come_again_only_after_the_longest_claim(config: Callable[..., Path]) -> None:
+    from graphmem.integrations.celery import make_app
+
+    settings = Settings.from_file(config("http://127.0.0.1:1"))
+    conf = make_app(settings).conf
+    assert conf.accept_content == ["json"] and conf.task_serializer == "json"
+    assert conf.task_acks_late and conf.task_reject_on_worker_lost and conf.task_ignore_result
+    assert conf.worker_prefetch_multiplier == 1 and conf.task_default_queue == "graphmem"
+    assert conf.broker_transport_options["visibility_timeout"] > model_claim_seconds(settings) > CYCLE_SECONDS
 
 
 def test_settings_without_celery_have_no_application() -> None:

@@ -108,6 +108,7 @@ NOT_RUN = {
         "COMPOSE_FILE=docker-compose.yml:examples/tls/docker-compose.yml": _ENV,
     },
     "docs/how-to/workers.md": {
+        "COMPOSE_PROFILES=serve,worker": _ENV,
         "pip install '.[celery,redis]'": _INSTALLS,
         "export GRAPHMEM_CONFIG=/etc/graphmem.toml": "tests/crash/test_celery_worker.py runs workers",
         "graphmem worker": "runs until it is stopped; tests/crash/test_worker_kill.py stops it",
