@@ -665,7 +665,8 @@ class LifecycleSettings(_Section):
     daily_at: Annotated[str, AfterValidator(_checked_time_of_day)] = Field(
         default="03:00",
         description="When a cycle runs each night, in `timezone` (by default in UTC), in a program that has the memory "
-        "open; nights that were missed are made up for when it is opened next. `never`: only `tend` runs cycles.",
+        "open, or in a worker (`workers`); nights that were missed are made up for when it is opened next. `never`: "
+        "only `tend` runs cycles.",
     )
     since: Annotated[str, AfterValidator(_checked_moment)] | None = Field(
         default=None,

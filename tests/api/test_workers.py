@@ -6,18 +6,20 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
 import pytest
 from support.contract import Make, texts
-from support.databases import SQLITE_ONLY
+from support.databases import POSTGRES, SQLITE_ONLY
 from support.fake_llm import fact
 from support.waiting import TIMEOUT, wait_until
 
 from graphmem import Memory, Settings, administration
 from graphmem.engine import Engine
 from graphmem.errors import ConfigError
+from graphmem.jobs import celery_messages
 from graphmem.jobs.worker import MODEL_THREADS
 from graphmem.settings.schema import ThreadWorkers
 from graphmem.stores.ledger import jobs
@@ -120,6 +122,19 @@ def test_nights_are_left_to_a_worker(make_memory: Make, tmp_path: Any, no_patien
         wait_until(lambda: texts(memory.pending_deletion(**ANN)) == [talk])
 
 
+@pytest.mark.parametrize("database", [POSTGRES], indirect=True)
+def test_a_worker_delivers_to_servers(left: Callable[..., Memory]) -> None:
+    memory = left()
+    memory.add("I drink matcha.", **ANN, wait=False)
+    shared = [projection for projection in memory.engine.projections if projection.shared]
+    assert shared and all(projection.has_pending() for projection in shared)
+    with worker_of(memory) as worker:
+        worker.take_up_work()
+        wait_until(lambda: worker.ledger.on_server and recorded(memory) == [])
+        if memory.engine.settings.vector_store.config.is_server:
+            wait_until(lambda: not any(projection.has_pending() for projection in shared))
+
+
 @SQLITE_ONLY
 def test_a_worker_leaves_the_folder_of_vectors_to_those_that_search(left: Callable[..., Memory]) -> None:
     memory = left()
@@ -161,3 +176,13 @@ def test_nobody_else_can_do_the_jobs_of_a_memory_in_memory(hash_models: dict[str
     settings = Settings.from_dict({**hash_models, "workers": {"provider": provider, **config}})
     with pytest.raises(ConfigError, match="workers: no other process"):
         Memory(":memory:", settings=settings)
+
+
+def test_celery_without_its_extra_is_refused(
+    hash_models: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(celery_messages, "find_spec", lambda _: None)
+    workers = {"provider": "celery", "config": {"broker_url": "redis://user:secret@127.0.0.1:1/0"}}
+    with pytest.raises(ConfigError, match=r"workers: Celery and .*celery") as refused:
+        Memory(tmp_path, settings=Settings.from_dict({**hash_models, "workers": workers}))
+    assert "secret" not in str(refused.value)
