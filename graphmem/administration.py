@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from graphmem.jobs.cycle import CycleResult
 
 # Seconds that `flush` waits for a store to take one batch: a server that has just started is slow to plan its first
-# statements.
+# statements. As long it waits for another process that begins with a job.
 FLUSH_TIMEOUT = 30.0
 
 
@@ -49,9 +49,14 @@ def prepare_searches(engine: Engine) -> None:
 def flush(engine: Engine) -> list[str]:
     """Finishes background work and jobs, waits for both, and makes durable what was delivered.
 
+    Where other processes do jobs, it waits for them.
+
     Returns the kinds of jobs and the projections that are still pending.
     """
-    engine.job_worker.drain()
+    if engine.job_worker.hands_over:
+        engine.job_worker.wait_for_others(FLUSH_TIMEOUT)
+    else:
+        engine.job_worker.drain()
     engine.accesses.write()
     pending = _finish_enrichment_and_deliveries(engine)
     engine.events.drain()
@@ -77,8 +82,9 @@ def retry_failed(engine: Engine) -> dict[str, Any]:
 def _finish_enrichment_and_deliveries(engine: Engine) -> list[str]:
     with log_and_leave_pending():
         engine.delete_expired_items()
-    with log_and_leave_pending():
-        engine.job_worker.enrich_all()
+    if not engine.job_worker.hands_over:
+        with log_and_leave_pending():
+            engine.job_worker.enrich_all()
     with engine.ledger.read() as connection:
         pending_jobs = jobs.pending_kinds(connection, engine.job_worker.kinds)
         is_unenriched = jobs.count_enrichments(connection) > 0

@@ -31,6 +31,7 @@ from graphmem.given import Given
 from graphmem.ingest.descriptions import Describer
 from graphmem.ingest.enrichment import Enricher
 from graphmem.ingest.facts.job_result import JobResult
+from graphmem.jobs.handover import hand_over_of
 from graphmem.jobs.worker import JobFailure, JobWorker
 from graphmem.logs import log_and_leave_pending
 from graphmem.model import EventType, MemoryRecord, Message, SaidMessage, Scope, View
@@ -72,12 +73,18 @@ class Engine:
     are told of changes, searches and calls of models. `projections` are the vector index and, unless it is the ledger's
     own tables, the graph. `graphmem.administration` checks and repairs it. Raises ConfigError or StoreError when a
     store cannot be opened.
+
+    `is_worker`: this process does the jobs of others. It leaves the folder of an embedded vector index to those that
+    search, and whatever they have claimed.
     """
 
-    def __init__(self, settings: Settings, given: Given = NOTHING_GIVEN, *, in_memory: bool) -> None:
+    def __init__(
+        self, settings: Settings, given: Given = NOTHING_GIVEN, *, in_memory: bool, is_worker: bool = False
+    ) -> None:
         self.settings = settings
         self.observers = Observers()
-        self.backends = backends = open_backends(settings, given, in_memory=in_memory)
+        hand_over = hand_over_of(settings, in_memory=in_memory)
+        self.backends = backends = open_backends(settings, given, in_memory=in_memory, takes_folder=not is_worker)
         llm = None if backends.llm is None else ObservedModel(backends.llm, self.observers)
         self.llm: LanguageModel | None = llm
         self.has_reranker = backends.reranker is not None
@@ -110,6 +117,7 @@ class Engine:
             run_cycle=self._run_nightly_cycle,
             ends_sessions=lambda: self.ends_sessions,
             end_session=lambda job: self.commit([EndSession(job)]),
+            hand_over=hand_over,
         )
         self.accesses = AccessLog(self.ledger, self.events)
         self.working = None
@@ -125,7 +133,8 @@ class Engine:
         _open_engines.add(self)
         try:
             self.webhooks.start(self.events)
-            self._open_projections()
+            # The processes of a file are mostly one after the other, and the one before may have died.
+            self._open_projections(texts_by_force=not self.ledger.on_server and not is_worker)
         except BaseException:
             self.close()
             raise
@@ -147,7 +156,7 @@ class Engine:
             self.observers,
         )
 
-    def _open_projections(self) -> None:
+    def _open_projections(self, *, texts_by_force: bool) -> None:
         """Connects to the servers, all at the same time, and schedules the work that an ended process left behind."""
         for opening in [self.pool.submit(worker.open) for worker in self.projection_workers]:
             opening.result()
@@ -161,8 +170,7 @@ class Engine:
                 with self.ledger.write() as connection:
                     vitals.begin_lifecycle(connection, datetime.now(UTC))
         erase_unused(self.ledger)  # a process that died may have left some
-        # The processes of a file are mostly one after the other, and the one before may have died.
-        self.job_worker.schedule(texts_by_force=not self.ledger.on_server)
+        self.job_worker.schedule(texts_by_force=texts_by_force)
 
     def check_open(self) -> None:
         """Raises StoreUnavailable after `close`, and in a process that was forked after opening."""
@@ -273,9 +281,12 @@ class Engine:
         """
         future: Future[JobResult | JobFailure] | None = None
         with log_and_leave_pending():
-            future = self.job_worker.run(job, kind, in_background=not wait)
+            if wait:
+                future = self.job_worker.run(job, kind, in_background=False)
+            else:
+                self.job_worker.start(job, kind)
         pending = self.enrich_and_deliver(records, wait=wait)
-        if future is None or not wait:
+        if future is None:
             return JobResult(), [kind.value, *pending]
         try:
             result = future.result()
@@ -331,6 +342,14 @@ class Engine:
     def _schedule_jobs(self) -> None:
         with log_and_leave_pending():
             self.job_worker.schedule()
+
+    def take_up_work(self) -> None:
+        """Starts what other processes have left behind: claimable jobs, deliveries that lag, expired items."""
+        self.job_worker.schedule()
+        for worker in self.projection_workers:
+            if worker.projection.has_pending():
+                worker.schedule([])
+        self.delete_expired_items()
 
     def schedule_background_work(self) -> None:
         """Delivers pending changes and deletes expired items, in the background."""

@@ -1363,6 +1363,7 @@ class Memory:
     def flush(self) -> dict[str, list[str]]:
         """Finishes background work, waits for it, and makes the vector index durable, as the words are already.
 
+        Where the setting `workers` leaves jobs to other processes, waits for these, and half a minute for one to begin.
         Then waits until the handlers of this process were told of what happened, but not for those that fail. Returns
         `{"pending": […]}`, the unfinished projections ("vectors", "graph") and kinds of jobs ("facts", "procedure",
         "summary", "composition", "description").
@@ -1546,7 +1547,7 @@ class Memory:
 
         A text of more than 50,000 characters that is not enriched yet stays recorded, as at the end of a program that
         does not close: the next Memory of this folder enriches it. `flush` waits for such texts, too. Without `wait`
-        all texts that are not enriched yet stay recorded.
+        all texts that are not enriched yet stay recorded, and all jobs of the language model that have not begun.
         """
         self.engine.close(wait=wait)
 

@@ -131,8 +131,12 @@ class Backends:
             closing.callback(self.vector_worker.flush)
 
 
-def open_backends(settings: Settings, given: Given = NOTHING_GIVEN, *, in_memory: bool) -> Backends:
+def open_backends(
+    settings: Settings, given: Given = NOTHING_GIVEN, *, in_memory: bool, takes_folder: bool = True
+) -> Backends:
     """Opens the stores and models that the settings name, but for the given ones.
+
+    Without `takes_folder` the folder of an embedded vector index stays free for another process.
 
     Servers are connected later, by their projection workers. Raises ConfigError for a backend that is not installed or
     cannot be used as configured, StoreError for an unusable ledger, EmbeddingError if an embedding endpoint has to be
@@ -167,7 +171,9 @@ def open_backends(settings: Settings, given: Given = NOTHING_GIVEN, *, in_memory
         if (index := given.guarded_index) is not None:
             vector_index, vector_worker = index, _worker_of_given(index, ledger, embedding_spec_of(embedder))
         else:
-            vector_index, vector_worker = _open_vectors(settings, ledger, embedder, in_memory=in_memory)
+            vector_index, vector_worker = _open_vectors(
+                settings, ledger, embedder, in_memory=in_memory, takes_folder=takes_folder
+            )
             own(vector_index)
         working = own(_open_working(settings, ledger, in_memory=in_memory))
         graph, graph_worker = _open_graph(settings, ledger, in_memory=in_memory)
@@ -401,11 +407,12 @@ def _worker_of_given(index: VectorIndex, ledger: Ledger, spec: EmbeddingSpec) ->
 
 
 def _open_vectors(
-    settings: Settings, ledger: Ledger, embedder: Embedder, *, in_memory: bool
+    settings: Settings, ledger: Ledger, embedder: Embedder, *, in_memory: bool, takes_folder: bool
 ) -> tuple[VectorIndex, ProjectionWorker]:
     """Opens the vector index and returns it with its worker.
 
-    A second process on one folder gets an index in its own memory, as does one that finds the disk full.
+    A second process on one folder gets an index in its own memory, as do one that finds the disk full and one that
+    leaves the folder to others.
     """
     config, spec = settings.vector_store.config, embedding_spec_of(embedder)
     if not _FOLDER_NAME.fullmatch(config.collection_name):
@@ -428,7 +435,7 @@ def _open_vectors(
         return server, ProjectionWorker(
             Projection("vectors", ledger, sink, shared=True, leased=True, place=server_place), check
         )
-    index = None if in_memory else _embedded_index(settings, ledger, spec)
+    index = None if in_memory or not takes_folder else _embedded_index(settings, ledger, spec)
     if index is None:
         index_in_memory = NumpyIndex()
         return index_in_memory, ProjectionWorker(

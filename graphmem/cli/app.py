@@ -19,6 +19,7 @@ from graphmem.cli.mcp import mcp
 from graphmem.cli.migrate import migrate
 from graphmem.cli.options import INTERRUPTED
 from graphmem.cli.serve import serve
+from graphmem.cli.worker import worker
 
 app = typer.Typer(
     help="Memory for agents: a vector index and an entity-relation graph over one durable ledger.",
@@ -100,6 +101,7 @@ for _command in (
     maintenance.stats,
     mcp,
     serve,
+    worker,
 ):
     app.command(_command.__name__.rstrip("_").replace("_", "-"))(_command)
 app.add_typer(bench, name="bench")

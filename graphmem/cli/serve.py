@@ -39,7 +39,8 @@ def serve(
     from graphmem.integrations.base import required  # noqa: PLC0415  (takes a second)
 
     with required("fastapi", "httpx2", "limits", "prometheus_client", "uvicorn", extra="serve"):
-        from graphmem.service.server import Start, begin_log, listen, prepare, run  # noqa: PLC0415
+        from graphmem.service.process import begin_log  # noqa: PLC0415
+        from graphmem.service.server import Start, listen, prepare, run  # noqa: PLC0415
 
     settings = call.settings()
     options = {"host": host, "port": port, "workers": workers, "default_user": default_user}

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from math import inf
 from threading import RLock, Timer
-from time import monotonic
+from time import monotonic, sleep
 from typing import TYPE_CHECKING
 
 from graphmem.concurrency import Pool, start_thread
@@ -23,6 +23,7 @@ from graphmem.errors import ConfigError, GraphmemError
 from graphmem.ingest.enrichment import Enricher
 from graphmem.ingest.facts.job_result import JobResult
 from graphmem.jobs.enrichment_lane import SHARED_BATCH, EnrichmentLane
+from graphmem.jobs.handover import HandOver
 from graphmem.logs import cause_of, log_text
 from graphmem.model import MemoryRecord, optional_micros
 from graphmem.plugins import Usage
@@ -53,6 +54,8 @@ CYCLE_SECONDS = 900.0
 NIGHT_CHECK_SECONDS = 3600.0
 # The longest time in seconds after which a session that another process has begun is looked for.
 SESSION_CHECK_SECONDS = 60.0
+# Seconds between two looks at jobs that other processes do, and the most jobs that one sweep sends.
+LOOK_SECONDS, MOST_SENT = 0.05, 1000
 # Characters of the longest text that is no long text: a few seconds of work, which closing waits for.
 MAX_SHORT_CHARS = 50_000
 
@@ -70,6 +73,14 @@ class JobFailure:
         return cls(type(error).__name__, cause_of(error))
 
 
+def model_claim_seconds(settings: Settings, *, has_llm: bool) -> float:
+    """Returns the seconds for which a job of a model is claimed; `has_llm`: of a language model, also a given one."""
+    llm = (settings.llm or OpenaiLlm()) if has_llm else None
+    models = (llm, settings.vision, settings.speech)
+    timeout = max((model.config.timeout for model in models if model is not None), default=0.0)
+    return CLAIM_TIMEOUTS * timeout + CLAIM_MARGIN
+
+
 class JobWorker:
     """Runs the recorded jobs of a ledger in its own threads. Safe to use from several threads and processes.
 
@@ -77,6 +88,8 @@ class JobWorker:
     model are done, without `descriptions` none for models of images and speech. The settings of the lifecycle say when
     cycles are due; `run_cycle` runs one over the partition with a key. `ends_sessions` tells whether sessions are ended
     here, `end_session` ends one that is due, by its job.
+
+    With a `hand_over` other processes do the jobs that no caller waits for: then this one starts none by itself.
     """
 
     def __init__(
@@ -91,19 +104,18 @@ class JobWorker:
         run_cycle: Callable[[str], object],
         ends_sessions: Callable[[], bool],
         end_session: Callable[[int], object],
+        hand_over: HandOver | None = None,
     ) -> None:
         self._ledger = ledger
         self._pipeline = pipeline
         self._descriptions = descriptions
-        llm = None if pipeline is None else (settings.llm or OpenaiLlm())
-        models = (llm, settings.vision, settings.speech)
-        timeout = max((model.config.timeout for model in models if model is not None), default=0.0)
-        self._claim_seconds = CLAIM_TIMEOUTS * timeout + CLAIM_MARGIN
+        self._claim_seconds = model_claim_seconds(settings, has_llm=pipeline is not None)
         self._on_background_done = on_background_done
         self._nights = nights = settings.lifecycle.nights(settings.zone)
         self._purge_after = settings.lifecycle.purge_after
         self._run_cycle = run_cycle
         self._ends_sessions, self._end_session = ends_sessions, end_session
+        self._hand_over = hand_over
         self._enqueued_night: datetime | None = None
         # The kinds of jobs, besides enrichment and the ends of sessions, that are done here.
         self.kinds = (
@@ -125,7 +137,12 @@ class JobWorker:
         self._running: dict[int, Future[JobResult | JobFailure]] = {}
         self._timer: Timer | None = None
         self._timer_ends_at = inf
-        self._closed = False
+        self._closed = self._leaves_queued = False
+
+    @property
+    def hands_over(self) -> bool:
+        """Whether other processes do the jobs that no caller waits for."""
+        return self._hand_over is not None
 
     def run(
         self, row: int, kind: JobKind, *, in_background: bool = True, by_force: bool = False
@@ -150,11 +167,79 @@ class JobWorker:
             if self._running.get(row) is future:
                 del self._running[row]
 
+    def start(self, row: int, kind: JobKind) -> None:
+        """Starts a new job that no caller waits for, or hands it over."""
+        if self._hand_over is None:
+            self.run(row, kind)
+            return
+        with self._ledger.write() as connection:
+            jobs.hand_over(connection, [row], self._hand_over.seconds)
+        self._hand_over.send([row])
+
+    def perform(self, row: int) -> None:
+        """Does the job with this row and waits for it, unless it is done, or another process has claimed it.
+
+        A job that fails is tried again later, when its row is sent again.
+        """
+        with self._ledger.read() as connection:
+            text = jobs.unenriched_text(connection, row)
+            job = jobs.get(connection, row) if text is None else None
+        if text is not None:
+            wait(self._enrich([text], self._short))
+        elif job is not None and job.kind in self.kinds:
+            self.run(row, job.kind).result()
+
+    def sweep(self) -> None:
+        """Sends the rows of claimable jobs to the processes that do them, and those of cycles that are due.
+
+        Does nothing if this process does them itself.
+        """
+        if self._hand_over is None:
+            return
+        self._end_sessions()
+        self._enqueue_cycles()
+        with self._ledger.write() as connection:
+            rows = jobs.hand_over_claimable(connection, self._all_kinds, self._hand_over.seconds, MOST_SENT)
+        self._hand_over.send(rows)
+
+    def wait_for_others(self, patience: float) -> None:
+        """Waits while other processes work on jobs, and up to `patience` seconds for one that begins with the next.
+
+        Does not wait for jobs that failed and are tried again later.
+        """
+        fewest, give_up_at = inf, monotonic() + patience
+        while True:
+            with self._ledger.read() as connection:
+                unfinished = jobs.count_unfinished(connection, self._all_kinds)
+            if unfinished.number == 0:
+                return
+            if unfinished.number < fewest or unfinished.is_claimed:
+                fewest, give_up_at = min(fewest, unfinished.number), monotonic() + patience
+            elif monotonic() > give_up_at:
+                return
+            sleep(LOOK_SECONDS)
+
+    @property
+    def _all_kinds(self) -> frozenset[JobKind]:
+        return self.kinds | {JobKind.ENRICHMENT}
+
+    def release(self) -> None:
+        """Lets other processes claim the jobs that are still running here; if both end them, one result counts."""
+        with self._ledger.write() as connection:
+            jobs.release(connection, self._ledger.job_holder)
+
     def enrich(self, records: Sequence[MemoryRecord], *, wait: bool) -> bool:
         """Enriches memories that this process has just stored. Returns whether all are: False at once without `wait`.
 
         Raises the error of one that failed; all that failed are tried again later.
         """
+        if self._hand_over is not None and not wait:
+            with self._ledger.write() as connection:
+                rows = jobs.hand_over_enrichments(
+                    connection, [record.row for record in records], self._hand_over.seconds
+                )
+            self._hand_over.send(rows)
+            return False
         texts = [UnenrichedText(record.row, len(record.text), record.partition) for record in records]
         is_small = wait and len(texts) <= SHARED_BATCH
         futures = self._enrich(texts, self._awaited if is_small else self._short, held_seconds=FIRST_CLAIM_SECONDS)
@@ -211,10 +296,13 @@ class JobWorker:
         )
 
     def schedule(self, *, texts_by_force: bool = False) -> None:
-        """Starts all jobs that are due, and sets a timer for the next one.
+        """Starts all jobs that are due, and sets a timer; if other processes do them, only those that end sessions.
 
         `texts_by_force`: also the enrichment of texts that another process has claimed: it may have died.
         """
+        if self._hand_over is not None:
+            self._end_sessions()
+            return
         self._enqueue_cycles()
         with self._ledger.read() as connection:
             due = jobs.claimable(connection, self.kinds) | self._ended_sessions(connection)
@@ -222,6 +310,16 @@ class JobWorker:
             for row, kind in due.items():
                 self.run(row, kind)
             self._set_timer_for_next_job()
+
+    def _end_sessions(self) -> None:
+        """Ends the sessions that are due, and looks for others later: whoever is told of ends cannot leave them."""
+        if not self._ends_sessions():
+            return
+        with self._ledger.read() as connection:
+            ended = self._ended_sessions(connection)
+        for row, kind in ended.items():
+            self.run(row, kind)
+        self.look_within(SESSION_CHECK_SECONDS)
 
     def _ended_sessions(self, connection: Connection) -> dict[int, JobKind]:
         return jobs.claimable(connection, {JobKind.SESSION}) if self._ends_sessions() else {}
@@ -263,10 +361,10 @@ class JobWorker:
     def close(self, *, finish: bool) -> None:
         """Waits for the running jobs, with `finish` also for queued short texts; all others stay recorded.
 
-        Jobs for a model that are queued are done too, cycles are not.
+        With `finish` jobs for a model that are queued are done too, cycles are not.
         """
         with self._lock:
-            self._closed = True
+            self._closed, self._leaves_queued = True, not finish
             if self._timer is not None:
                 self._timer.cancel()
         self._cycle_pool.shutdown(wait=True, cancel_futures=True)  # first: a cycle waits for jobs of the model
@@ -276,6 +374,8 @@ class JobWorker:
 
     def _set_timer_for_next_job(self, *, at_most: float = inf) -> None:
         """Sets a timer for the next job that becomes claimable or night, for at most so many seconds."""
+        if self._hand_over is not None:
+            return
         with self._ledger.read() as connection:
             due = jobs.next_due(connection)
         seconds = min(at_most, inf if due is None else due + 0.1)
@@ -312,6 +412,8 @@ class JobWorker:
             self._set_timer(jobs.RETRY_BASE)
 
     def _run_claimed(self, row: int, *, in_background: bool, by_force: bool) -> JobResult | JobFailure:
+        if self._leaves_queued:
+            return JobResult()
         with self._ledger.write() as connection:
             job = jobs.get(connection, row)
             seconds = CYCLE_SECONDS if job is not None and job.kind is JobKind.CYCLE else self._claim_seconds

@@ -117,3 +117,5 @@ SAVED_SECONDS = 0.03
 # Seconds from a signal to the end of the service, whatever is still under way; in them, those that running requests and
 # streams have, and after these the accepted chats.
 END_SECONDS, GRACE_SECONDS, CHATS_SECONDS = 30.0, 15, 12.0
+# Seconds after these for which a worker tries to hand back the jobs that it has not finished.
+HAND_BACK_SECONDS = 2.0

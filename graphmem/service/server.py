@@ -13,9 +13,8 @@ from functools import partial
 from ipaddress import ip_address
 from multiprocessing.process import BaseProcess
 from tempfile import TemporaryDirectory
-from threading import Event, Thread
+from threading import Thread
 from time import sleep
-from types import FrameType
 from typing import Any, NamedTuple
 
 import uvicorn
@@ -30,6 +29,7 @@ from graphmem.service.app import service_app
 from graphmem.service.connections import Connection, log_loop_error, raise_descriptor_limit
 from graphmem.service.keys import Keys
 from graphmem.service.metrics import FOLDER_VARIABLE
+from graphmem.service.process import begin_log, end_in_time
 from graphmem.settings import Settings
 from graphmem.settings.schema import ServeSettings
 
@@ -148,14 +148,9 @@ class _Workers(Multiprocess):
             sleep(0.1)
 
 
-def begin_log() -> None:
-    """Makes this process log to standard error."""
-    logging.basicConfig(level=logging.WARNING, format="graphmem: %(message)s")
-
-
 def _worker_app(start: Start) -> ASGIApp:
     """Opens the memory of one process and returns its application, which closes it at the end."""
-    _end_in_time()
+    end_in_time(signal.getsignal(signal.SIGTERM))
     raise_descriptor_limit()
     asyncio.get_running_loop().set_exception_handler(log_loop_error)
     begin_log()
@@ -164,35 +159,6 @@ def _worker_app(start: Start) -> ASGIApp:
         Thread(target=_end_after, args=(parent,), name="graphmem-parent", daemon=True).start()
     memory = Memory(start.settings.home, settings=start.settings)
     return service_app(memory, start.settings.serve, needs_key=start.needs_key, close_memory=True)
-
-
-def _end_in_time() -> None:
-    """Makes a signal end this process within `limits.END_SECONDS`, and its second coming at once.
-
-    A terminal that is closed ends it as SIGTERM does, unless SIGHUP is ignored, as under nohup. What is under way then
-    stays recorded in the ledger, as after a kill: the next start goes on with it.
-    """
-    has_begun, seen = Event(), set[int]()
-
-    def end_late() -> None:
-        has_begun.wait()
-        sleep(limits.END_SECONDS)
-        logger.warning("work was still under way %.0f s after the signal; it stays recorded", limits.END_SECONDS)
-        os._exit(128 + signal.SIGTERM)
-
-    def on_signal(begin_end: Any, number: int, frame: FrameType | None) -> None:
-        if number in seen:
-            os._exit(128 + number)
-        seen.add(number)
-        has_begun.set()
-        begin_end(number, frame)
-
-    Thread(target=end_late, name="graphmem-end", daemon=True).start()
-    begin_end = signal.getsignal(signal.SIGTERM)
-    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-        number = getattr(signal, name, None)  # Windows has no SIGHUP
-        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, partial(on_signal, begin_end))
 
 
 def _end_after(parent: BaseProcess) -> None:

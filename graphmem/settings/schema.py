@@ -743,6 +743,37 @@ class RedisWorking(_Section):
     config: RedisWorkingConfig
 
 
+class CeleryConfig(_Section):
+    """The broker of Celery, and the queue in it."""
+
+    broker_url: SecretUrl = Field(description="The URL of the broker, such as `redis://host:6379/1`.")
+    queue: Text = Field(default="graphmem", description="The queue; ledgers that share a broker need one each.")
+    transport_options: dict[str, Any] = Field(
+        default={}, repr=False, description="Further options of the broker, as Celery's `broker_transport_options`."
+    )
+
+
+class ThreadWorkers(_Section):
+    """Background work is done by threads of each process that has the memory open."""
+
+    provider: Literal["threads"] = Field(default="threads", description="Selects who does background work.")
+    config: _NoConfig = _NoConfig()
+
+
+class ProcessWorkers(_Section):
+    """Background work is left to `graphmem worker`, a process of its own."""
+
+    provider: Literal["process"] = Field(description="Selects who does background work.")
+    config: _NoConfig = _NoConfig()
+
+
+class CeleryWorkers(_Section):
+    """Background work is left to workers of Celery, on any number of machines. Needs the extra `celery`."""
+
+    provider: Literal["celery"] = Field(description="Selects who does background work.")
+    config: CeleryConfig
+
+
 class LifecycleSettings(_Section):
     """When memories are forgotten and which are kept; off by default. See "Let a memory ripen" in the documentation.
 
@@ -754,7 +785,8 @@ class LifecycleSettings(_Section):
     daily_at: Annotated[str, AfterValidator(_checked_time_of_day)] = Field(
         default="03:00",
         description="When a cycle runs each night, in `timezone` (by default in UTC), in a program that has the memory "
-        "open; nights that were missed are made up for when it is opened next. `never`: only `tend` runs cycles.",
+        "open, or in a worker (`workers`); nights that were missed are made up for when it is opened next. `never`: "
+        "only `tend` runs cycles.",
     )
     since: Annotated[str, AfterValidator(_checked_moment)] | None = Field(
         default=None,
@@ -1155,6 +1187,9 @@ class Settings(_Section):
     working: Annotated[
         ProcessWorking | RedisWorking | None, Field(discriminator="provider"), _default_provider("memory")
     ] = None
+    workers: Annotated[
+        ThreadWorkers | ProcessWorkers | CeleryWorkers, Field(discriminator="provider"), _default_provider("threads")
+    ] = ThreadWorkers()
     mcp: McpSettings = McpSettings()
     serve: ServeSettings = ServeSettings()
     webhooks: Annotated[

@@ -17,8 +17,10 @@ from pydantic import BaseModel
 from graphmem.errors import ConfigError, install_extra
 
 ENVIRONMENT_PREFIX = "GRAPHMEM_"
+# The variable that names the file of settings for programs whose command line has no place for it.
+CONFIG_VARIABLE = "GRAPHMEM_CONFIG"
 # Variables with the prefix that are no settings: GRAPHMEM_SERVERS has the addresses of the test servers.
-_NOT_SETTINGS = frozenset({"GRAPHMEM_SERVERS"})
+_NOT_SETTINGS = frozenset({"GRAPHMEM_SERVERS", CONFIG_VARIABLE})
 # Further names of variables, such as that of mem0's ADMIN_API_KEY.
 _OTHER_NAMES = {"GRAPHMEM_ADMIN_API_KEY": "GRAPHMEM_SERVE__ADMIN_API_KEY"}
 

@@ -49,18 +49,19 @@ SERVERS = {name: service for name, service in SERVICES.items() if "restart" in s
 
 
 def test_what_stays_up_is_the_service_and_the_servers_around_it() -> None:
-    assert set(SERVERS) == {"neo4j", "qdrant", "postgres", "redis", "prometheus", "serve"}
+    assert set(SERVERS) == {"neo4j", "qdrant", "postgres", "redis", "prometheus", "serve", "worker"}
     assert {name for name, service in SERVICES.items() if "profiles" not in service} == {"neo4j", "qdrant"}
 
 
 @pytest.mark.parametrize("name", SERVERS)
 def test_what_stays_up_is_pinned_checked_kept_and_locked_in(name: str) -> None:
     service = SERVERS[name]
-    if name == "serve":  # what the Dockerfile pins
+    if name in {"serve", "worker"}:  # what the Dockerfile pins
         assert service["build"] == "."
     else:
         assert re.fullmatch(r"[a-z0-9/]+:v?\d+\.\d+(\.\d+)?(-[a-z-]+)*(@sha256:[0-9a-f]{64})?", service["image"])
-    assert service["healthcheck"]["test"][0] in {"CMD", "CMD-SHELL"}
+    if name != "worker":  # which answers nobody
+        assert service["healthcheck"]["test"][0] in {"CMD", "CMD-SHELL"}
     kept = [volume for volume in service.get("volumes", []) if not volume.startswith("./")]
     assert bool(kept) == (name != "redis")  # which holds nothing that is nowhere else but counters
     assert {volume.split(":")[0] for volume in kept} <= VOLUMES
@@ -110,9 +111,12 @@ def test_no_secret_has_a_default_nor_stands_in_the_file() -> None:
 
 def test_the_command_line_and_the_service_work_on_the_same_memories() -> None:
     services = rendered(FILLED_IN + "COMPOSE_PROFILES=*\nGRAPHMEM_SESSION_GAP=5\n")
-    command_line, service = (Settings.from_env(services[name]["environment"]) for name in ("graphmem", "serve"))
+    command_line, worker, service = (
+        Settings.from_env(services[name]["environment"]) for name in ("graphmem", "worker", "serve")
+    )
     assert command_line.model_copy(update={"serve": service.serve}) == service
-    assert services["graphmem"]["volumes"] == services["serve"]["volumes"]
+    assert worker == command_line
+    assert services["graphmem"]["volumes"] == services["worker"]["volumes"] == services["serve"]["volumes"]
 
 
 def test_the_service_takes_its_settings_and_is_reached_by_the_name_under_which_it_is_scraped() -> None:
@@ -168,6 +172,7 @@ def alone(tmp_path: Path) -> Path:
         (["--profile", "postgres"], {"neo4j", "qdrant", "postgres"}),
         (["--profile", "cli"], {"neo4j", "qdrant", "graphmem"}),
         (["--profile", "serve"], {"neo4j", "qdrant", "serve"}),
+        (["--profile", "worker"], {"neo4j", "qdrant", "worker"}),
         (["--profile", "workers"], {"neo4j", "qdrant", "postgres", "serve", "redis"}),
         (["--profile", "monitoring"], {"neo4j", "qdrant", "prometheus"}),
         (["--profile", "tests"], {"neo4j", "qdrant", "postgres", "tests"}),
@@ -397,7 +402,7 @@ def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[int]:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("name", SERVERS)
+@pytest.mark.parametrize("name", [name for name, service in SERVERS.items() if "healthcheck" in service])
 def test_nothing_and_a_server_that_is_not_ready_are_unhealthy(name: str) -> None:
     with serving(Unready) as port:
         assert not check(name, "127.0.0.1", port, timeout=0)

@@ -122,6 +122,7 @@ def test_each_container_gets_the_passwords_that_it_needs_and_no_others(render: R
         "prometheus": set(),
         "serve": {"NEO4J_PASSWORD", "QDRANT_API_KEY", "GRAPHMEM_ADMIN_API_KEY"},
         "graphmem": {"NEO4J_PASSWORD", "QDRANT_API_KEY"},
+        "worker": {"NEO4J_PASSWORD", "QDRANT_API_KEY"},
         "tests": {"NEO4J_PASSWORD", "QDRANT_API_KEY", "POSTGRES_PASSWORD"},
     }
     for name in ("serve", "graphmem"):  # under the names of settings alone

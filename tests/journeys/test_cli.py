@@ -782,7 +782,7 @@ READING = [
 ]
 # The commands that make a memory where there is none, and `backup`, which has an error of its own.
 MAKING = {
-    "demo", "add", "import", "mcp", "serve", "bench locomo", "bench chats", "bench multihop", "bench pooled",
+    "demo", "add", "import", "mcp", "serve", "worker", "bench locomo", "bench chats", "bench multihop", "bench pooled",
     "bench languages", "bench answers", "bench qa", "bench lifecycle", "keys create", "migrate mem0", "migrate jsonl",
     "backup",
 }  # fmt: skip

@@ -359,6 +359,7 @@ def list_command_lines(ids: list[str]) -> dict[str, list[list[str]]]:
 OPERATOR_COMMANDS = {
     "demo", "backup", "import", "migrate", "verify", "repair", "rebuild", "retry-failed", "stats", "bench", "keys",
     "mcp", "serve",  # tests/service has their strangers
+    "worker",
 }  # fmt: skip
 
 

@@ -107,6 +107,12 @@ NOT_RUN = {
         "export KEY=gm_…": _OWN_VALUE,
         "COMPOSE_FILE=docker-compose.yml:examples/tls/docker-compose.yml": _ENV,
     },
+    "docs/how-to/workers.md": {
+        "COMPOSE_PROFILES=serve,worker": _ENV,
+        "pip install '.[celery]'": _INSTALLS,
+        "export GRAPHMEM_CONFIG=/etc/graphmem.toml": "tests/crash/test_celery_worker.py runs workers",
+        "graphmem worker": "runs until it is stopped; tests/crash/test_worker_kill.py stops it",
+    },
     "docs/integrations/langchain.md": {"pip install '.[langchain]'": _INSTALLS},
     "docs/integrations/langgraph.md": {"pip install '.[langgraph]'": _INSTALLS},
     "docs/integrations/langmem.md": {

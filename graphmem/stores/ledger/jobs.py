@@ -349,6 +349,66 @@ def take_session(connection: Connection, row: int, *, only_if_due: bool) -> Open
     return _decode_session(job) if job is not None and is_taken else None
 
 
+# --- jobs that other processes do -----------------------------------------------------------------------------------
+
+
+def hand_over(connection: Connection, rows: Sequence[int], seconds: float) -> None:
+    """Lets other processes claim new jobs: whoever knows its row at once, whoever looks for claimable ones after some
+    seconds.
+    """
+    statement = jobs.update().where(in_array(jobs.c.id, "rows")).values(holder=None, claimable_at=_in(seconds))
+    connection.execute(statement, {"rows": list(rows)})
+
+
+def hand_over_enrichments(connection: Connection, memory_rows: Sequence[int], seconds: float) -> list[int]:
+    """Lets other processes claim the enrichment of new memories, as `hand_over` does; returns the rows of the jobs."""
+    statement = jobs.update().where(*_OF_ROWS).values(holder=None, claimable_at=_in(seconds)).returning(jobs.c.id)
+    return sorted(connection.scalars(statement, {"rows": list(memory_rows)}))
+
+
+def hand_over_claimable(connection: Connection, kinds: Collection[JobKind], seconds: float, most: int) -> list[int]:
+    """Hands over the oldest claimable jobs of some kinds, at most `most`, and returns their rows.
+
+    They are claimable again after some seconds, or once they are twice as old, at most an hour: so the rows of a list
+    that nobody works off are returned ever more rarely.
+    """
+    is_claimable = and_(jobs.c.kind.in_(sorted(kinds)), jobs.c.claimable_at <= now_micros())
+    rows = list(connection.scalars(select(jobs.c.id).where(is_claimable).order_by(jobs.c.id).limit(most)))
+    if rows:
+        age, shortest, longest = (
+            now_micros() - jobs.c.created_at,
+            int(seconds * MICROS_PER_SECOND),
+            int(RETRY_MAX * MICROS_PER_SECOND),
+        )
+        pause = case((age < shortest, shortest), (age > longest, longest), else_=age)
+        statement = jobs.update().where(in_array(jobs.c.id, "rows"))
+        connection.execute(statement.values(holder=None, claimable_at=now_micros() + pause), {"rows": rows})
+    return rows
+
+
+def release(connection: Connection, holder: str) -> None:
+    """Releases all jobs that `holder` has claimed: others can claim them at once."""
+    connection.execute(jobs.update().where(jobs.c.holder == holder).values(holder=None, claimable_at=0))
+
+
+class UnfinishedCount(NamedTuple):
+    """The number of jobs that do not wait after a failure, and whether somebody has claimed one of them."""
+
+    number: int
+    is_claimed: bool
+
+
+def count_unfinished(connection: Connection, kinds: Collection[JobKind]) -> UnfinishedCount:
+    """Counts the jobs of some kinds that do not wait after a failure."""
+    is_waiting_again = and_(jobs.c.attempts > 0, jobs.c.holder.is_(None))
+    is_claimed = and_(jobs.c.holder.is_not(None), jobs.c.claimable_at > now_micros())
+    statement = select(func.count(), func.count(case((is_claimed, 1)))).where(
+        jobs.c.kind.in_(sorted(kinds)), ~is_waiting_again
+    )
+    number, claimed = connection.execute(statement).one()
+    return UnfinishedCount(number, claimed > 0)
+
+
 # --- cycles ---------------------------------------------------------------------------------------------------------
 
 # What tells the cycle of a partition from its other jobs.
@@ -487,6 +547,12 @@ def claimable_enrichments(connection: Connection, holder: str, *, by_force: bool
     is_free = or_(jobs.c.claimable_at <= now_micros(), jobs.c.holder == holder)
     statement = _UNENRICHED if by_force else _UNENRICHED.where(is_free)
     return [UnenrichedText(*row) for row in connection.execute(statement)]
+
+
+def unenriched_text(connection: Connection, row: int) -> UnenrichedText | None:
+    """Returns the text whose enrichment the job with this row is; None if it is of another kind, or completed."""
+    found = connection.execute(_UNENRICHED.where(jobs.c.id == row)).first()
+    return None if found is None else UnenrichedText(*found)
 
 
 def unenriched(connection: Connection, rows: Sequence[int]) -> set[int]:
