@@ -163,7 +163,10 @@ def by_key(mentions: Sequence[Mention]) -> dict[str, Mention]:
 
 @pytest.mark.thorough
 def test_loading_emits_no_warning() -> None:
-    use = "from graphmem.extraction.spacy.extractor import SpacyExtractor as S; from graphmem.model import Utterance; S().extract([Utterance('Anna is here.')])"
+    use = (
+        "from graphmem.extraction.spacy.extractor import SpacyExtractor; from graphmem.model import Utterance; "
+        "SpacyExtractor().extract([Utterance('Anna is here.')])"
+    )
     done = subprocess.run([sys.executable, "-W", "error", "-c", use], capture_output=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
