@@ -12,14 +12,14 @@ import json
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import partial
 from hashlib import sha256
-from threading import Lock
 from typing import Any
 
-from graphmem.errors import CLOSED, GraphmemError, NotFoundError, StoreUnavailable, ValidationError
+from graphmem.errors import GraphmemError, NotFoundError, StoreUnavailable, ValidationError
 from graphmem.events_bus import EventBus
 from graphmem.model import EventType, MemoryEvent, iso
-from graphmem.models.http import EndpointError, open_client, post
+from graphmem.models.http import EndpointError, LazyClient, open_client, post
 from graphmem.settings import WebhookSettings
 from graphmem.stores.ledger import Ledger, event_log, outbox
 from graphmem.stores.ledger.event_log import DeadEvent
@@ -62,9 +62,7 @@ class Webhook:
         self.name = settings.name
         self._url = settings.url.get_secret_value()
         self._key = b64decode(settings.secret.get_secret_value().removeprefix("whsec_"))
-        self._lock = Lock()
-        self._client: Any = None
-        self._closed = False
+        self._connection = LazyClient[Any](partial(open_client, ANSWER_SECONDS), StoreUnavailable)
 
     def post(self, event: MemoryEvent) -> None:
         """Posts an event. Raises WebhookFailed unless the answer's status is 2xx; redirects are not followed."""
@@ -84,25 +82,13 @@ class Webhook:
             "webhook-timestamp": str(timestamp),
             "webhook-signature": signature(self._key, event_id, timestamp, body),
         }
-        error = post(self._open_client(), self._url, headers, body)
+        error = post(self._connection.client(), self._url, headers, body)
         if error is not None:
             raise WebhookFailed(error)
 
-    def _open_client(self) -> Any:
-        with self._lock:
-            if self._closed:
-                raise StoreUnavailable(CLOSED)
-            if self._client is None:
-                self._client = open_client(ANSWER_SECONDS)
-            return self._client
-
     def close(self) -> None:
         """Closes the connections."""
-        with self._lock:
-            self._closed = True
-            client, self._client = self._client, None
-        if client is not None:
-            client.close()
+        self._connection.close()
 
 
 class Webhooks:

@@ -106,7 +106,7 @@ class Backends:
         return [self.vector_worker] if self.graph_worker is None else [self.vector_worker, self.graph_worker]
 
     def load_models(self) -> None:
-        """Loads the models that run in this process, side by side, so that the first search need not wait for them.
+        """Loads the models that run in this process, side by side, so that no first search or `add` waits for them.
 
         Never raises: a broken model raises when a search needs it.
         """

@@ -15,13 +15,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from threading import Lock
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from graphmem.boundary import validation
-from graphmem.errors import CLOSED, ConfigError, ModelError
+from graphmem.errors import CLOSED, ConfigError, GraphmemError, ModelError
+from graphmem.plugins import Closeable
 
 if TYPE_CHECKING:
     from openai import OpenAI, Timeout
@@ -56,6 +57,9 @@ class EndpointNames(NamedTuple):
 
 
 NAMES = EndpointNames()
+
+
+C = TypeVar("C", bound=Closeable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,27 +152,23 @@ def parse_url(setting: str, configured_url: str, *, like: str) -> tuple[str, dic
     return url, {"Authorization": f"Basic {b64encode(credentials.encode()).decode()}"}
 
 
-class Connection:
-    """The SDK's client for an endpoint, created on first use. Thread-safe.
+class LazyClient(Generic[C]):
+    """A client with connections, which `open_client` opens on first use. Thread-safe. `closed_error`: see `client`."""
 
-    `timeout` limits each try, in seconds. `error_type` is raised if no client can be created, and after `close`.
-    """
-
-    def __init__(self, endpoint: Endpoint, timeout: float, error_type: type[ModelError]) -> None:
-        self._endpoint = endpoint
-        self._timeout = timeout
-        self._error_type = error_type
+    def __init__(self, open_client: Callable[[], C], closed_error: type[GraphmemError]) -> None:
+        self._open_client = open_client
+        self._closed_error = closed_error
         self._lock = Lock()
-        self._client: OpenAI | None = None
+        self._client: C | None = None
         self._closed = False
 
-    def client(self) -> OpenAI:
-        """Returns the SDK's client. Raises the connection's `error_type`."""
+    def client(self) -> C:
+        """Returns the client. Raises `closed_error` after `close`, and what opening it raises."""
         with self._lock:
             if self._closed:
-                raise self._error_type(CLOSED)
+                raise self._closed_error(CLOSED)
             if self._client is None:
-                self._client = _create_client(self._endpoint, self._timeout, self._error_type)
+                self._client = self._open_client()
             return self._client
 
     def close(self) -> None:
@@ -178,6 +178,14 @@ class Connection:
             client, self._client = self._client, None
         if client is not None:
             client.close()
+
+
+def sdk_client(endpoint: Endpoint, timeout: float, error_type: type[ModelError]) -> LazyClient[OpenAI]:
+    """Returns the SDK's client for an endpoint. `timeout` limits each try, in seconds.
+
+    `error_type` is raised if no client can be created, and after `close`.
+    """
+    return LazyClient(partial(_create_client, endpoint, timeout, error_type), error_type)
 
 
 def _create_client(endpoint: Endpoint, timeout: float, error_type: type[ModelError]) -> OpenAI:

@@ -27,11 +27,11 @@ from graphmem.errors import (
     LLMUnusable,
 )
 from graphmem.models.http import (
-    Connection,
     EndpointError,
     content_text,
     request_timeout,
     resolve_endpoint,
+    sdk_client,
     send,
     strip_surrogates,
 )
@@ -150,7 +150,7 @@ class OpenaiChatModel:
         self._max_tokens = max_tokens
         self._timeout = timeout
         self._prices = prices or Prices()
-        self._connection = Connection(self._endpoint, timeout, LLMUnavailable)
+        self._connection = sdk_client(self._endpoint, timeout, LLMUnavailable)
 
     def answer(self, prompt: Prompt) -> Reply:
         counter = _UsageCounter(self._prices)

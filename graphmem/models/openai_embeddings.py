@@ -10,7 +10,7 @@ import numpy as np
 
 from graphmem.concurrency import raise_if_stopped
 from graphmem.errors import EmbedderUnavailable, EmbeddingError
-from graphmem.models.http import Connection, EndpointError, resolve_endpoint, send, strip_surrogates
+from graphmem.models.http import EndpointError, resolve_endpoint, sdk_client, send, strip_surrogates
 from graphmem.models.vectors import unit_rows
 from graphmem.plugins import Matrix
 from graphmem.tracing import span
@@ -53,7 +53,7 @@ class OpenaiEmbedder:
         self._name = model
         self._endpoint = resolve_endpoint("embedder.config", api_key, base_url)
         self._batch_size = batch_size or (OPENAI_BATCH if self._endpoint.is_openai else BATCH)
-        self._connection = Connection(self._endpoint, timeout, EmbeddingError)
+        self._connection = sdk_client(self._endpoint, timeout, EmbeddingError)
         self._configured_dims = dims
         self.dims = dims or KNOWN_DIMS.get(model) or self._measure_dims()
 

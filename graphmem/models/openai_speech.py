@@ -7,7 +7,7 @@ from mimetypes import guess_extension
 from time import monotonic
 
 from graphmem.errors import LLMRejected, LLMUnavailable, LLMUnusable
-from graphmem.models.http import Connection, EndpointError, resolve_endpoint, send
+from graphmem.models.http import EndpointError, resolve_endpoint, sdk_client, send
 from graphmem.plugins import Transcript, Usage
 from graphmem.tracing import span
 
@@ -36,7 +36,7 @@ class OpenaiTranscriber:
         self.name = model
         self._endpoint = resolve_endpoint("speech.config", api_key, base_url)
         self._language = language
-        self._connection = Connection(self._endpoint, timeout, LLMUnavailable)
+        self._connection = sdk_client(self._endpoint, timeout, LLMUnavailable)
 
     def transcribe(self, data: bytes, mime: str | None) -> Transcript:
         begin = monotonic()

@@ -7,11 +7,18 @@ by `{"results": [{"index", "relevance_score"}]}`. TEI serves one model: `{"query
 
 from __future__ import annotations
 
-from threading import Lock
 from typing import Any
 
-from graphmem.errors import CLOSED, ConfigError, ModelError
-from graphmem.models.http import NO_KEY, Endpoint, mute_request_logs, parse_url, request_timeout, strip_surrogates
+from graphmem.errors import ConfigError, ModelError
+from graphmem.models.http import (
+    NO_KEY,
+    Endpoint,
+    LazyClient,
+    mute_request_logs,
+    open_client,
+    parse_url,
+    strip_surrogates,
+)
 from graphmem.tracing import span
 
 # Characters of a text that are sent. Rerankers read some hundred tokens of it, Cohere's at most 4,096.
@@ -39,9 +46,7 @@ class EndpointReranker:
         self._endpoint = Endpoint("reranker.config", address, key or NO_KEY, headers)
         self._model = model
         self._timeout = timeout
-        self._lock = Lock()
-        self._client: Any = None
-        self._closed = False
+        self._connection = LazyClient[Any](self._open_client, ModelError)
 
     def __call__(self, query: str, texts: list[str], /) -> list[float]:
         """Returns the endpoint's score of each text, in their order. Raises ModelError."""
@@ -56,7 +61,7 @@ class EndpointReranker:
             return self._scores(self._post(body), len(texts))
 
     def _post(self, body: dict[str, Any]) -> Any:
-        client, name = self._open_client(), "the reranker's endpoint"
+        client, name = self._connection.client(), "the reranker's endpoint"
         try:
             with mute_request_logs():
                 response = client.post(self._endpoint.url, json=body, headers=dict(self._endpoint.headers))
@@ -92,28 +97,13 @@ class EndpointReranker:
         return [scores[index] for index in range(count)]
 
     def _open_client(self) -> Any:
-        import openai
-
-        with self._lock:
-            if self._closed:
-                raise ModelError(CLOSED)
-            if self._client is None:
-                try:
-                    # The transport of the SDK that is installed anyway. A redirect would lead the words elsewhere.
-                    self._client = openai.DefaultHttpxClient(
-                        follow_redirects=False, timeout=request_timeout(self._timeout)
-                    )
-                except Exception as error:  # noqa: BLE001  (an unusable proxy, unreadable certificates)
-                    raise ModelError(
-                        f"no connection can be set up ({type(error).__name__}); check HTTPS_PROXY, ALL_PROXY and "
-                        "SSL_CERT_FILE"
-                    ) from None
-            return self._client
+        try:
+            return open_client(self._timeout)
+        except Exception as error:  # noqa: BLE001  (an unusable proxy, unreadable certificates)
+            raise ModelError(
+                f"no connection can be set up ({type(error).__name__}); check HTTPS_PROXY, ALL_PROXY and SSL_CERT_FILE"
+            ) from None
 
     def close(self) -> None:
         """Closes the connections. A second call does nothing; a later call of the reranker raises ModelError."""
-        with self._lock:
-            self._closed = True
-            client, self._client = self._client, None
-        if client is not None:
-            client.close()
+        self._connection.close()

@@ -125,6 +125,27 @@ def test_threads_that_add_and_search_leave_columns_that_agree():
         assert agree(memory)
 
 
+def test_what_a_search_of_earlier_columns_keeps_is_of_no_memory_that_changed():
+    with opened() as memory:
+        (one,) = memory.add("Bob likes tea", user_id="ann")["results"]
+        ledger = memory.engine.ledger
+
+        def present():
+            memory.flush()
+            with ledger.read() as connection:
+                return ledger.columns.of(connection, "user:ann") or ledger.columns.of(connection, "user:ann")
+
+        first = present()
+        memory.add("Ann likes tea", user_id="ann")
+        second = present()
+        assert second.embeddings is first.embeddings
+        memory.update(one["id"], "Bob likes coffee")
+        third = present()
+        row = third.candidates[third.positions_by_id[one["id"]]].row
+        second.embeddings.add("model", "vector", {row: [b"of tea"]})
+        assert row not in third.embeddings.of("model", "vector")
+
+
 def test_an_erasure_leaves_nothing_in_memory():
     with opened() as memory:
         uid = memory.add("Bob likes tea", user_id="ann")["results"][0]["id"]

@@ -251,6 +251,8 @@ class PartitionColumns:
         draft.link_neighbours()
         values = {"partition": self.partition, "rows": list(draft.touched)}
         is_first = not self.rows
+        # A search that still reads the earlier columns may keep what a memory's embedding was; it knows no new memory.
+        former = draft.touched & self.positions.keys()
         draft.set_runs(connection.execute(_RUNS if is_first else _RUNS_OF, values).all())
         changed_entities = draft.set_mentions(connection.execute(_MENTIONS if is_first else _MENTIONS_OF, values).all())
         values["entities"] = changed_entities
@@ -268,7 +270,7 @@ class PartitionColumns:
             postings=draft.postings,
             entities=draft.entities,
             entity_rows=draft.entity_rows,
-            embeddings=self.embeddings.without(draft.touched) if self.rows else self.embeddings,
+            embeddings=self.embeddings.without(former) if former else self.embeddings,
         )
 
 
