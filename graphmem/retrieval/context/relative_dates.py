@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from datetime import date
 
-from graphmem.retrieval.temporal import WEEK, chinese, english
+from graphmem.retrieval.temporal import WEEK, chinese, english, periods
 from graphmem.retrieval.temporal.expressions import TimeExpression, scan
 from graphmem.retrieval.temporal.periods import BEGINNING, END, Period
 
@@ -32,6 +32,8 @@ _DAY_UNIT = re.compile(r"\b(?:day|night)s?\b|[天日晚]", re.IGNORECASE)
 # The longest periods, in days, that are shown by first and last day, by first and last month, as one counted year, and
 # at all.
 _DAYS, _MONTHS_LONG, _YEAR, _LONGEST = 16, 200, 370, 2000
+# On a Sunday "last week" is the one that just ends as often as the one before, so the block names neither's days.
+_SUNDAY = 6
 # A counted month ("a year ago") is named up to so many days back, a year beyond.
 _MONTH_KNOWN = 550
 
@@ -77,6 +79,8 @@ def _is_counted(words: str) -> bool:
 def _label(period: Period, said: date, year: int, *, is_about: bool, is_chinese: bool) -> str | None:
     """Returns the words of a period; None for one that is open, or so long that it says nothing."""
     first, last, days = period.first, period.last, period.days
+    if not is_chinese and said.weekday() == _SUNDAY and period == periods.calendar("week", said, -1):
+        return f"the week before {_range(said, said, year, is_chinese=False)}"
     if period.start == BEGINNING or period.end == END or days > _LONGEST:
         return None
     if days <= (WEEK if is_about else _DAYS) and not (is_about and days == 1):
