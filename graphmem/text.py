@@ -243,7 +243,7 @@ def question_share(text: str) -> float:
 
 def is_question(text: str) -> bool:
     """Tells whether a text ends with a question mark."""
-    return text.rstrip().endswith(tuple(_QUESTION_MARKS))
+    return text.rstrip().endswith(("?", "？"))
 
 
 def is_unspaced(text: str) -> bool:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from hashlib import shake_256
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -48,6 +48,10 @@ TOKEN_FORM = f"tokens-{TOKEN_DIMS}"
 
 T = TypeVar("T")
 _WORD = re.compile(r"\w+(?:['’]\w+)*")
+# Characters between spaces up to which their division is remembered, and for how many of them: a context divides the
+# same words over and over.
+MAX_REMEMBERED_CHARS, MAX_REMEMBERED = 32, 16_384
+_RUN = re.compile(r"[^ \n]+")
 
 
 class MiniLM:
@@ -122,7 +126,18 @@ class TokenMiniLM(MiniLM):
 
     def token_places(self, text: str) -> list[Sequence[int]]:
         """Returns, for each window of `embed_tokens`, the character offset of each token. Raises EmbeddingError."""
-        return list(_windows(_model().tokenize(text)[1]))
+        places = [run.start() + place for run in _RUN.finditer(text) for place in _places_in(run.group())]
+        return list(_windows(places))
+
+
+def _places_in(run: str) -> Sequence[int]:
+    """Returns the character offsets of a run's word pieces; they do not depend on what stands around its spaces."""
+    return _remembered_places(run) if len(run) <= MAX_REMEMBERED_CHARS else _model().tokenize(run)[1]
+
+
+@lru_cache(maxsize=MAX_REMEMBERED)
+def _remembered_places(run: str) -> Sequence[int]:
+    return tuple(_model().tokenize(run)[1])
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,16 +7,17 @@ query matches itself and partly, as endings change, words with the same beginnin
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import log
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from graphmem.folding import fold, without_marks
-from graphmem.retrieval.token_matching import MatchMatrix
+from graphmem.retrieval.token_matching import MatchMatrix, Row
 from graphmem.text import (
     FUNCTION_CHARACTERS,
     UNSPACED_RUN,
@@ -36,6 +37,7 @@ CHARACTERS_PER_WORD = 2
 MIN_STEM, STEM_SHARE = 4, 2 / 3
 # Parts of a query that are compared, and characters of a text that are read.
 MAX_PARTS, MAX_CHARS_READ = 64, 20_000
+_NOTHING: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,30 +66,49 @@ class CharacterMatches(MatchMatrix):
 
     def nearest(self, texts: Sequence[str]) -> npt.NDArray[np.float64]:
         """Returns how well each text matches each part of the query: (texts x parts), 0..1."""
-        return np.array([self._row_of(fold(text[:MAX_CHARS_READ])) for text in texts]).reshape(
-            len(texts), len(self.parts)
-        )
+        return _rows(self.parts, [_read(self.parts, text) for text in texts])
 
-    def _row_of(self, text: str) -> list[float]:
-        characters = {*text, *map("".join, pairwise(text))}
-        # Splitting a text into words is slow, so it is left out for a text that contains no word of the query, not even
-        # without its last letter. Words with the same beginning are missed in such a text.
-        bare_text = without_marks(text)
-        may_match = any(part.is_word and without_marks(part.whole[0])[:-1] in bare_text for part in self.parts)
-        words, bare_words = map(set, tokens_with_and_without_marks(text) if may_match else ((), ()))
-        return [
-            _word_match(part, words, bare_words) if part.is_word else _character_match(part, characters)
-            for part in self.parts
+
+class _Read(NamedTuple):
+    """The characters and pairs of a text, its words and those without marks; empty where no part asks for them."""
+
+    characters: frozenset[str]
+    words: frozenset[str]
+    bare_words: frozenset[str]
+
+
+def _read(parts: Sequence[QueryPart], text: str) -> _Read:
+    folded = fold(text[:MAX_CHARS_READ])
+    has_characters = any(not part.is_word for part in parts)
+    characters = frozenset([*folded, *map("".join, pairwise(folded))]) if has_characters else _NOTHING
+    # Splitting a text into words is slow, so it is left out for a text that contains no word of the query, not even
+    # without its last letter. Words with the same beginning are missed in such a text.
+    bare_text = without_marks(folded)
+    may_match = any(part.is_word and without_marks(part.whole[0])[:-1] in bare_text for part in parts)
+    words, bare_words = map(frozenset, tokens_with_and_without_marks(folded)) if may_match else (_NOTHING, _NOTHING)
+    return _Read(characters, words, bare_words)
+
+
+def _rows(parts: Sequence[QueryPart], texts: Sequence[_Read]) -> npt.NDArray[np.float64]:
+    rows = [
+        [
+            _word_match(part, text.words, text.bare_words) if part.is_word else _character_match(part, text.characters)
+            for part in parts
         ]
+        for text in texts
+    ]
+    return np.array(rows).reshape(len(texts), len(parts))
 
 
-def _character_match(part: QueryPart, characters: set[str]) -> float:
+def _character_match(part: QueryPart, characters: frozenset[str]) -> float:
     if any(pair in characters for pair in part.whole):
         return 1.0
     return PARTIAL_WEIGHT if part.prefix in characters else 0.0
 
 
-def _word_match(part: QueryPart, words: set[str], bare_words: set[str]) -> float:
+def _word_match(part: QueryPart, words: frozenset[str], bare_words: frozenset[str]) -> float:
+    if not words:
+        return 0.0
     if part.whole[0] in words:
         return 1.0
     if not bare_words.isdisjoint(bare_terms(part.whole[0])):
@@ -102,17 +123,43 @@ def character_matches(query: str, size: int, frequencies: Mapping[int, int]) -> 
     the number of memories in the partition; df is the least of the `frequencies` (by term id) of `QueryPart.whole`.
     Beyond `MAX_PARTS` only the heaviest parts are kept.
     """
+    parts, weights = _heaviest(parts_of(query), size, lambda term: frequencies.get(term_id(term), 0))
+    return CharacterMatches(weights / weights.sum(), parts=parts) if parts else None
+
+
+def match_among(parts: Sequence[QueryPart], texts: Sequence[str]) -> Row:
+    """Returns how well each of some texts matches the parts of a query (`parts_of`), 0..1.
+
+    The parts are weighed as in `character_matches`, by their frequencies among these texts.
+    """
+    read = [_read(parts, text) for text in texts]
+
+    def frequency(term: str) -> int:
+        if set(term) <= FUNCTION_CHARACTERS:
+            return 0
+        return sum(term in text.words or term in text.bare_words or term in text.characters for text in read)
+
+    heaviest, weights = _heaviest(parts, len(texts), frequency)
+    return np.asarray(_rows(heaviest, read) @ weights / weights.sum()) if heaviest else np.zeros(len(texts))
+
+
+def _heaviest(
+    parts: Sequence[QueryPart], size: int, frequency: Callable[[str], int]
+) -> tuple[Sequence[QueryPart], Row]:
+    """Returns the `MAX_PARTS` heaviest parts with their weights."""
 
     def weight(part: QueryPart) -> float:
-        df = min((frequencies.get(term_id(term), 0) for term in part.whole), default=size)
+        df = min(map(frequency, part.whole), default=size)
         return log(1 + max(size, 1) / (df + 1)) * (CHARACTERS_PER_WORD if part.is_word else 1)
 
-    part_weights = {part: weight(part) for part in _parts(fold(query))}
-    parts = sorted(part_weights, key=lambda part: -part_weights[part])[:MAX_PARTS]
-    if not parts:
-        return None
-    weights = np.array([part_weights[part] for part in parts])
-    return CharacterMatches(weights / weights.sum(), parts=parts)
+    weights = {part: weight(part) for part in parts}
+    heaviest = sorted(weights, key=lambda part: -weights[part])[:MAX_PARTS]
+    return heaviest, np.array([weights[part] for part in heaviest])
+
+
+def parts_of(query: str) -> list[QueryPart]:
+    """Returns the characters and words of a query that are compared."""
+    return list(_parts(fold(query)))
 
 
 def _parts(query: str) -> Iterator[QueryPart]:

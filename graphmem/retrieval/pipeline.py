@@ -565,12 +565,17 @@ class _Search:
 
     def _without_requests(self, ranked: Sequence[RankedMemory], most: int) -> list[RankedMemory]:
         """Returns the first `most` memories without the user's requests to an assistant, which tell nothing."""
-        rows = {self._candidates.evidence.rows[memory.id].row: memory.id for memory in ranked}
-        with self._deps.ledger.read() as connection:
-            read = candidate_rows.read_short_user_texts(connection, list(rows), MAX_REQUEST_CHARS)
-        texts = {rows[row]: text for row, text in read.items()}
-        others = (one for one in ranked if one.id not in texts or not is_request(texts[one.id]))
-        return list(islice(others, most))
+        others: list[RankedMemory] = []
+        unread = list(ranked)
+        while unread and len(others) < most:
+            wanted = most - len(others)
+            some, unread = unread[:wanted], unread[wanted:]
+            rows = {self._candidates.evidence.rows[memory.id].row: memory.id for memory in some}
+            with self._deps.ledger.read() as connection:
+                read = candidate_rows.read_short_user_texts(connection, list(rows), MAX_REQUEST_CHARS)
+            texts = {rows[row]: text for row, text in read.items()}
+            others += [one for one in some if one.id not in texts or not is_request(texts[one.id])]
+        return others
 
     def _read_hits(
         self, best: Sequence[RankedMemory], explainer: ExplanationBuilder, relevances: Mapping[str, Relevance]
@@ -724,17 +729,18 @@ class _Search:
 
     def _with_sentence_matches(self, hits: tuple[Hit, ...]) -> tuple[Hit, ...]:
         """Returns the hits with their matching sentences: for a prompt those of all, else of long explained ones."""
-        if self._query.for_prompt:
-            divided = [hit.record for hit in hits if len(sentence_matching.sentences(hit.record.text)) > 1]
-        else:
-            is_long = sentence_matching.UNSPLIT_CHARS if self._query.explain else math.inf
-            divided = [hit.record for hit in hits if len(hit.record.text) > is_long]
+        for_prompt, text = self._query.for_prompt, self._query.text
+        least_chars = 0 if for_prompt else sentence_matching.UNSPLIT_CHARS if self._query.explain else math.inf
+        spans = [
+            (hit.record, sentence_matching.sentences(hit.record.text))
+            for hit in hits
+            if len(hit.record.text) > least_chars
+        ]
+        divided = [(record, own) for record, own in spans if len(own) > for_prompt]
         if divided:
-            windows = self._candidates.token_windows([record.row for record in divided])
-            matcher = sentence_matching.SentenceMatcher(
-                self._query.text, self._candidates.evidence.matches, self._deps.embedder
-            )
-            matches = {record.id: matcher.match(record, windows.get(record.row, ())) for record in divided}
+            windows = self._candidates.token_windows([record.row for record, _ in divided])
+            matcher = sentence_matching.SentenceMatcher(text, self._candidates.evidence.matches, self._deps.embedder)
+            matches = matcher.match(divided, windows)
             hits = tuple(replace(hit, sentence_match=matches.get(hit.record.id)) for hit in hits)
         return weigh_sentences(self._analysis, hits) if self._query.for_prompt else hits
 

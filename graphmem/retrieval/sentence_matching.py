@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,9 +12,8 @@ from graphmem.errors import ModelError
 from graphmem.model import MemoryRecord
 from graphmem.plugins import Embedder, LocatingEmbedder
 from graphmem.retrieval import character_matching
-from graphmem.retrieval.character_matching import CharacterMatches
+from graphmem.retrieval.character_matching import CharacterMatches, QueryPart
 from graphmem.retrieval.token_matching import Row, TokenMatches
-from graphmem.text import query_term_counts, term_counts
 
 # Characters up to which a memory is shown whole, and of the excerpt of a longer one.
 UNSPLIT_CHARS, CONTEXT_CHARS = 600, 400
@@ -27,7 +24,9 @@ MAX_SENTENCES = 2_000
 _SENTENCE = re.compile(
     r"[^\n.!?。！？।؟۔]*(?:[.!?](?![\"”’)*_]*(?:\s|$))[^\n.!?。！？।؟۔]*)*(?:[.!?。！？।؟۔]+[\"”’)*_]*|\n|$)"
 )
-# A full stop that ends no sentence: after the number of an item or a day, an initial, an abbreviation.
+# A full stop that ends no sentence: after the number of an item or a day, an initial, an abbreviation. So many
+# characters hold each of these with what stands before it.
+NO_END_CHARS = 12
 _NO_END = re.compile(
     r"(?:^|[\s(\"“„])(?:\d{1,3}|[^\W\d_]|Dr|Mr|Mrs|Ms|Prof|St|Fa|Nr|No|Hr|Fr|ca|vs|bzw|usw|approx|e\.g|i\.e)\.$",
     re.IGNORECASE,
@@ -49,7 +48,9 @@ def _whole_sentences(text: str) -> Iterator[Span]:
     unfinished_start = None
     for match in _SENTENCE.finditer(text):
         start = match.start() if unfinished_start is None else unfinished_start
-        unfinished_start = start if _NO_END.search(match.group()) and match.end() < len(text) else None
+        end = match.end()
+        is_open = text[end - 1 : end] == "." and _NO_END.search(text[max(match.start(), end - NO_END_CHARS) : end])
+        unfinished_start = start if is_open and end < len(text) else None
         if unfinished_start is None:
             yield start, match.end()
 
@@ -121,61 +122,80 @@ class SentenceMatcher:
     matches: TokenMatches | CharacterMatches | None
     embedder: Embedder
 
-    def match(self, record: MemoryRecord, windows: Sequence[bytes]) -> SentenceMatch | None:
-        """Returns the scored sentences of a memory; None if none matches. `windows` are its token matrices (int8).
+    def match(
+        self, divided: Sequence[tuple[MemoryRecord, Sequence[Span]]], windows: Mapping[int, Sequence[bytes]]
+    ) -> dict[str, SentenceMatch]:
+        """Returns the scored sentences of memories by id, without those of which none matches.
 
-        Word and token scores are each divided by their maximum and added: by tokens alone, a sentence of common words
-        may come before the only one that has the word asked for.
+        `divided` has each memory with the spans of its sentences, `windows` the token matrices (int8) of memories by
+        row. Word and token scores are each divided by their maximum in the memory and added: by tokens alone, a
+        sentence of common words may come before the only one that has the word asked for.
         """
-        spans = sentences(record.text)
-        if not spans:
-            return None
-        word_scores = self._word_scores([record.text[start:end] for start, end in spans])
-        token_scores = self._token_scores(record, windows, spans)
-        scores = _divided_by_max(word_scores) + _divided_by_max(token_scores)
-        return SentenceMatch(record.text, spans, scores, token_scores) if scores.any() else None
+        parts = character_matching.parts_of(self.query)
+        token_scores = self._token_scores(divided, windows)
+        found: dict[str, SentenceMatch] = {}
+        for (record, spans), by_tokens in zip(divided, token_scores, strict=True):
+            by_words = _word_scores(parts, [record.text[start:end] for start, end in spans])
+            scores = _divided_by_max(by_words) + _divided_by_max(by_tokens)
+            if scores.any():
+                found[record.id] = SentenceMatch(record.text, spans, scores, by_tokens)
+        return found
 
-    def _word_scores(self, texts: Sequence[str]) -> Row:
-        """Scores sentences by the query's words in them; a word weighs more, the fewer of the sentences have it."""
-        scores = np.zeros(len(texts))
-        compared = texts[:MAX_SENTENCES]
-        query_terms = query_term_counts(self.query)
-        frequencies = Counter(
-            term for sentence in compared for term in term_counts(sentence).keys() & query_terms.keys()
-        )
-        matches = character_matching.character_matches(self.query, len(compared), frequencies)
-        if matches is not None:
-            scores[: len(compared)] = matches.nearest(compared) @ matches.weights
-        return scores
-
-    def _token_scores(self, record: MemoryRecord, windows: Sequence[bytes], spans: Sequence[Span]) -> Row:
+    def _token_scores(
+        self, divided: Sequence[tuple[MemoryRecord, Sequence[Span]]], windows: Mapping[int, Sequence[bytes]]
+    ) -> list[Row]:
         """Scores sentences: each query token's similarity to its nearest token there, summed by the tokens' weights.
 
-        Zeros if the stored tokens are not those of this embedder.
+        Zeros for a memory whose stored tokens are not those of this embedder. All are compared at once: the texts
+        stand one behind the other, each begun by a section for what is before its first sentence, the speaker's name.
         """
-        scores = np.zeros(len(spans))
         matches, embedder = self.matches, self.embedder
-        if not windows or not isinstance(matches, TokenMatches) or not isinstance(embedder, LocatingEmbedder):
+        scores = [np.zeros(len(spans)) for _, spans in divided]
+        if not isinstance(matches, TokenMatches) or not isinstance(embedder, LocatingEmbedder):
             return scores
         dims = matches.query_tokens.shape[1]
-        try:
-            token_places = embedder.token_places(record.embedded_text)
-        except ModelError:
-            return scores
-        if [len(window) / dims for window in windows] != [len(window) for window in token_places]:
-            return scores
-        prefix_chars = len(record.embedded_text) - len(record.text)
-        starts = [start for start, _ in spans]
-        sentence_of = np.array(
-            [bisect_right(starts, at - prefix_chars) - 1 for window in token_places for at in window]
+        section_starts, token_places, matrices, sections = (
+            list[int](),
+            list[int](),
+            list[bytes](),
+            list[tuple[int, int]](),
         )
-        order = np.argsort(sentence_of, kind="stable")
-        order = order[sentence_of[order] >= 0]  # tokens before the first sentence: the speaker's name and signs
-        if len(order):
-            tokens = np.frombuffer(b"".join(windows), np.int8).reshape(-1, dims)[order]
-            with_tokens, firsts = np.unique(sentence_of[order], return_index=True)
-            scores[with_tokens] = matches.nearest(tokens.tobytes(), firsts) @ matches.weights
+        begin = 0
+        for number, (record, spans) in enumerate(divided):
+            own = windows.get(record.row, ())
+            text = record.embedded_text
+            try:
+                places = embedder.token_places(text) if own else ()
+            except ModelError:
+                continue
+            if not own or [len(window) / dims for window in own] != [len(window) for window in places]:
+                continue
+            prefix = begin + len(text) - len(record.text)
+            section_starts += [begin - 1, *(prefix + start for start, _ in spans)]
+            sections += [(number, place) for place in range(-1, len(spans))]
+            token_places += [begin + at for window in places for at in window]
+            matrices += own
+            begin += len(text) + 1
+        if not token_places:
+            return scores
+        section_of = np.searchsorted(section_starts, token_places, side="right") - 1
+        order = np.argsort(section_of, kind="stable")
+        section_of = section_of[order]
+        firsts = np.flatnonzero(np.diff(section_of, prepend=-1))
+        tokens = np.frombuffer(b"".join(matrices), np.int8).reshape(-1, dims)[order]
+        for section, score in zip(
+            section_of[firsts].tolist(), matches.nearest(tokens.tobytes(), firsts) @ matches.weights, strict=True
+        ):
+            number, place = sections[section]
+            if place >= 0:
+                scores[number][place] = score
         return scores
+
+
+def _word_scores(parts: Sequence[QueryPart], texts: Sequence[str]) -> Row:
+    """Scores sentences by the query's words in them; a word weighs more, the fewer of the sentences have it."""
+    compared = character_matching.match_among(parts, texts[:MAX_SENTENCES])
+    return np.concatenate([compared, np.zeros(len(texts) - len(compared))])
 
 
 def _divided_by_max(scores: Row) -> Row:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from support.fake_llm import OneAnswer
 
 from graphmem import ChatLink, Memory
+from graphmem.engine import Engine
 from graphmem.evaluation.answer_judge import plain
 
 STORED = {
@@ -194,3 +196,37 @@ def test_a_vague_question_is_answered_from_its_conversation(memory: Memory, user
     turns = [{"role": "user", "content": said}, {"role": "assistant", "content": answered}]
     with ChatLink(memory, user_id=user, time_limit=60.0) as link:
         assert STORED[user][9] in plain(link.recall(question, turns))
+
+
+# What was said just before shares nothing with what is remembered; a model's rewritten query does.
+WEARY = {
+    "zh-chat": ("唉，又来了", "怎么了？跟我说说吧。", "结合最近对话：用户昨晚失眠，询问今天状态有何变化"),
+    "en-chat": (
+        "Ugh, it happened again.", "Oh no. Do you want to tell me?",
+        "The user could not sleep last night and asks how today is different",
+    ),
+}  # fmt: skip
+CHANGED = {
+    "zh-chat": [
+        "你今天有什么不一样？", "今天和平时有什么不同？", "你看出什么变化了吗？", "那今天呢？", "今天有点不同吧？",
+    ],
+    "en-chat": [
+        "What is different today?", "Do you notice any change?", "And how about today?", "How do I seem to you today?",
+        "Is anything not as usual?",
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("user", "question"), [(user, one) for user, asked in CHANGED.items() for one in asked])
+def test_a_vague_question_that_finds_nothing_is_rewritten_by_a_model(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch, user: str, question: str
+) -> None:
+    said, answered, rewritten = WEARY[user]
+    turns = [{"role": "user", "content": said}, {"role": "assistant", "content": answered}]
+    model = OneAnswer(rewritten)
+    monkeypatch.setattr(Engine, "llm", property(lambda _: model, lambda *_: None), raising=False)
+    with ChatLink(memory, user_id=user, time_limit=60.0, rewrite=False) as link:
+        assert STORED[user][9] not in plain(link.recall(question, turns))
+    with ChatLink(memory, user_id=user, time_limit=60.0) as link:
+        assert STORED[user][9] in plain(link.recall(question, turns))
+    assert len(model.requests) == 1

@@ -258,3 +258,20 @@ def test_a_question_does_not_wait_for_texts() -> None:
             assert TOKENS.embed_question("Who met Clara?").vector.shape == (384,)
             assert not any(text.done() for text in texts)
         assert all(len(text.result(TIMEOUT)) == 1 for text in texts)
+
+
+STRANGE_TEXTS = [
+    "Łódź: we'll meet\tat \u200b9.30\u00a0am…\nOK?",
+    "caf\u0065\u0301 \ud800x " + "supercalifragilistic" * 9,
+    "住在 北京🙂 x",
+    "",
+]
+
+
+@pytest.mark.parametrize("text", [*TURNS, *STRANGE_TEXTS])
+def test_places_of_tokens_are_those_of_the_whole_text_divided_at_once(text: str) -> None:
+    places = [place for window in TokenMiniLM().token_places(text) for place in window]
+    windows = TOKENS.embed_tokens([text])[0].tokens
+    whole = minilm._model().tokenize(text)[1]
+    assert len(windows) == len(TokenMiniLM().token_places(text))
+    assert places == [place for window in minilm._windows(whole) for place in window]

@@ -78,8 +78,9 @@ def test_strange_texts_are_split_in_linear_time(text: str) -> None:
 def find_best_sentence(question: str, text: str) -> str:
     at, scope = datetime(2026, 1, 1, tzinfo=UTC), Scope("ana")
     record = MemoryRecord("id", scope.partition, scope, Kind.EPISODE, text, at, at, at, at, "s")
-    find_best_sentence = sentence_matching.SentenceMatcher(question, None, HashEmbedder()).match(record, ())
-    return "" if find_best_sentence is None else text[slice(*find_best_sentence.best)].strip()
+    matcher = sentence_matching.SentenceMatcher(question, None, HashEmbedder())
+    found = matcher.match([(record, sentence_matching.sentences(text))], {})
+    return text[slice(*found["id"].best)].strip() if found else ""
 
 
 def test_a_memory_of_more_sentences_than_are_compared_has_a_best_one_too() -> None:

@@ -134,10 +134,11 @@ class _Packer:
 
     def _repeated(self, words: frozenset[str], sentence: Sentence) -> _Line | None:
         """Returns the line of the same speaker that says the same; None if there is none."""
+        fewest, most = max(REPETITION * len(words), 1), len(words) / REPETITION
         for others, text, line in self._said:
-            is_alike = bool(words) and len(words & others) >= REPETITION * len(words | others)
             if (
-                is_alike
+                fewest <= len(others) <= most
+                and len(words & others) >= REPETITION * len(words | others)
                 and speaker_shown(line.record.speaker, line.record.role)
                 == speaker_shown(sentence.record.speaker, sentence.record.role)
                 and claims(text) == claims(sentence.text)

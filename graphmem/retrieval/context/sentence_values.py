@@ -84,9 +84,13 @@ def weigh_sentences(query: AnalyzedQuery, hits: Sequence[Hit]) -> tuple[Hit, ...
 
 
 def _weighed(query: AnalyzedQuery, hit: Hit, rank: int) -> Iterator[Sentence]:
-    for number, (span, features) in enumerate(features_of(query, hit, rank)):
-        logit = sum(COEFFICIENTS[name] * value for name, value in features.items()) + COEFFICIENTS["constant"]
-        yield Sentence(hit.record, number, span, 1 / (1 + exp(-logit)), hit.question)
+    of_hit = _log_odds(_of_hit(query, hit, rank)) + COEFFICIENTS["constant"]
+    for number, (span, features) in enumerate(_of_sentences(query, hit)):
+        yield Sentence(hit.record, number, span, 1 / (1 + exp(-of_hit - _log_odds(features))), hit.question)
+
+
+def _log_odds(features: Mapping[str, float]) -> float:
+    return sum(COEFFICIENTS[name] * value for name, value in features.items())
 
 
 def _unsaid(query: AnalyzedQuery, hit: Hit, rank: int) -> Iterator[Sentence]:
@@ -101,32 +105,40 @@ def _unsaid(query: AnalyzedQuery, hit: Hit, rank: int) -> Iterator[Sentence]:
 
 def features_of(query: AnalyzedQuery, hit: Hit, rank: int) -> Iterator[tuple[Span, Mapping[str, float]]]:
     """Yields the span of each sentence of a hit with its features; `rank` counts the hits from 0."""
+    of_hit = _of_hit(query, hit, rank)
+    return ((span, {**of_hit, **features}) for span, features in _of_sentences(query, hit))
+
+
+def _of_hit(query: AnalyzedQuery, hit: Hit, rank: int) -> Mapping[str, float]:
+    relevance = min(max(hit.relevance, MARGIN), 1 - MARGIN)
+    return {
+        "relevance": log(relevance / (1 - relevance)),
+        "score": hit.score,
+        "rank": log(1 + rank),
+        "similarity": hit.similarity,
+        "fact": float(hit.record.kind is not Kind.EPISODE),
+        "named": float(bool(query.speakers_named([hit.record.speaker or split_title(hit.record.text)[0] or None]))),
+    }
+
+
+def _of_sentences(query: AnalyzedQuery, hit: Hit) -> Iterator[tuple[Span, Mapping[str, float]]]:
+    """Yields the span of each sentence, a title left out, with the features that are its own."""
     text, match = hit.record.text, hit.sentence_match
     title, _ = split_title(text)
     body = text.find(title) + len(title) if title else 0
     spans: Sequence[Span] = [span for span in (match.spans if match else sentences(text)) if span[0] >= body] or [
         (0, len(text))
     ]
-    shares = dict(zip(match.spans, match.scores / match.scores.max(), strict=True)) if match else {}
-    matches = dict(zip(match.spans, match.tokens, strict=True)) if match and match.tokens.any() else {}
-    relevance = min(max(hit.relevance, MARGIN), 1 - MARGIN)
+    shares = dict(zip(match.spans, (match.scores / match.scores.max()).tolist(), strict=True)) if match else {}
+    matches = dict(zip(match.spans, match.tokens.tolist(), strict=True)) if match and match.tokens.any() else {}
     asks_when = bool(query.answer_types & AnswerType.WHEN)
-    of_hit = {
-        "relevance": log(relevance / (1 - relevance)),
-        "score": hit.score,
-        "rank": log(1 + rank),
-        "similarity": hit.similarity,
-        "fact": float(hit.record.kind is not Kind.EPISODE),
-        "named": float(bool(query.speakers_named([hit.record.speaker or title or None]))),
-    }
     for place, span in enumerate(spans):
         words = text[slice(*span)]
         yield (
             span,
             {
-                **of_hit,
-                "match": float(matches.get(span, hit.token_match)),
-                "share": float(shares.get(span, 1.0)),
+                "match": matches.get(span, hit.token_match),
+                "share": shares.get(span, 1.0),
                 "length": log(max(len(words.strip()), MIN_CHARS)),
                 "question": float(is_question(words)),
                 "social": float(len(words) <= SOCIAL_CHARS and _SOCIAL.search(words) is not None),

@@ -58,7 +58,7 @@ EVENT = re.compile(
     r"(?:婚礼|结婚|订婚|离婚|分手|生日|出生|考试|高考|面试|答辩|毕业|开学|放假|比赛|马拉松|手术|住院|出院|搬家|出发|出国|回国|旅行|旅游"
     r"|聚会|派对|演出|音乐会|演唱会|典礼|活动|会议|车祸|事故|离职|入职|辞职|退休|开业|开张|展览|展|节|过年|春节)$"
 )
-_SPACE = re.compile(r"\s+")
+_SPACE, _CHARACTER = re.compile(r"\s+"), re.compile("[\u4e00-\u9fff]")
 _BEFORE = re.compile(r"的?(?:之前|以前|前(?![天晚]))(?!几|些|\d|[一二三四五六七八九十两])")
 _AFTER = re.compile(r"的?(?:之后|以后|后(?![天晚]))(?!几|些|\d|[一二三四五六七八九十两])")
 _SINCE = re.compile(r"的?(?:以来|起(?!来)|开始)")
@@ -68,7 +68,7 @@ _AND = re.compile(r"(?:、|和|或|还是|与|跟)")
 
 def is_chinese(text: str) -> bool:
     """Whether the text has a Chinese character."""
-    return any("\u4e00" <= char <= "\u9fff" for char in text)
+    return _CHARACTER.search(text) is not None
 
 
 def simplify(text: str) -> str:
