@@ -2,8 +2,8 @@
 
     python benchmarks/phases.py locomo10.json --memories 10000 > benchmarks/results/phases-10k.json
 
-Phases are the search's own methods with a clock around them; a name with a colon is a part of the phase before the
-colon. Encoding, parsing and the keyword arm run at the same time, and parsing goes on beside the dense arm.
+Phases are the search's own steps with a clock around them; a name with a colon is a part of the phase before the colon.
+Encoding and the keyword arm run at the same time.
 """
 
 from __future__ import annotations
@@ -27,24 +27,25 @@ from graphmem.evaluation.datasets import POOLED, pooled
 from graphmem.evaluation.environment import environment
 from graphmem.evaluation.locomo import load
 from graphmem.evaluation.runner import store
-from graphmem.retrieval import candidates, features, pipeline, retrievers, token_matching
+from graphmem.retrieval import arms, features, pipeline, token_matching
+from graphmem.retrieval.evidence_reader import EvidenceReader
 from graphmem.settings import Settings
 
-PHASES: tuple[tuple[type[Any], str, str], ...] = (
-    (retrievers.Retrievers, "retrieve", "question and arms"),
-    (retrievers.Retrievers, "_encode", "question: encode"),
-    (retrievers.Retrievers, "_parse_keys", "question: parse"),
-    (retrievers.Retrievers, "dense", "arms: dense"),
-    (retrievers.Retrievers, "keyword", "arms: keyword"),
-    (pipeline._Search, "rank_candidates", "candidates"),  # noqa: SLF001
-    (pipeline._Search, "seeds", "seeds"),  # noqa: SLF001
-    (pipeline._Search, "neighbourhoods", "neighbourhood"),  # noqa: SLF001
-    (pipeline._Search, "walk", "walk"),  # noqa: SLF001
-    (pipeline._Search, "expand_second_hop", "hop"),  # noqa: SLF001
-    (pipeline._Search, "answer", "fuse and answer"),  # noqa: SLF001
-    (candidates.Candidates, "load_neighbours_and_similarities", "all: candidate rows, neighbours, cosines"),
-    (candidates.Candidates, "score_tokens", "all: tokens read and compared"),
-    (token_matching.TokenMatches, "add", "all: tokens compared"),
+PHASES: tuple[tuple[Any, str, str], ...] = (
+    (pipeline, "retrieve", "question and arms"),
+    (arms, "encode", "question: encode"),
+    (arms, "dense", "arms: dense"),
+    (arms, "keyword", "arms: keyword"),
+    (pipeline, "choose_candidates", "candidates"),
+    (pipeline, "seeds", "seeds"),
+    (pipeline, "neighbourhoods", "neighbourhood"),
+    (pipeline, "walk", "walk"),
+    (pipeline, "expand_second_hop", "hop"),
+    (pipeline, "rank", "rank"),
+    (pipeline, "read_hits", "answer"),
+    (EvidenceReader, "with_cosines", "all: candidate rows, neighbours, cosines"),
+    (EvidenceReader, "with_matches", "all: tokens read and compared"),
+    (token_matching.TokenMatches, "with_windows", "all: tokens compared"),
     (features.Evidence, "table", "all: features"),
 )
 WARM, QUESTIONS = 20, 200

@@ -35,7 +35,7 @@ from graphmem import Memory
 from graphmem.evaluation.environment import environment
 from graphmem.models.minilm import TokenMiniLM
 from graphmem.plugins import embedding_spec_of
-from graphmem.retrieval import retrievers
+from graphmem.retrieval import arms, pipeline
 from graphmem.settings import Settings
 from graphmem.stores.ledger import Ledger, integrity, outbox, schema
 from graphmem.stores.ledger.ledger_state import record_embedder
@@ -237,13 +237,13 @@ def time_method(owner: Any, method: str, spent: dict[str, list[float]], name: st
 def measure_search(memory: Memory, ledger_data: MadeUpLedger) -> dict[str, Any]:
     """Milliseconds of a search, and of its parts."""
     times: dict[str, list[float]] = defaultdict(list)
-    for method, name in (
-        ("retrieve", "question and arms"),
-        ("dense", "dense"),
-        ("keyword", "keyword"),
-        ("neighbourhood", "graph"),
+    for owner, function, name in (
+        (pipeline, "retrieve", "question and arms"),
+        (arms, "dense", "dense"),
+        (arms, "keyword", "keyword"),
+        (pipeline, "neighbourhoods", "graph"),
     ):
-        time_method(retrievers.Retrievers, method, times, name)
+        time_method(owner, function, times, name)
     totals: list[float] = []
     degraded: Counter[str] = Counter()
     for number, (question, user) in zip(range(WARM + QUESTIONS), ledger_data.questions(), strict=False):

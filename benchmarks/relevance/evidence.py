@@ -18,7 +18,8 @@ from graphmem.evaluation.datasets import Dataset, SourceFile
 from graphmem.evaluation.runner import store
 from graphmem.model import Scope, View
 from graphmem.retrieval import relevance
-from graphmem.retrieval.pipeline import MIN_ASSESSED, search
+from graphmem.retrieval.pipeline import search
+from graphmem.retrieval.ranking import MIN_ASSESSED
 from graphmem.retrieval.relevance import AskedQuestion, FoundMemory
 from graphmem.retrieval.types import SearchQuery
 

@@ -14,9 +14,10 @@ from graphmem.evaluation import metrics
 from graphmem.evaluation.datasets import BenchmarkQuestion
 from graphmem.memory import Memory
 from graphmem.model import Scope, View
+from graphmem.retrieval.arms import Retrieved, retrieve
 from graphmem.retrieval.pipeline import search
-from graphmem.retrieval.retrievers import Retrievers
-from graphmem.retrieval.types import RetrievedSet, ScoredIds, SearchQuery
+from graphmem.retrieval.query_analysis import analyze_query
+from graphmem.retrieval.types import ScoredIds, SearchQuery
 from graphmem.retrieval.weights import CONFIGURATIONS, SearchWeights
 
 SearchFunction = Callable[[Memory, BenchmarkQuestion, int], list[str]]
@@ -57,7 +58,7 @@ def _search_with(weights: SearchWeights) -> SearchFunction:
     return search_with_weights
 
 
-def _arm_alone(scored_by: Callable[[RetrievedSet], ScoredIds]) -> SearchFunction:
+def _arm_alone(scored_by: Callable[[Retrieved], ScoredIds]) -> SearchFunction:
     """Returns a search that ranks what an arm finds by the arm's own scores.
 
     It raises StoreError for a degraded search. `_search_with` the weight of one arm would have what the arm does not
@@ -65,15 +66,16 @@ def _arm_alone(scored_by: Callable[[RetrievedSet], ScoredIds]) -> SearchFunction
     """
 
     def search_arm(memory: Memory, case: BenchmarkQuestion, top_k: int) -> list[str]:
-        retrievers = Retrievers(_query(case, top_k), memory.engine.search_deps)
-        found = scored_by(retrievers.retrieve())
-        refuse_degraded(sorted(retrievers.degraded))
-        return [memory_id for memory_id, _ in found[:top_k]]
+        query = _query(case, top_k)
+        analysis = analyze_query(query.text, query.now or query.view.moment)
+        retrieved = retrieve(query, analysis, memory.engine.search_deps)
+        refuse_degraded(sorted(retrieved.degraded))
+        return [memory_id for memory_id, _ in scored_by(retrieved)[:top_k]]
 
     return search_arm
 
 
-def _by_cosine(retrieved: RetrievedSet) -> ScoredIds:
+def _by_cosine(retrieved: Retrieved) -> ScoredIds:
     """Returns what was found by vectors, in both spaces for a question that has a vector in both, by the cosines."""
     return sorted([*retrieved.dense, *retrieved.unread], key=lambda pair: -pair[1])
 

@@ -1,217 +1,244 @@
-"""The candidates of one search, read from the ledger, which decides whether they exist. Reads no memory twice."""
+"""Chooses the candidates of a search: the best of what the arms found and of what stands beside it in its session."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import islice
+from typing import NamedTuple
 
-import numpy as np
-from sqlalchemy import Connection
-
-from graphmem.boundary.filters import Matcher
-from graphmem.model import CandidateRow, EmbeddingSpec
-from graphmem.plugins import Matrix
+from graphmem.retrieval import character_matching, scoring, term_overlap, token_matching
+from graphmem.retrieval.arms import DENSE_LIMIT, KEYWORD_LIMIT, Attempt, Retrieved, dense, keyword, unread
 from graphmem.retrieval.character_matching import CharacterMatches
-from graphmem.retrieval.features import Evidence
-from graphmem.retrieval.space_estimates import SpaceEstimates
+from graphmem.retrieval.evidence_reader import EvidenceReader
+from graphmem.retrieval.features import Evidence, FeatureTable
+from graphmem.retrieval.named_entities import named_in
 from graphmem.retrieval.token_matching import TokenMatches
-from graphmem.retrieval.types import EncodedQuery, ScoredIds, SearchQuery
-from graphmem.stores.ledger import Ledger, candidate_rows, memories
-from graphmem.stores.ledger.candidate_rows import CandidateReader
-from graphmem.stores.ledger.sql import decoding
+from graphmem.retrieval.types import ScoredIds, SearchDeps, SearchPartition
+from graphmem.retrieval.weights import SearchWeights, Weights
+from graphmem.stores.ledger import memories, term_stats
+from graphmem.stores.ledger.term_stats import PartitionStatistics
+from graphmem.text import key_candidates, query_term_counts, term_id, tokens, words_of
+
+# The best of the keyword arm that become candidates, and all candidates of the arms. More (250 to 400 in all) cost time
+# and gain nothing (benchmarks/ABLATIONS.md, "Left out").
+KEYWORD_CANDIDATE_LIMIT, CANDIDATE_LIMIT = 100, 150
+# The best candidates among which repetitions of the query are looked for.
+REPETITION_LIMIT = 50
+# Memories of each period that the query names, the newest first (benchmarks/ABLATIONS.md, "Times").
+DATED_LIMIT = 50
+# A search by agent or run alone runs PageRank in the partitions of its best hits, separately in each.
+MAX_PARTITIONS = 5
 
 
+@dataclass(frozen=True, slots=True)
 class Candidates:
-    """Fills the `evidence` of one search step by step: rows, neighbours, cosines, matches.
+    """The memories that may become hits, and the evidence about them.
 
-    Its methods raise StoreError if the ledger fails.
+    The evidence has the neighbours, cosines and matches of all candidates (`ids`). `arms`: the scores of each arm by
+    id, best first, later those of PageRank ("graph") and of the second hop ("hop") as well. `partitions`: those of the
+    best memories, whose graph is searched; `statistics` are those of the first. `repetitions`: candidates that repeat
+    the query, a question; `replies`: {such a question's id: id of the reply}.
     """
 
-    def __init__(self, query: SearchQuery, ledger: Ledger, spec: EmbeddingSpec, encoded: EncodedQuery) -> None:
-        self._query = query
-        self._matcher = Matcher(query.filter)
-        self._ledger = ledger
-        self._encoded = encoded
-        # Multilingual cosines: of the memories that have no other vector, and of those from which estimates are made.
-        self._unread: dict[str, float] = {}
-        self._read: dict[str, float] = {}
-        self._similarity_estimates: SpaceEstimates | None = None
-        self._token_estimates: SpaceEstimates | None = None
-        self._by_row: dict[int, CandidateRow] = {}
-        # Memories of which it is known whether they may be hits, and those of them that may not.
-        self._checked: set[str] = set()
-        self._refused: set[str] = set()
-        self._matched: set[str] = set()
-        with ledger.read() as connection:
-            partition = query.view.partition
-            columns = ledger.columns.of(connection, partition)
-            row = None if partition is None or columns is not None else memories.partition_row(connection, partition)
-            self._reader = CandidateReader(query.view, row, spec, columns)
-        self.evidence = Evidence()
+    retrieved: Retrieved
+    reader: EvidenceReader
+    weights: SearchWeights
+    evidence: Evidence
+    ids: Sequence[str] = ()
+    arms: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    partitions: Sequence[SearchPartition] = ()
+    statistics: PartitionStatistics = field(default_factory=lambda: PartitionStatistics(""))
+    repetitions: Sequence[str] = ()
+    replies: Mapping[str, str] = field(default_factory=dict)
+    degraded: frozenset[str] = frozenset()
 
-    def filter_hits(self, search_arm: Callable[[int], ScoredIds], first: ScoredIds, limit: int) -> dict[str, float]:
-        """Returns up to `limit` of an arm's ids that are visible, with their scores, in the arm's order.
+    def table(self, ids: Sequence[str] | None = None) -> FeatureTable:
+        """Returns the features of the candidates, or of other memories with which the evidence was compared."""
+        table = self.evidence.table(self.ids if ids is None else ids, self.retrieved.analysis)
+        for name in ("graph", "hop"):
+            if name in self.arms:
+                table = table.with_column(name, self.arms[name])
+        return table
 
-        `first` is the arm's answer for `limit`. While the filter refuses too many of them, asks `search_arm` for four
-        times as many.
+    @property
+    def lacks_tokens(self) -> bool:
+        """Whether the weights without tokens apply: no token matches, or a candidate with a vector has no tokens yet.
+
+        `Memory.rebuild` embeds memories again after a change of the embedder.
         """
-        scored, arm_limit = first, limit
-        while True:
-            visible_ids = set(self.visible_ids(uid for uid, _ in scored))
-            if len(visible_ids) >= limit or len(scored) < arm_limit:
-                return dict([(uid, score) for uid, score in scored if uid in visible_ids][:limit])
-            arm_limit *= 4
-            scored = search_arm(arm_limit)
-
-    def visible_ids(self, ids: Iterable[str]) -> list[str]:
-        """Returns the ids, each once and in order, that the ledger has, the view shows and the query's filters accept.
-
-        The filters are `SearchQuery.filter` and `SearchQuery.accepted`.
-        """
-        unique_ids = list(dict.fromkeys(ids))
-        unchecked = [uid for uid in unique_ids if uid not in self._checked]
-        if unchecked:
-            with self._ledger.read() as connection:
-                self._check(connection, unchecked)
-        return [uid for uid in unique_ids if uid not in self._refused]
-
-    def _check(self, connection: Connection, ids: Sequence[str]) -> None:
-        """Reads rows that are not read yet. A row may have been read, as a neighbour's, without being checked."""
-        rows, query = self.evidence.rows, self._query
-        unread = [uid for uid in ids if uid not in rows]
-        self._add_rows(self._reader.by_id(connection, unread))
-        visible = {uid for uid in ids if uid in rows}
-        if query.accepted is not None:
-            visible &= query.accepted(connection, list(visible))
-        if query.filter is not None:
-            with closing(memories.each_record(connection, visible)) as records:
-                visible = {record.id for record in records if self._matcher.matches(record)}
-        self._checked.update(ids)
-        self._refused.update(uid for uid in ids if uid not in visible)
-
-    def _add_rows(self, rows: Iterable[CandidateRow]) -> None:
-        for candidate_row in rows:
-            self.evidence.rows[candidate_row.id] = candidate_row
-            self._by_row[candidate_row.row] = candidate_row
-
-    def load_neighbours_and_similarities(self, ids: Sequence[str]) -> None:
-        """Reads the neighbours of these visible memories in their sessions, and the cosines of all of them."""
         evidence = self.evidence
-        new_rows = [evidence.rows[uid] for uid in ids if uid not in evidence.neighbours]
-        if not new_rows:
-            return
-        with self._ledger.read() as connection:
-            self._link_neighbours(connection, new_rows)
-            all_ids = self._with_neighbours([candidate_row.id for candidate_row in new_rows])
-            uncompared = [uid for uid in all_ids if uid not in evidence.similarity]
-            self._add_similarities(connection, [evidence.rows[uid].row for uid in uncompared])
+        return evidence.matches is None or not all(
+            evidence.matches.contains(uid) for uid in self.ids if uid in evidence.similarity
+        )
 
-    def _link_neighbours(self, connection: Connection, new_rows: Sequence[CandidateRow]) -> None:
-        neighbour_rows = {
-            row for candidate_row in new_rows for row in (candidate_row.before, candidate_row.after) if row is not None
-        }
-        self._add_rows(self._reader.by_row(connection, neighbour_rows - self._by_row.keys()))
-        for candidate_row in new_rows:
-            self.evidence.neighbours[candidate_row.id] = (self._id(candidate_row.before), self._id(candidate_row.after))
+    @property
+    def seed_weights(self) -> Weights:
+        """The weights by which the seeds of PageRank and of the second hop are chosen."""
+        return self.weights.seeds_without_tokens if self.lacks_tokens else self.weights.seeds
 
-    def _id(self, row: int | None) -> str | None:
-        candidate_row = None if row is None else self._by_row.get(row)
-        return None if candidate_row is None else candidate_row.id
+    def with_ids(self, ids: Sequence[str]) -> Candidates:
+        """Returns these candidates and further ones, visible memories."""
+        union = scoring.union_in_order(self.ids, ids)
+        return replace(self, ids=union, evidence=self.reader.compared(self.evidence, union))
 
-    def _with_neighbours(self, ids: Sequence[str]) -> list[str]:
-        neighbours = (other for uid in ids for other in self.evidence.neighbours[uid] if other is not None)
-        return list(dict.fromkeys([*ids, *neighbours]))
 
-    def _add_similarities(self, connection: Connection, rows: Sequence[int]) -> None:
-        """Adds exact cosines from the ledger's vectors, whichever arm found the memories.
+def choose_candidates(retrieved: Retrieved, deps: SearchDeps, weights: SearchWeights) -> Candidates:
+    """Keeps the visible memories that the arms found, adds their neighbours and chooses the best as candidates."""
+    query, analysis, encoded = retrieved.query, retrieved.analysis, retrieved.encoded
+    if encoded.is_multilingual:
+        weights = weights.for_multilingual_query()
+    reader = EvidenceReader.open(query, encoded, deps)
+    found = found_by_arms(
+        retrieved, reader, Evidence(compares_vectors=encoded.compares_vectors), deps, (DENSE_LIMIT, KEYWORD_LIMIT)
+    )
+    evidence = replace(found.evidence, keyword=found.keyword)
+    arms = {"dense": found.dense, "keyword": found.keyword} if encoded.compares_vectors else {"keyword": found.keyword}
+    best_partitions = [evidence.rows[uid].partition for uid in arms.get("dense", found.keyword)]
+    evidence, named_times = _of_named_times(retrieved, reader, evidence, deps)
+    ids = scoring.union_in_order(found.dense, list(found.keyword)[:KEYWORD_CANDIDATE_LIMIT], named_times)
+    degraded = retrieved.degraded | found.degraded
+    if not ids and "vectors" in degraded:
+        evidence, ids = _newest(retrieved, reader, evidence, deps)
+    evidence = reader.with_cosines(evidence, ids)
+    evidence, ids = reader.visible(evidence, evidence.with_neighbours(ids))
+    evidence = reader.with_cosines(evidence, ids)
+    ids = scoring.top_rows(evidence.table(ids, analysis), weights.candidates, CANDIDATE_LIMIT)
+    candidates = Candidates(retrieved, reader, weights, evidence, ids, arms, degraded=degraded)
+    candidates = _with_partitions(candidates, scoring.union_in_order(best_partitions, retrieved.statistics), deps)
+    if query.for_prompt and analysis.is_question:
+        candidates = _with_repetitions(candidates)
+    evidence = replace(candidates.evidence, matches=_query_matches(candidates))
+    return replace(candidates, evidence=reader.compared(evidence, candidates.ids))
 
-        In the multilingual space if the query has a vector there alone. A query that has both is compared there with
-        the memories that have no other vector, and `SpaceEstimates` converts these cosines.
-        """
-        encoded, similarity = self._encoded, self.evidence.similarity
-        if encoded.vector is None:
-            similarity |= self._multilingual_cosines(connection, rows)
-            return
-        compared = self._cosines(*self._reader.vectors(connection, rows), encoded.vector)
-        similarity |= compared
-        unread = [row for row in rows if self._by_row[row].id not in compared]
-        if encoded.multilingual is None or not unread:
-            return
-        cosines = self._multilingual_cosines(connection, unread)
-        if not cosines:
-            return
-        if self._similarity_estimates is None:
-            self._read = self._multilingual_cosines(connection, [self.evidence.rows[uid].row for uid in similarity])
-            self._similarity_estimates = SpaceEstimates(similarity, self._read)
-        self._unread |= cosines
-        similarity |= self._similarity_estimates.convert(cosines)
 
-    def multilingual_vectors(self, connection: Connection, ids: Sequence[str]) -> dict[str, Matrix]:
-        """Returns the vectors of these memories in the multilingual space, by id; those without one are left out."""
-        rows = [self.evidence.rows[uid].row for uid in ids]
-        found, vectors = self._reader.multilingual(connection, rows)
-        return {self._by_row[row].id: vector for row, vector in zip(found, vectors, strict=True)}
+class FoundByArms(NamedTuple):
+    """What the arms found that is visible, with its scores, best first, and the evidence with its rows."""
 
-    def _multilingual_cosines(self, connection: Connection, rows: Sequence[int]) -> dict[str, float]:
-        if self._encoded.multilingual is None:
-            return {}
-        found, vectors = self._reader.multilingual(connection, rows)
-        return self._cosines(found, vectors, self._encoded.multilingual)
+    evidence: Evidence
+    dense: dict[str, float]
+    keyword: dict[str, float]
+    degraded: frozenset[str]
 
-    def _cosines(self, rows: Sequence[int], vectors: Matrix, vector: Matrix) -> dict[str, float]:
-        """Returns the cosine of each memory's best window with the query, by id."""
-        cosines: dict[str, float] = {}
-        if not rows:
-            return cosines
-        # Row by row, unlike a product of BLAS: equal texts get equal cosines to the last bit, wherever they stand.
-        for row, cosine in zip(rows, np.einsum("ij,j->i", vectors, vector).tolist(), strict=True):
-            uid = self._by_row[row].id
-            cosines[uid] = max(cosine, cosines.get(uid, cosine))
-        return cosines
 
-    def score_tokens(self, ids: Sequence[str]) -> None:
-        """Adds these memories and their neighbours to `evidence.matches`: by tokens, or by characters of their texts.
+def found_by_arms(
+    retrieved: Retrieved, reader: EvidenceReader, evidence: Evidence, deps: SearchDeps, limits: tuple[int, int]
+) -> FoundByArms:
+    """Returns up to so many visible memories of both arms of vectors, and of the keyword arm.
 
-        Does nothing without `matches`. Needs `load_neighbours_and_similarities` for the same ids before.
-        """
-        matches, evidence = self.evidence.matches, self.evidence
-        if matches is None:
-            return
-        new_ids = [uid for uid in self._with_neighbours(ids) if uid not in self._matched]
-        self._matched.update(new_ids)
-        rows = [evidence.rows[uid].row for uid in new_ids]
-        with self._ledger.read() as connection:
-            if isinstance(matches, CharacterMatches):
-                texts = candidate_rows.read_texts(connection, rows)
-                matches.add([self._by_row[row].id for row in texts], list(texts.values()))
-            else:
-                window_rows, windows = self._reader.tokens(connection, rows)
-                decoding(matches.add)([self._by_row[row].id for row in window_rows], windows)
-                self._estimate_tokens(matches, [uid for uid in new_ids if uid in self._unread])
+    An arm is asked again if `retrieved` is of another limit, and for four times as many while the filter refuses too
+    many.
+    """
+    query, encoded, statistics = retrieved.query, retrieved.encoded, retrieved.statistics
+    dense_limit, keyword_limit = limits
+    searches: tuple[tuple[Callable[[int], Attempt[ScoredIds]], ScoredIds, int, int], ...] = (
+        (partial(unread, query, encoded, deps), retrieved.unread, DENSE_LIMIT, dense_limit),
+        (partial(dense, query, encoded, deps), retrieved.dense, DENSE_LIMIT, dense_limit),
+        (partial(keyword, query, statistics, deps), retrieved.keyword, KEYWORD_LIMIT, keyword_limit),
+    )
+    kept, degraded = list[dict[str, float]](), frozenset[str]()
+    for search, first, limit_of_first, limit in searches:
+        answer, most = Attempt(first) if limit == limit_of_first else search(limit), limit
+        while True:
+            degraded |= answer.degraded
+            evidence, visible = reader.visible(evidence, (uid for uid, _ in answer.value))
+            if len(visible) >= limit or len(answer.value) < most:
+                break
+            most *= 4
+            answer = search(most)
+        shown = set(visible)
+        kept.append(dict([(uid, score) for uid, score in answer.value if uid in shown][:limit]))
+    of_unread, by_vector, by_words = kept
+    return FoundByArms(evidence, {**of_unread, **by_vector}, by_words, degraded)
 
-    def _estimate_tokens(self, matches: TokenMatches, unread: Sequence[str]) -> None:
-        """Adds estimated matches of memories without tokens: for each token of the query the same."""
-        if not unread:
-            return
-        if self._token_estimates is None:
-            read = [uid for uid in self._read if matches.contains(uid)]
-            totals = dict(zip(read, (matches.matrix(read) @ matches.weights).tolist(), strict=True))
-            self._token_estimates = SpaceEstimates(totals, self._read)
-        estimates = self._token_estimates.convert({uid: self._unread[uid] for uid in unread})
-        rows = np.repeat(np.clip(list(estimates.values()), 0.0, 1.0)[:, None], len(matches.weights), axis=1)
-        matches.add_rows(estimates, rows, [1] * len(estimates))
 
-    def token_windows(self, rows: Sequence[int]) -> dict[int, list[bytes]]:
-        """Returns {row: its windows' token matrices, int8 as bytes}; memories without tokens are missing."""
-        windows_by_row: dict[int, list[bytes]] = {}
-        with self._ledger.read() as connection:
-            for row, window in zip(*self._reader.tokens(connection, rows), strict=True):
-                windows_by_row.setdefault(row, []).append(window)
-        return windows_by_row
+def _of_named_times(
+    retrieved: Retrieved, reader: EvidenceReader, evidence: Evidence, deps: SearchDeps
+) -> tuple[Evidence, list[str]]:
+    """Returns the newest visible memories of each period that the query names."""
+    view = retrieved.query.view
+    with deps.ledger.read() as connection:
+        return reader.visible(
+            evidence,
+            [
+                uid
+                for start, end in retrieved.analysis.period_bounds
+                for uid in memories.ids_between(connection, view, start, end, DATED_LIMIT)
+            ],
+        )
 
-    def with_neighbours(self, ids: Sequence[str]) -> list[str]:
-        """Returns these memories and those of their neighbours that are visible.
 
-        Needs `load_neighbours_and_similarities` before.
-        """
-        return self.visible_ids(self._with_neighbours(ids))
+def _newest(
+    retrieved: Retrieved, reader: EvidenceReader, evidence: Evidence, deps: SearchDeps
+) -> tuple[Evidence, list[str]]:
+    """Returns the newest visible memories: if the vector index failed, cosines come from the ledger's vectors."""
+    with deps.ledger.read() as connection:
+        with closing(memories.list_records(connection, retrieved.query.view, with_sources=True)) as records:
+            newest = [record.id for record in islice(records, CANDIDATE_LIMIT)]
+        return reader.visible(evidence, newest)
+
+
+def _with_partitions(candidates: Candidates, keys: Sequence[str], deps: SearchDeps) -> Candidates:
+    """Adds the first partitions with the entities that the query names in each, and the statistics of the first.
+
+    Also of the words that the encoder makes of the query, and of those that name something.
+    """
+    retrieved, query, encoded = candidates.retrieved, candidates.retrieved.query, candidates.retrieved.encoded
+    if not keys:
+        return candidates
+    named, own = key_candidates(query.text), query.view.scope.partition
+    with deps.ledger.read() as connection:
+        statistics = [
+            retrieved.statistics.get(key) or term_stats.statistics_of(connection, key) for key in keys[:MAX_PARTITIONS]
+        ]
+        partitions = [named_in(connection, one, named, own) for one in statistics]
+        words = () if encoded.tokens is None else encoded.tokens.words
+        further = [
+            *query_term_counts(query.text),
+            *query_term_counts(retrieved.analysis.text_without_times),
+            *(term for terms in token_matching.terms_of(words).values() for term in terms),
+            *map(term_id, term_overlap.query_words(query.text)),
+        ]
+        first = statistics[0].with_terms(connection, further)
+    return replace(candidates, partitions=partitions, statistics=first)
+
+
+def _with_repetitions(candidates: Candidates) -> Candidates:
+    """Finds the candidates that repeat the query, a question; the replies to them become candidates.
+
+    A repetition has the query's own words. It matches best of all and answers nothing.
+    """
+    reader, evidence, query = candidates.reader, candidates.evidence, candidates.retrieved.query
+    texts, query_words = reader.texts(evidence, candidates.ids[:REPETITION_LIMIT]), words_of(query.text)
+    repetitions = [uid for uid in candidates.ids if uid in texts and words_of(texts[uid]) == query_words]
+    replies = {uid: reply for uid in repetitions if (reply := evidence.reply_to(uid)) is not None}
+    evidence, visible = reader.visible(evidence, replies.values())
+    return replace(
+        candidates,
+        evidence=evidence,
+        ids=scoring.union_in_order(candidates.ids, visible),
+        repetitions=repetitions,
+        replies={uid: reply for uid, reply in replies.items() if reply in visible},
+    )
+
+
+def _query_matches(candidates: Candidates) -> TokenMatches | CharacterMatches | None:
+    """Weighs the query's tokens by rarity; its characters and words if the embedder does not read the script."""
+    encoded, analysis = candidates.retrieved.encoded, candidates.retrieved.analysis
+    if not candidates.weights.tokens or not candidates.partitions:
+        return None
+    text, size, frequencies = analysis.text, candidates.statistics.size, candidates.statistics.frequencies
+    if analysis.periods and not analysis.is_only_temporal:
+        times = (candidates.evidence.rows[uid].at for uid in candidates.ids)
+        # Where all is of 2026, "in 2026" tells nothing; a text that says "2026" would come before the answer.
+        if all(analysis.temporal_proximity(at) == 1.0 for at in times):
+            text = analysis.text_without_times
+    if not encoded.is_supported_script:
+        return character_matching.character_matches(text, size, frequencies)
+    if encoded.tokens is None or not encoded.tokens.words:
+        return None
+    ignored = set(tokens(analysis.text)).difference(tokens(text))
+    weights = token_matching.token_weights(encoded.tokens.words, size, frequencies, ignored)
+    return TokenMatches(weights, query_tokens=encoded.tokens.tokens)

@@ -53,16 +53,15 @@ class QueryPart:
     is_word: bool = False
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class CharacterMatches(MatchMatrix):
     """The matches of a query's characters and words with memories."""
 
     parts: Sequence[QueryPart] = field(kw_only=True)
 
-    def add(self, ids: Sequence[str], texts: Sequence[str]) -> None:
-        """Adds memories by their texts."""
-        if ids:
-            self.add_rows(ids, self.nearest(texts), [approximate_length(text) for text in texts])
+    def with_texts(self, ids: Sequence[str], texts: Sequence[str]) -> CharacterMatches:
+        """Returns these matches with memories, by their texts."""
+        return self.with_rows(ids, self.nearest(texts), [approximate_length(text) for text in texts]) if ids else self
 
     def nearest(self, texts: Sequence[str]) -> npt.NDArray[np.float64]:
         """Returns how well each text matches each part of the query: (texts x parts), 0..1."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -12,6 +12,7 @@ import numpy.typing as npt
 from graphmem.model import ASSISTANT, AnswerType, CandidateRow
 from graphmem.retrieval.character_matching import CharacterMatches
 from graphmem.retrieval.query_analysis import AnalyzedQuery
+from graphmem.retrieval.space_estimates import UnreadMemories
 from graphmem.retrieval.token_matching import TokenMatches
 
 Column = npt.NDArray[np.float64]
@@ -33,16 +34,17 @@ class FeatureTable:
     """Columns of features by name, parallel to the candidates in `ids`."""
 
     ids: tuple[str, ...]
-    columns: dict[str, Column] = field(default_factory=dict)
+    columns: Mapping[str, Column] = field(default_factory=dict)
 
     @cached_property
     def places(self) -> Mapping[str, int]:
         """The row of each candidate, by id."""
         return {uid: place for place, uid in enumerate(self.ids)}
 
-    def add(self, name: str, scores: Mapping[str, float]) -> None:
-        """Adds a column without normalising it; candidates without a score get 0."""
-        self.columns[name] = np.array([scores.get(uid, 0.0) for uid in self.ids])
+    def with_column(self, name: str, scores: Mapping[str, float]) -> FeatureTable:
+        """Returns the table with a column, not normalised; candidates without a score get 0."""
+        column = np.array([scores.get(uid, 0.0) for uid in self.ids])
+        return FeatureTable(self.ids, {**self.columns, name: column})
 
     def total(self, weights: Mapping[str, float]) -> Column:
         """Returns the weighted sum of the columns; weights without a column are ignored."""
@@ -60,22 +62,37 @@ def min_max_normalized(column: Column, min_range: float = 0.0) -> Column:
     return np.asarray((column - column.min()) / max(value_range, min_range))
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Evidence:
-    """All that a search has read and computed about memories so far, by id.
+    """All that a search has read and computed about memories so far, by id; `evidence_reader` reads more.
 
-    `similarity`: cosines. `keyword`: BM25 scores. `neighbours`: the memories before and after in the session (None: the
-    view shows none). `matches`: the query's tokens compared with those of memories, or its characters where the
+    `neighbours`: the memories before and after in the session (None: the view shows none). `similarity`: cosines.
+    `keyword`: BM25 scores. `matches`: the query's tokens compared with those of memories, or its characters where the
     embedder does not read the script (None: neither). `compares_vectors`: whether cosines mean something; if not, they
-    are no feature.
+    are no feature. `ids`: the memories of `rows` by their row numbers. `accepted`: whether the view shows a memory and
+    the query's filters accept it, of those that were asked for. `compared`: the memories of which tokens were read.
+    `unread`: estimates for memories of the multilingual space alone (None: none was met).
     """
 
-    rows: dict[str, CandidateRow] = field(default_factory=dict)
-    neighbours: dict[str, Pair] = field(default_factory=dict)
-    similarity: dict[str, float] = field(default_factory=dict)
+    rows: Mapping[str, CandidateRow] = field(default_factory=dict)
+    neighbours: Mapping[str, Pair] = field(default_factory=dict)
+    similarity: Mapping[str, float] = field(default_factory=dict)
     keyword: Mapping[str, float] = field(default_factory=dict)
     matches: TokenMatches | CharacterMatches | None = None
     compares_vectors: bool = True
+    ids: Mapping[int | None, str] = field(default_factory=dict)
+    accepted: Mapping[str, bool] = field(default_factory=dict)
+    compared: frozenset[str] = frozenset()
+    unread: UnreadMemories | None = None
+
+    def beside(self, uid: str) -> list[str]:
+        """Returns the memories before and after this one in its session, without those that the view hides."""
+        return [other for other in self.neighbours.get(uid, ()) if other is not None]
+
+    def with_neighbours(self, ids: Iterable[str]) -> list[str]:
+        """Returns these memories, then their neighbours, each once."""
+        own = list(ids)
+        return list(dict.fromkeys([*own, *(other for uid in own for other in self.beside(uid))]))
 
     def table(self, ids: Sequence[str], query: AnalyzedQuery) -> FeatureTable:
         """Computes the features of these memories.

@@ -12,19 +12,20 @@ from sqlalchemy import Connection
 
 from graphmem.model import Entity, MentionKind
 from graphmem.retrieval.types import SearchPartition
-from graphmem.stores.ledger import entity_names, memories
+from graphmem.stores.ledger import entity_names
+from graphmem.stores.ledger.term_stats import PartitionStatistics
 from graphmem.text import KeyCandidate
 
 
 def named_in(
-    connection: Connection, partition_key: str, candidates: Mapping[str, KeyCandidate], own_partition: str
+    connection: Connection, partition: PartitionStatistics, candidates: Mapping[str, KeyCandidate], own_partition: str
 ) -> SearchPartition:
     """Reads a partition with the entities that a query names in it, also by their aliases.
 
     A key without an entity stands for those that differ in marks of Latin letters only ("walesa" for "wałęsa").
     Aliases are followed only in the scope's own partition: a user's aliases mean nothing to a view by agent or run.
     """
-    row, size, kept = memories.searched_partition(connection, partition_key)
+    row = partition.row
     found = entity_names.existing_entities(connection, row, candidates)
     similar = entity_names.similar_keys(connection, row, candidates.keys() - found.keys())
     if similar:
@@ -32,11 +33,12 @@ def named_in(
         candidates = {**{key: candidates[asked]._replace(key=key) for key, asked in similar.items()}, **candidates}
     kinds = _kinds(connection, row, candidates, found)
     named = {key: entity for key, entity in found.items() if key in kinds}
-    alias_of = entity_names.linked_keys(connection, row, named) if partition_key == own_partition else {}
+    alias_of = entity_names.linked_keys(connection, row, named) if partition.key == own_partition else {}
     if alias_of:
         named |= entity_names.existing_entities(connection, row, alias_of)
     alias_kinds = {alias: kinds[key] for alias, key in alias_of.items() if key in kinds}
-    return SearchPartition(partition_key, size, kept, named, {**alias_kinds, **kinds}, candidates.keys() | alias_of)
+    asked = candidates.keys() | alias_of
+    return SearchPartition(partition.key, partition.size, partition.kept, named, {**alias_kinds, **kinds}, asked)
 
 
 def _kinds(

@@ -7,7 +7,8 @@ other .35. So the value that such a memory would have is estimated from the memo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -38,3 +39,23 @@ class SpaceEstimates:
         if self._is_identity:
             return dict(cosines)
         return {uid: self._offset + self._slope * cosine for uid, cosine in cosines.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadMemories:
+    """Memories that have a vector in the multilingual space alone, with how their evidence is estimated.
+
+    `cosines` are their multilingual ones, `read` those of the memories that have both vectors, by id. `similarity` and
+    `tokens` estimate cosines and token matches (None: not needed yet).
+    """
+
+    cosines: Mapping[str, float]
+    read: Mapping[str, float]
+    similarity: SpaceEstimates
+    tokens: SpaceEstimates | None = None
+
+    def token_matches(self, ids: Iterable[str]) -> dict[str, float]:
+        """Returns the estimated token matches of these memories, 0..1, by id; none without `tokens`."""
+        asked = {uid: self.cosines[uid] for uid in ids}
+        estimates = {} if self.tokens is None else self.tokens.convert(asked)
+        return {uid: min(max(estimate, 0.0), 1.0) for uid, estimate in estimates.items()}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import log
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -21,33 +22,40 @@ REPEAT_WEIGHT = 0.1
 LONG_TOKENS, LENGTH_EXPONENT = 128, 0.4
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class MatchMatrix:
     """How well memories match the parts of a query (its tokens, or its characters and words).
 
-    One row (parts,) of 0..1 for each memory; memories that were not added have zeros. `weights` (parts,) weigh the
-    parts by rarity and sum to 1.
+    One row (parts,) of 0..1 for each memory; memories that are not there have zeros. `weights` (parts,) weigh the parts
+    by rarity and sum to 1. `places` are the rows' numbers, by id; row 0 stands for memories that are not there.
     """
 
     weights: Row
-    _row_numbers: dict[str | None, int] = field(default_factory=dict)
-    _rows: npt.NDArray[np.float64] = field(init=False)
+    places: Mapping[str | None, int] = field(default_factory=dict)
+    rows: npt.NDArray[np.float64] | None = None
 
-    def __post_init__(self) -> None:
-        self._rows = np.zeros((1, len(self.weights)))  # row 0 stands for memories that were not added
+    def with_rows(self, ids: Collection[str], rows: npt.NDArray[np.float64], lengths: npt.ArrayLike) -> Self:
+        """Returns these matches with memories' rows (ids x parts), divided by the `length_penalty` of their lengths.
 
-    def add_rows(self, ids: Collection[str], rows: npt.NDArray[np.float64], lengths: npt.ArrayLike) -> None:
-        """Adds memories' rows (ids x parts), divided by the `length_penalty` of their lengths in tokens."""
-        self._row_numbers.update(zip(ids, range(len(self._rows), len(self._rows) + len(ids)), strict=True))
-        self._rows = np.concatenate([self._rows, rows / length_penalty(lengths)[:, None]])
+        The lengths are in tokens.
+        """
+        former = np.zeros((1, len(self.weights))) if self.rows is None else self.rows
+        places = dict(self.places)
+        places.update((uid, len(former) + number) for number, uid in enumerate(ids))
+        return replace(self, places=places, rows=np.concatenate([former, rows / length_penalty(lengths)[:, None]]))
 
     def row(self, uid: str) -> Row:
         """Returns a memory's row (parts,)."""
-        return np.asarray(self._rows[self._row_numbers.get(uid, 0)])
+        return np.asarray(self.matrix([uid])[0])
 
     def matrix(self, ids: Iterable[str | None]) -> npt.NDArray[np.float64]:
         """Returns the rows of these memories (ids x parts); zeros for None."""
-        return np.asarray(self._rows[[self._row_numbers.get(uid, 0) for uid in ids]])
+        numbers = [self.places.get(uid, 0) for uid in ids]
+        return np.zeros((len(numbers), len(self.weights))) if self.rows is None else np.asarray(self.rows[numbers])
+
+    def totals(self, ids: Sequence[str]) -> dict[str, float]:
+        """Returns the weighted matches of memories, 0..1, by id."""
+        return dict(zip(ids, (self.matrix(ids) @ self.weights).tolist(), strict=True))
 
     def gain(self, rows: npt.NDArray[np.float64], over: str) -> Row:
         """Returns for each of the rows the weighted matches beyond those of the memory `over`.
@@ -57,20 +65,20 @@ class MatchMatrix:
         return np.asarray(np.maximum(0.0, rows - self.row(over)) @ self.weights + REPEAT_WEIGHT * (rows @ self.weights))
 
     def contains(self, uid: str) -> bool:
-        """Whether a memory was added."""
-        return uid in self._row_numbers
+        """Whether a memory is there."""
+        return uid in self.places
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class TokenMatches(MatchMatrix):
     """Max-sim of the query's tokens, `query_tokens` (tokens x token dims, unit rows), with those of memories."""
 
     query_tokens: npt.NDArray[np.float32] = field(kw_only=True)
 
-    def add(self, ids: Sequence[str], windows: Sequence[bytes]) -> None:
-        """Adds memories by the token matrices (int8) of their windows.
+    def with_windows(self, ids: Sequence[str], windows: Sequence[bytes]) -> TokenMatches:
+        """Returns these matches with memories, by the token matrices (int8) of their windows.
 
-        `ids` is parallel to `windows`; the windows of one memory stand together. Memories without tokens are not added.
+        `ids` is parallel to `windows`; the windows of one memory stand together. Memories without tokens are left out.
         """
         dims = self.query_tokens.shape[1]
         token_counts: dict[str, int] = {}
@@ -78,10 +86,10 @@ class TokenMatches(MatchMatrix):
             if window:
                 token_counts[uid] = token_counts.get(uid, 0) + len(window) // dims
         if not token_counts or not len(self.query_tokens):
-            return
+            return self
         lengths = list(token_counts.values())
         starts = np.cumsum([0, *lengths])[:-1]
-        self.add_rows(token_counts, self.nearest(b"".join(windows), starts), lengths)
+        return self.with_rows(token_counts, self.nearest(b"".join(windows), starts), lengths)
 
     def nearest(self, matrix: bytes, starts: Sequence[int] | npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
         """Returns the squared cosine of each query token with the nearest token of each section of a matrix.

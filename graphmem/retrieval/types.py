@@ -122,21 +122,6 @@ class EncodedQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class RetrievedSet:
-    """The encoded query, the keys of the partitions to search, and the ids and scores that each arm found.
-
-    `unread` are memories that have a vector in the multilingual space alone, for a query that has both. The ids come
-    from the projections and are not yet checked against the ledger, the view and the filter.
-    """
-
-    encoded: EncodedQuery
-    partitions: Sequence[str]
-    dense: ScoredIds
-    unread: ScoredIds
-    keyword: ScoredIds
-
-
-@dataclass(frozen=True, slots=True)
 class Hit:
     """A memory in a search's result.
 

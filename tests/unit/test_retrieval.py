@@ -192,8 +192,7 @@ def test_columns_are_normalised_to_zero_to_one() -> None:
 
 
 def test_a_sum_ignores_weights_without_a_column() -> None:
-    table = features.FeatureTable(("a", "b"))
-    table.add("graph", {"a": 0.9})
+    table = features.FeatureTable(("a", "b")).with_column("graph", {"a": 0.9})
     assert table.total({"graph": 2.0, "tokens": 5.0}).tolist() == [1.8, 0.0]
 
 
@@ -378,14 +377,16 @@ def test_cosines_of_an_unsupported_script_are_no_features() -> None:
 
 def token_matches(**rows: list[float]) -> token_matching.TokenMatches:
     matches = two_tokens()
-    matches.add(list(rows), [np.array([round(x * 127) for x in row], dtype=np.int8).tobytes() for row in rows.values()])
-    return matches
+    windows = [np.array([round(x * 127) for x in row], dtype=np.int8).tobytes() for row in rows.values()]
+    return matches.with_windows(list(rows), windows)
 
 
 def test_tokens_are_matched_by_the_nearest_and_squared() -> None:
     matches = two_tokens()
     windows = [np.array(tokens, dtype=np.int8).tobytes() for tokens in ([[127, 0], [-127, 64]], [[0, 127]], [])]
-    matches.add(["a", "a", "b"], windows)
+    matches.with_windows(["a", "a", "b"], windows)
+    assert not matches.contains("a")  # matches never change
+    matches = matches.with_windows(["a", "a", "b"], windows)
     assert matches.row("a") == pytest.approx([1.0, 1.0])
     assert matches.row("nobody").tolist() == [0.0, 0.0]
     assert matches.contains("a")
@@ -397,7 +398,7 @@ def test_matches_of_a_long_text_count_less() -> None:
     matches = two_tokens()
     token = np.array([[127, 0]], dtype=np.int8)
     for length in (1, token_matching.LONG_TOKENS, 4 * token_matching.LONG_TOKENS):
-        matches.add([str(length)], [np.repeat(token, length, axis=0).tobytes()])
+        matches = matches.with_windows([str(length)], [np.repeat(token, length, axis=0).tobytes()])
     rows = [matches.row(str(length))[0] for length in (1, token_matching.LONG_TOKENS, 4 * token_matching.LONG_TOKENS)]
     assert rows == pytest.approx([1.0, 1.0, 1 / (1 + 2 * token_matching.LENGTH_EXPONENT)])
 
@@ -459,14 +460,13 @@ def test_an_entity_of_too_many_memories_links_nothing() -> None:
 
 
 def test_the_best_rows_come_first_and_ties_in_the_tables_order() -> None:
-    table = features.FeatureTable(("c", "a", "b"))
-    table.add("dense", {"b": 1.0})
+    table = features.FeatureTable(("c", "a", "b")).with_column("dense", {"b": 1.0})
     assert scoring.top_rows(table, {"dense": 1.0}, 2) == ["b", "c"]
 
 
 def test_seeds_share_one_and_favour_the_best() -> None:
-    table = features.FeatureTable(tuple(f"m{i:02}" for i in range(30)))
-    table.add("dense", {uid: float(i) for i, uid in enumerate(table.ids)})
+    ids = tuple(f"m{i:02}" for i in range(30))
+    table = features.FeatureTable(ids).with_column("dense", {uid: float(i) for i, uid in enumerate(ids)})
     shares = scoring.seed_weights(table, {"dense": 1.0})
     assert len(shares) == scoring.SEED_LIMIT
     assert sum(shares.values()) == pytest.approx(1.0)
@@ -475,9 +475,8 @@ def test_seeds_share_one_and_favour_the_best() -> None:
 
 
 def test_second_hop_seeds_are_the_best_with_pagerank_added() -> None:
-    table = features.FeatureTable(("a", "b", "c"))
-    table.add("dense", {"a": 1.0, "b": 0.8})
-    table.add("graph", {"b": 1.0})
+    table = features.FeatureTable(("a", "b", "c")).with_column("dense", {"a": 1.0, "b": 0.8})
+    table = table.with_column("graph", {"b": 1.0})
     assert list(scoring.second_hop_seeds(table, {"dense": 1.0}, 2)) == ["b", "a"]
     assert scoring.second_hop_seeds(table, {"dense": 1.0}, 2)["b"] == 1.0
 
@@ -499,7 +498,7 @@ def test_scores_are_shares_of_the_best() -> None:
 def test_a_passage_named_by_a_top_hit_gets_a_score() -> None:
     rows = [candidate_row(1), *(candidate_row(n, answer_types=AnswerType.TITLED) for n in (2, 3, 4))]
     evidence = make_evidence(*rows, matches=token_matches(m1=[1.0, 0.0], m2=[0.0, 1.0], m3=[1.0, 0.0], m4=[0.0, 1.0]))
-    evidence.neighbours = {row.id: (None, None) for row in rows}
+    evidence = replace(evidence, neighbours={row.id: (None, None) for row in rows})
     table = features.FeatureTable(("m1", "m2", "m3", "m4"))
     assert passages.passage_candidates(evidence, table, np.array([4.0, 1.0, 2.0, 3.0])) == ["m4", "m3", "m2"]
     hit_terms = frozenset(term_counts("Anna was born in Tromsø"))

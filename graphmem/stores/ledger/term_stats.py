@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -57,21 +58,30 @@ def _add_terms_statement(dialect: str) -> Any:
     )
 
 
-class TermStatistics:
-    """The statistics of one partition as one search reads them: each number once."""
+@dataclass(frozen=True, slots=True)
+class PartitionStatistics:
+    """The statistics of one partition as a search reads them.
 
-    def __init__(self, partition: str) -> None:
-        self._partition = partition
-        self._sized: tuple[int | None, int] | None = None
-        self._frequencies: dict[int, int] = {}
+    `row` is the partition's row id (None: nothing was ever written to it), `size` its number of enriched memories,
+    `kept` the number of those that are not forgotten. `frequencies`: the document frequency of each term that was asked
+    for, 0 for a term that no memory contains.
+    """
 
-    def frequencies(self, connection: Connection, terms_asked: Iterable[int]) -> tuple[int, dict[int, int]]:
-        """Returns the partition's N and {term: df}; a term that no memory contains is absent."""
-        asked = list(terms_asked)
-        if self._sized is None:
-            self._sized = rows.sized_partition(connection, self._partition)
-        row, size = self._sized
-        if unread := [term for term in asked if term not in self._frequencies]:
-            read = dict(connection.execute(_FREQUENCIES, {"partition": row, "terms": unread}).all())
-            self._frequencies.update((term, read.get(term, 0)) for term in unread)
-        return size, {term: df for term in asked if (df := self._frequencies[term])}
+    key: str
+    row: int | None = None
+    size: int = 0
+    kept: int = 0
+    frequencies: Mapping[int, int] = field(default_factory=dict)
+
+    def with_terms(self, connection: Connection, asked: Iterable[int]) -> PartitionStatistics:
+        """Returns the statistics with the frequencies of further terms."""
+        unread = [term for term in asked if term not in self.frequencies]
+        if not unread:
+            return self
+        found = dict(connection.execute(_FREQUENCIES, {"partition": self.row, "terms": unread}).all())
+        return replace(self, frequencies={**self.frequencies, **dict.fromkeys(unread, 0), **found})
+
+
+def statistics_of(connection: Connection, partition: str, asked: Iterable[int] = ()) -> PartitionStatistics:
+    """Reads the statistics of a partition with the frequencies of terms."""
+    return PartitionStatistics(partition, *rows.searched_partition(connection, partition)).with_terms(connection, asked)

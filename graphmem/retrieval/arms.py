@@ -1,0 +1,167 @@
+"""The arms of a search: each returns scored ids from its index. One that fails is left out and named in `degraded`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Generic, NamedTuple, TypeVar
+
+from graphmem.concurrency import WorkStopped
+from graphmem.errors import ModelError, StoreError
+from graphmem.plugins import MultilingualEmbedder, TokenEmbedder
+from graphmem.retrieval.query_analysis import AnalyzedQuery
+from graphmem.retrieval.types import EncodedQuery, ScoredIds, SearchDeps, SearchQuery
+from graphmem.stores.ledger import memories, term_stats
+from graphmem.stores.ledger.term_stats import PartitionStatistics
+from graphmem.text import idf, query_term_counts
+
+T = TypeVar("T")
+
+# Memories that each arm returns. All memories as candidates would gain half a point of R@10 (benchmarks/ABLATIONS.md,
+# "Left out").
+DENSE_LIMIT, KEYWORD_LIMIT = 100, 200
+# Partitions that a search by agent or run alone reads at all, the last written first.
+MAX_PARTITIONS_LISTED = 1000
+# Seconds that a search waits for a projection to catch up with the ledger.
+CATCH_UP_SECONDS = 0.3
+
+
+class Attempt(NamedTuple, Generic[T]):
+    """A result, and the names of the arms, stores and models that failed and are left out of it."""
+
+    value: T
+    degraded: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Retrieved:
+    """The encoded query, the statistics of the partitions to search by key, and what each arm found for its limit.
+
+    `unread` are memories that have a vector in the multilingual space alone, for a query that has both. The ids come
+    from the projections and are not yet checked against the ledger, the view and the filter.
+    """
+
+    query: SearchQuery
+    analysis: AnalyzedQuery
+    encoded: EncodedQuery
+    statistics: Mapping[str, PartitionStatistics]
+    dense: ScoredIds
+    unread: ScoredIds
+    keyword: ScoredIds
+    degraded: frozenset[str] = frozenset()
+
+
+def attempt(name: str, call: Callable[[], T], otherwise: T) -> Attempt[T]:
+    """Returns the call's result; if a store or model fails, `otherwise`, degraded by `name`."""
+    try:
+        return Attempt(call())
+    except WorkStopped:  # nobody waits for the result
+        raise
+    except (StoreError, ModelError):
+        return Attempt(otherwise, frozenset({name}))
+
+
+def retrieve(query: SearchQuery, analysis: AnalyzedQuery, deps: SearchDeps) -> Retrieved:
+    """Encodes the query and runs the arms side by side, each as soon as its input is ready.
+
+    Raises StoreError from the ledger alone; everything else that fails is left out and named in `degraded`.
+    """
+    encoding = deps.pool.submit(encode, query.text, deps)
+    partitions = [query.view.partition] if query.view.partition is not None else []
+    if not partitions:
+        with deps.ledger.read() as connection:
+            partitions = memories.partitions_of(connection, query.view, MAX_PARTITIONS_LISTED)
+    degraded = frozenset[str]()
+    for worker in filter(None, (deps.vector_worker, deps.graph_worker)):
+        caught_up = attempt(worker.name, partial(worker.catch_up, partitions, CATCH_UP_SECONDS), otherwise=False)
+        degraded |= caught_up.degraded if caught_up.value else {worker.name}
+    terms = query_term_counts(query.text)
+    with deps.ledger.read() as connection:
+        statistics = {key: term_stats.statistics_of(connection, key, terms) for key in partitions}
+    by_words = deps.pool.submit(keyword, query, statistics, deps, KEYWORD_LIMIT)
+    encoded = encoding.result()
+    alone = deps.pool.submit(unread, query, encoded.value, deps, DENSE_LIMIT)
+    found = dense(query, encoded.value, deps, DENSE_LIMIT), alone.result(), by_words.result()
+    degraded = degraded.union(encoded.degraded, *(arm.degraded for arm in found))
+    by_vector, of_unread, with_words = (arm.value for arm in found)
+    return Retrieved(query, analysis, encoded.value, statistics, by_vector, of_unread, with_words, degraded)
+
+
+def encode(text: str, deps: SearchDeps) -> Attempt[EncodedQuery]:
+    """Returns the query as the models read it; nothing, degraded by "vectors", if they fail."""
+    embedder = deps.embedder
+
+    def call() -> EncodedQuery:
+        with deps.observers.model_call("embed"):
+            if isinstance(embedder, MultilingualEmbedder):
+                question = embedder.embed_question(text)
+                is_read = question.vector is not None
+                return EncodedQuery(
+                    question.vector,
+                    question if is_read else None,
+                    is_supported_script=is_read,
+                    multilingual=question.multilingual,
+                )
+            is_supported = deps.scripts.supports(text)
+            if is_supported and isinstance(embedder, TokenEmbedder):
+                tokens = embedder.embed_question(text)
+                return EncodedQuery(tokens.vector, tokens)
+            return EncodedQuery(embedder.embed_query(text), is_supported_script=is_supported)
+
+    return attempt("vectors", call, EncodedQuery())
+
+
+def dense(query: SearchQuery, encoded: EncodedQuery, deps: SearchDeps, limit: int) -> Attempt[ScoredIds]:
+    """Returns the memories nearest to the query's vector with their cosines, unchecked; none without a vector.
+
+    The vector is the multilingual one if the query has no other.
+    """
+    index, view = deps.vector_index, query.view
+    vector, multilingual = encoded.vector, encoded.multilingual
+    if vector is not None:
+        return _read(deps, lambda: index.dense(view, vector, limit))
+    if multilingual is not None:
+        return _read(deps, lambda: index.multilingual(view, multilingual, limit))
+    return Attempt([])
+
+
+def unread(query: SearchQuery, encoded: EncodedQuery, deps: SearchDeps, limit: int) -> Attempt[ScoredIds]:
+    """Returns the nearest of the memories that have a vector in the multilingual space alone, unchecked.
+
+    None for a query without a vector in either space.
+    """
+    index, multilingual = deps.vector_index, encoded.multilingual
+    if encoded.vector is None or multilingual is None:
+        return Attempt([])
+    return _read(deps, lambda: index.multilingual(query.view, multilingual, limit, without_dense=True))
+
+
+def keyword(
+    query: SearchQuery, statistics: Mapping[str, PartitionStatistics], deps: SearchDeps, limit: int
+) -> Attempt[ScoredIds]:
+    """Returns the memories that share words with the query, with their BM25 scores, unchecked; best first.
+
+    At most `limit` from each partition. Each partition has its own idf, so no tenant's words weigh on another's.
+    """
+    counts = query_term_counts(query.text)
+
+    def search_partitions() -> ScoredIds:
+        pairs: ScoredIds = []
+        for key, own in statistics.items():
+            # A word said twice counts once, a spelling without marks in part.
+            weights = {
+                term: min(count, 1) * idf(own.size, own.frequencies[term])
+                for term, count in counts.items()
+                if own.frequencies[term]
+            }
+            if weights:
+                pairs.extend(deps.vector_index.sparse(replace(query.view, partition=key), weights, limit))
+        return sorted(pairs, key=lambda pair: -pair[1])
+
+    return _read(deps, search_partitions)
+
+
+def _read(deps: SearchDeps, search: Callable[[], ScoredIds]) -> Attempt[ScoredIds]:
+    nothing: ScoredIds = []
+    return attempt("vectors", lambda: deps.vector_worker.read(search), nothing)

@@ -1,0 +1,227 @@
+"""Ranks the candidates by the weighted sum of their features, and keeps those that may be hits."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from graphmem.errors import ModelError, StoreError
+from graphmem.logs import log_text
+from graphmem.model import ALL_KINDS, embedded_text
+from graphmem.retrieval import passages, relevance, scoring, term_overlap
+from graphmem.retrieval.arms import attempt
+from graphmem.retrieval.assessment import relevances_of
+from graphmem.retrieval.candidates import Candidates, found_by_arms
+from graphmem.retrieval.character_matching import CharacterMatches
+from graphmem.retrieval.explanation import ExplanationBuilder
+from graphmem.retrieval.features import FeatureTable
+from graphmem.retrieval.graph_walk import Walked
+from graphmem.retrieval.relevance import Relevance
+from graphmem.retrieval.requests import MAX_REQUEST_CHARS, asks_for_requests, is_request
+from graphmem.retrieval.reranking import BoundedReranker, reranked
+from graphmem.retrieval.source_grouping import RankedMemory, group_sources, raise_replies
+from graphmem.retrieval.types import SearchDeps
+from graphmem.retrieval.weights import KEYWORD_QUERY_WEIGHT, Weights
+from graphmem.stores.ledger import candidate_rows, memories
+from graphmem.text import is_unspaced, term_counts
+
+logger = logging.getLogger("graphmem")
+
+# Whoever asks for more hits than this gets memories of the arms behind the candidates, if these are not enough.
+MAX_HITS_OF_CANDIDATES = 50
+# The fewest memories among which relevance is assessed, so that it does not depend on the number of hits asked for.
+MIN_ASSESSED = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """The candidates in their order, and those that may be hits.
+
+    `ranked`: all memories by their sum of features, as `explainer` explains them. `best`: those of them that may be
+    hits, at least as many as are asked for if there are, and `relevances` of these and of what is below the `floor`
+    (None: there is none). `best_relevance` is None if nothing was found.
+    """
+
+    candidates: Candidates
+    ranked: Sequence[RankedMemory]
+    explainer: ExplanationBuilder
+    best: Sequence[RankedMemory]
+    relevances: Mapping[str, Relevance]
+    best_relevance: float | None
+    floor: float | None
+
+
+def rank(walked: Walked, deps: SearchDeps) -> Ranked:
+    """Ranks the candidates by the weighted sum of their features, and assesses the relevance of the best."""
+    candidates, query = walked.candidates, walked.candidates.retrieved.query
+    weights = candidates.weights.final_without_tokens if candidates.lacks_tokens else candidates.weights.final
+    if candidates.retrieved.analysis.is_keywords and weights.get("keyword"):
+        weights = {**weights, "keyword": KEYWORD_QUERY_WEIGHT}
+    table = candidates.table()
+    if candidates.weights.uses_graph and not candidates.lacks_tokens:
+        table = _with_passage_columns(candidates, table, weights, deps)
+    ranked = of_candidates = by_total(table, weights)
+    explainer = _explainer(walked, candidates, table, weights, ranked)
+    most = scoring.AUTO_MAX if query.limit is None else query.limit
+    if deps.reranker is not None and query.rerank:
+        most = max(most, deps.reranker.candidates)
+    most = max(MIN_ASSESSED, most)
+    grouped = may_be_hits(candidates, ranked, explainer, deps, most)
+    limit, arm_limit = query.limit, query.limit or 0
+    while limit is not None and limit > MAX_HITS_OF_CANDIDATES and len(grouped) < limit <= arm_limit:
+        candidates, further, arm_limit = _further_memories(candidates, arm_limit, deps)
+        last_score = of_candidates[-1].score if of_candidates else 1.0
+        lower = by_total(candidates.table(further), weights)
+        ranked = [*of_candidates, *(replace(memory, score=last_score * memory.score) for memory in lower)]
+        table = candidates.table([*candidates.ids, *further])
+        explainer = _explainer(walked, candidates, table, weights, ranked)
+        grouped = may_be_hits(candidates, ranked, explainer, deps, most)
+    relevances = relevances_of(candidates, grouped, deps)
+    best_relevance = max((one.value for one in relevances.values()), default=None)
+    floor = _floor(candidates, best_relevance or 0.0)
+    best = [memory for memory in grouped if floor is None or relevances[memory.id].value >= floor]
+    return Ranked(candidates, ranked, explainer, best, relevances, best_relevance, floor)
+
+
+def by_total(table: FeatureTable, weights: Weights) -> list[RankedMemory]:
+    """Returns the memories of a table by the sum of their weighted features, best first."""
+    totals = table.total(weights)
+    scores = scoring.scores(totals)
+    return [RankedMemory(table.ids[i], float(scores[i])) for i in np.argsort(-totals, kind="stable")]
+
+
+def _explainer(
+    walked: Walked, candidates: Candidates, table: FeatureTable, weights: Weights, ranked: Sequence[RankedMemory]
+) -> ExplanationBuilder:
+    return ExplanationBuilder(
+        candidates.arms,
+        [one.result for one in walked.walks],
+        table,
+        weights,
+        ranked,
+        matches_characters=isinstance(candidates.evidence.matches, CharacterMatches),
+        is_unspaced=is_unspaced(candidates.retrieved.query.text),
+    )
+
+
+def _with_passage_columns(
+    candidates: Candidates, table: FeatureTable, weights: Weights, deps: SearchDeps
+) -> FeatureTable:
+    """Adds the columns `named` and `alike`, which only passages have."""
+    evidence, totals = candidates.evidence, table.total(weights)
+    passage_ids = passages.passage_candidates(evidence, table, totals)
+    if not passage_ids:
+        return table
+    shares = scoring.top_shares(table, totals, passages.HIT_LIMIT)
+    texts = candidates.reader.texts(evidence, {*passage_ids, *shares})
+    titles = {uid: passages.title_terms(texts[uid]) for uid in passage_ids}
+    with deps.ledger.read() as connection:
+        terms = {term for title in titles.values() for term in title}
+        statistics = candidates.statistics.with_terms(connection, terms)
+    top_hits = {uid: (share, frozenset(term_counts(texts[uid]))) for uid, share in shares.items()}
+    named = passages.named_by_hits(evidence, top_hits, titles, statistics.size, statistics.frequencies)
+    alike = passages.redundancy(evidence, next(iter(shares), ""), passage_ids)
+    return table.with_column("named", named).with_column("alike", alike)
+
+
+def _further_memories(candidates: Candidates, arm_limit: int, deps: SearchDeps) -> tuple[Candidates, list[str], int]:
+    """Returns up to `arm_limit` memories of each arm that are no candidates, and the next limit, 0 for none left.
+
+    Candidates are few, so that a search is fast; whoever asks for hundreds of hits gets these behind them. The evidence
+    of the candidates returned has these memories as well.
+    """
+    retrieved, reader = candidates.retrieved, candidates.reader
+    found = found_by_arms(retrieved, reader, candidates.evidence, deps, (arm_limit, arm_limit))
+    own = set(candidates.ids)
+    further = [uid for uid in scoring.union_in_order(found.dense, found.keyword) if uid not in own]
+    evidence = replace(found.evidence, keyword={**found.keyword, **found.evidence.keyword})
+    more = replace(
+        candidates, evidence=reader.compared(evidence, further), degraded=candidates.degraded | found.degraded
+    )
+    return more, further, 0 if max(len(found.dense), len(found.keyword)) < arm_limit else 4 * arm_limit
+
+
+def may_be_hits(
+    candidates: Candidates,
+    ranked: Sequence[RankedMemory],
+    explainer: ExplanationBuilder,
+    deps: SearchDeps,
+    most: int,
+) -> list[RankedMemory]:
+    """Returns the first `most` memories that pass the threshold, source messages under facts, without repetitions.
+
+    For a prompt the user's requests to an assistant, which tell nothing, are left out as well, unless the query asks
+    for them. A view of some kinds of memories shows source messages beside the facts.
+    """
+    query, rows = candidates.retrieved.query, candidates.evidence.rows
+    passing = [memory for memory in ranked if passes_threshold(candidates, memory.id, explainer)]
+    grouped = raise_replies(passing, candidates.replies)
+    source_rows = [rows[memory.id].row for memory in grouped if rows[memory.id].source_only]
+    if source_rows and query.view.kinds == ALL_KINDS:
+        with deps.ledger.read() as connection:
+            grouped = group_sources(grouped, memories.facts_of(connection, source_rows))
+    grouped = [memory for memory in grouped if memory.id not in candidates.repetitions]
+    if query.for_prompt and not asks_for_requests(query.text):
+        return _without_requests(candidates, grouped, deps, most)
+    return grouped[:most]
+
+
+def _without_requests(
+    candidates: Candidates, ranked: Sequence[RankedMemory], deps: SearchDeps, most: int
+) -> list[RankedMemory]:
+    """Returns the first `most` memories without the user's requests to an assistant, which tell nothing."""
+    others: list[RankedMemory] = []
+    unread = list(ranked)
+    while unread and len(others) < most:
+        wanted = most - len(others)
+        some, unread = unread[:wanted], unread[wanted:]
+        rows = {candidates.evidence.rows[memory.id].row: memory.id for memory in some}
+        with deps.ledger.read() as connection:
+            read = candidate_rows.read_short_user_texts(connection, list(rows), MAX_REQUEST_CHARS)
+        texts = {rows[row]: text for row, text in read.items()}
+        others += [one for one in some if one.id not in texts or not is_request(texts[one.id])]
+    return others
+
+
+def passes_threshold(candidates: Candidates, uid: str, explainer: ExplanationBuilder) -> bool:
+    """Whether a memory, or the memory at which its path starts, has at least the cosine `threshold`."""
+    threshold, similarity = candidates.retrieved.query.threshold, candidates.evidence.similarity
+    if threshold is None:
+        return True
+    return max(similarity.get(uid, 0.0), similarity.get(explainer.start_of(uid), 0.0)) >= threshold
+
+
+def _floor(candidates: Candidates, best: float) -> float | None:
+    """Returns the least relevance of a hit; None for none."""
+    query, encoded = candidates.retrieved.query, candidates.retrieved.encoded
+    if query.min_relevance != "default":
+        return query.min_relevance
+    if not term_overlap.query_words(query.text) and relevance.is_first_person(query.text):
+        return None  # "What do you know about me?" asks for everything
+    return relevance.default_floor(candidates.statistics.kept, best, has_vectors=encoded.multilingual is not None)
+
+
+def rerank(ranked: Ranked, reranker: BoundedReranker, deps: SearchDeps) -> Ranked:
+    """Lets the reranker order the best memories; if it fails, the ranking stays, degraded by "reranker"."""
+    candidates = ranked.candidates
+    asked = [memory.id for memory in ranked.best[: reranker.candidates]]
+    rows, texts = candidates.evidence.rows, candidates.reader.texts(candidates.evidence, asked)
+    spoken = [embedded_text(rows[uid].speaker, texts.get(uid, "")) for uid in asked]
+    if not spoken:
+        return ranked
+
+    def scores() -> list[float]:
+        try:
+            with deps.observers.model_call("rerank"):
+                return reranker.scores(candidates.retrieved.query.text, spoken)
+        except (ModelError, StoreError) as error:
+            logger.warning("a search keeps its own order, for the reranker failed (%s)", log_text(error))
+            raise
+
+    nothing: list[float] = []
+    answer = attempt("reranker", scores, nothing)
+    candidates = replace(candidates, degraded=candidates.degraded | answer.degraded)
+    return replace(ranked, candidates=candidates, best=reranked(ranked.best, answer.value))
