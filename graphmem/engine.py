@@ -20,6 +20,7 @@ from graphmem.commands.types import (
     Command,
     DeleteExpiredItems,
     EndSession,
+    HoldMessage,
     Outcome,
     OutcomeType,
     PutItem,
@@ -219,7 +220,9 @@ class Engine:
         present. See `graphmem.commands.dispatch`.
         """
         ends_sessions = self.ends_sessions
-        change_set = ChangeSet(tuple(commands), now or datetime.now(UTC), scope, ends_sessions)
+        adds = any(isinstance(command, AddMessage | HoldMessage) for command in commands)
+        embedding = self.embedding_spec if adds else None
+        change_set = ChangeSet(tuple(commands), now or datetime.now(UTC), scope, ends_sessions, embedding)
         outcomes = commit(self.ledger, change_set, self._session_gap, self.observers)
         if ends_sessions and any(isinstance(command, AddMessage | PutItem) for command in commands):
             with log_and_leave_pending():

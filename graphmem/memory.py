@@ -245,7 +245,6 @@ class Memory:
         )
         given = None if importance is None else validation.share(importance, "importance")
         commands = self._message_commands(parsed, scope, metadata, memory_type, expiration_date, window, given)
-        self.engine.check_embedder()
         extraction = self._extraction(scope, prompt, memory_type, given) if uses_llm else None
         with traced_operation("upsert_memory" if uses_llm else "create_memory") as span:
             if extraction is None:
@@ -369,7 +368,7 @@ class Memory:
     def _relations_stated_by(self, records: Sequence[MemoryRecord], scope: Scope) -> list[types.RelationDict]:
         view = View(scope, datetime.now(UTC), scope.partition, show_expired=True)
         try:
-            with self.engine.ledger.read() as connection:
+            with self.engine.ledger.read_once() as connection:  # a name may be newer than its relation
                 return responses.relations(graph_reads.relations_stated_by(connection, view, [r.id for r in records]))
         except StoreError:  # closed meanwhile: the write succeeded, and the call reports that
             return []

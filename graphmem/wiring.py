@@ -178,6 +178,8 @@ def open_backends(
         working = own(_open_working(settings, ledger, in_memory=in_memory))
         graph, graph_worker = _open_graph(settings, ledger, in_memory=in_memory)
         own(graph)
+        is_remote = vector_worker.is_on_server or (graph_worker is not None and graph_worker.is_on_server)
+        ledger.derived_stays_here = given.guarded_index is None and not is_remote
         cleanup.pop_all()
     return Backends(
         ledger,

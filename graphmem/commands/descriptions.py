@@ -38,8 +38,9 @@ def hold_message(command: HoldMessage, uow: UnitOfWork) -> Outcome:
     """Records the job that has a message without words described, and holds it. The outcome's id is the job's row.
 
     It replaces a job that holds the same message. For one that is a memory, or was, the outcome is NONE as for
-    `AddMessage`. Raises MessageIdReused as that does.
+    `AddMessage`. Raises MessageIdReused and EmbedderChanged as that does.
     """
+    uow.check_embedder()
     held, message = command.message, command.message.message
     stored = {} if held.key is None else tombstones.stored_messages(uow.connection, [held.key])
     for memory_id, digest in stored.values():

@@ -117,9 +117,11 @@ def commit(
 
     `session_gap` is the longest pause between two messages of one session. Returns one outcome for each command, in
     order. Raises NotFoundError for an unknown id (or one outside `change_set.visible_scope`), ValidationError for a
-    message id that is stored with other content, DecisionConflict and JobAlreadyDone for a job, StoreUnavailable.
+    message id that is stored with other content, EmbedderChanged for new messages where the ledger's vectors are of
+    another embedder than `change_set.embedding`, DecisionConflict and JobAlreadyDone for a job, StoreUnavailable.
     """
-    with ledger.write() as connection:
+    is_derived = all(isinstance(command, StoreEnrichment) for command in change_set.commands)
+    with ledger.write_derived() if is_derived else ledger.write() as connection:
         uow = UnitOfWork(connection, ledger, change_set, session_gap)
         outcomes = execute_all(change_set.commands, uow)
         if uow.ends_sessions:

@@ -27,14 +27,12 @@ from graphmem.stores.ledger import (
     embeddings,
     entity_names,
     events,
-    graph_writes,
     memories,
     service_tables,
     tombstones,
     vitals,
 )
 from graphmem.stores.ledger.embeddings import Enriched
-from graphmem.stores.ledger.graph_writes import GraphAddition
 
 BROUGHT_BACK = "imported with restore=True"
 # The outcome of a key that is valid in another ledger and unknown in this one.
@@ -123,7 +121,7 @@ def _store_derived(command: ImportMemory, record: MemoryRecord, uow: UnitOfWork)
     """
     connection, partition, extraction = uow.connection, uow.partition_row(record), command.extraction
     if extraction is not None:
-        graph_writes.add(connection, [GraphAddition(record, partition, extraction)])
+        uow.add_to_graph(record, extraction)
         if command.embedded is not None:
             enriched = Enriched(record, partition, command.text_hash, extraction.answer_types, command.embedded)
             embeddings.store_embeddings_and_terms(connection, command.spec, [enriched])

@@ -72,7 +72,8 @@ def store_enrichments(commands: Sequence[StoreEnrichment], uow: UnitOfWork) -> l
     if not due:
         return list(outcomes.values())
     jobs.complete_enrichments(connection, [state.record.row for _, _, state in due.values()])
-    seqs = uow.next_seqs(len(due))
+    to_graph = [(state.partition, command.extraction) for _, command, state in due.values() if not state.has_mentions]
+    seqs = uow.next_seqs(len(due) + graph_writes.count_relations(to_graph))
     enriched = [
         Enriched(
             replace(state.record, seq=seq),
@@ -81,7 +82,7 @@ def store_enrichments(commands: Sequence[StoreEnrichment], uow: UnitOfWork) -> l
             command.extraction.answer_types,
             command.embedded,
         )
-        for seq, (_, command, state) in zip(seqs, due.values(), strict=True)
+        for seq, (_, command, state) in zip(seqs[: len(due)], due.values(), strict=True)
     ]
     erased = {record.id for record in embeddings.store_embeddings_and_terms(connection, commands[0].spec, enriched)}
     additions: list[GraphAddition] = []
@@ -95,7 +96,7 @@ def store_enrichments(commands: Sequence[StoreEnrichment], uow: UnitOfWork) -> l
         if not state.has_mentions:
             additions.append(GraphAddition(record, state.partition, command.extraction))
     uow.enqueue_enrichments([one.record for one in enriched if one.record.id in erased])
-    mentioned = graph_writes.add(connection, additions)
+    mentioned = graph_writes.add(connection, additions, seqs[len(due) :])
     entities.link_new_names(connection, additions, mentioned, uow.now)
     return [outcomes[place] for place in range(len(commands))]
 
@@ -149,7 +150,7 @@ def update_memory(command: UpdateMemory, uow: UnitOfWork) -> Outcome:
         updated = replace(updated, version=record.version + 1)
         uow.enqueue_enrichments([record])
         if command.extraction is not None:
-            graph_writes.add(uow.connection, [GraphAddition(updated, uow.partition_row(updated), command.extraction)])
+            uow.add_to_graph(updated, command.extraction)
     if updated.attachments != record.attachments:
         before[undo.ATTACHMENTS] = [attachments.encode(one) for one in record.attachments]
         attachments.put(uow.connection, record.row, updated.attachments)

@@ -19,6 +19,7 @@ from graphmem.commands.types import (
 from graphmem.commands.unit_of_work import UnitOfWork
 from graphmem.model import NEUTRAL_IMPORTANCE, Kind, MemoryRecord, Scope, embedded_text, micros
 from graphmem.stores.ledger import events, memories, tombstones, vitals
+from graphmem.stores.ledger.memories import LatestSession
 from graphmem.text import content_hash
 
 
@@ -29,7 +30,7 @@ def add_messages(commands: Sequence[AddMessage], uow: UnitOfWork) -> list[Outcom
     were said by the same speakers within that time, for a part of them may be turns of a chat that are said again. For
     a repeated message the outcome is NONE, with the reason "known", or "erased" if the memory of the first one was
     erased. A message that only repeats a forgotten memory brings that one back. Raises MessageIdReused if the first
-    message with an id had other words.
+    message with an id had other words, EmbedderChanged for a new message in a ledger with another embedder's vectors.
     """
     new, earlier = _NewEpisodes(commands, uow), _EarlierMessages(commands, uow)
     outcomes: list[Outcome | str] = []  # the id of a new memory, until all are written
@@ -58,6 +59,8 @@ class _EarlierMessages:
             of_partition.append(_text_hash(command))
         self._forgotten = {
             partition: memories.forgotten_episodes(uow.connection, uow.partition_row(scope), of_partition)
+            if uow.has_forgotten(scope)
+            else {}
             for partition, (scope, of_partition) in hashes.items()
         }
         self._just_said = self._find_just_said(commands)
@@ -164,6 +167,7 @@ class _NewEpisodes:
 
     def __init__(self, commands: Sequence[AddMessage], uow: UnitOfWork) -> None:
         self._uow = uow
+        self._gap = uow.session_gap // timedelta(microseconds=1)
         self._collected: list[MemoryRecord] = []
         self._written: dict[str, MemoryRecord] = {}
         self._messages: dict[str, tuple[str, str]] = {}  # id and content digest by message key
@@ -180,6 +184,12 @@ class _NewEpisodes:
         # can reach.
         self._scope_ends: dict[Scope, tuple[int, str]] = {}
         self._session_ends: dict[tuple[str, str], int] = {}
+        # The last session of the first message's scope from a time on (microseconds), read with the partition.
+        self._first_looked_up: dict[Scope, tuple[int, LatestSession | None]] = {}
+        scope, message = commands[0].scope, commands[0].message
+        if uow.own_session(scope, message.name, message.content, message.document) is None:
+            start = micros(message.at) - self._gap
+            self._first_looked_up[scope] = start, self._read_latest(scope, start)
 
     def add(self, command: AddMessage) -> str:
         """Adds a message and returns the id of its memory."""
@@ -255,7 +265,7 @@ class _NewEpisodes:
     def _session_for(self, command: AddMessage) -> str:
         """Returns the session of a message, as `UnitOfWork.session_for` does."""
         uow, message, scope = self._uow, command.message, command.scope
-        at, gap = micros(message.at), uow.session_gap // timedelta(microseconds=1)
+        at, gap = micros(message.at), self._gap
         session = uow.own_session(scope, message.name, message.content, message.document)
         if session is not None:
             if session != scope.run_id and message.document is None:  # a new one
@@ -263,9 +273,7 @@ class _NewEpisodes:
             return session
         end = self._scope_ends.get(scope)
         if end is None:
-            self.write()
-            partition = uow.partition_row(scope)
-            latest = memories.latest_session(uow.connection, partition, scope, at - gap, self._last[scope] + gap)
+            latest = self._latest_session(scope, at - gap)
             if latest is not None and latest.at > at:
                 return self._session_among_others(command)
             if latest is not None:
@@ -281,6 +289,17 @@ class _NewEpisodes:
             self._session_ends[scope.partition, session] = at
         self._scope_ends[scope] = at, session
         return session
+
+    def _latest_session(self, scope: Scope, start: int) -> LatestSession | None:
+        """Returns the last session of a scope that has an episode at `start` (microseconds) or later."""
+        known_from, latest = self._first_looked_up.pop(scope, (start + 1, None))
+        if known_from <= start:
+            return latest if latest is not None and latest.at >= start else None
+        self.write()
+        return self._read_latest(scope, start)
+
+    def _read_latest(self, scope: Scope, start: int) -> LatestSession | None:
+        return self._uow.latest_session(scope, start, self._last[scope] + self._gap)
 
     def _session_among_others(self, command: AddMessage) -> str:
         self.write()

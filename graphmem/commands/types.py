@@ -623,13 +623,14 @@ class ChangeSet:
     """Commands that are committed together or not at all.
 
     `visible_scope`: ids outside this scope count as unknown. `ends_sessions`: somebody in this process is to know when
-    the sessions of its messages end.
+    the sessions of its messages end. `embedding`: nothing is committed if the ledger's vectors are of another embedder.
     """
 
     commands: tuple[Command, ...]
     now: datetime
     visible_scope: Scope | None = None
     ends_sessions: bool = False
+    embedding: EmbeddingSpec | None = None
 
 
 @dataclass(frozen=True, slots=True)

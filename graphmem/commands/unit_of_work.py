@@ -14,8 +14,8 @@ from sqlalchemy import Connection
 from graphmem.boundary.content_parts import data_of
 from graphmem.commands.types import ChangeSet
 from graphmem.errors import NotFoundError
-from graphmem.model import Attachment, MemoryEvent, MemoryRecord, Scope
-from graphmem.stores.ledger import Ledger, events, jobs, memories, outbox
+from graphmem.model import Attachment, Extraction, MemoryEvent, MemoryRecord, Scope
+from graphmem.stores.ledger import Ledger, events, graph_writes, jobs, ledger_state, memories, outbox
 from graphmem.stores.ledger.attachments import BLOBS
 from graphmem.stores.ledger.jobs import DeferredFacts
 from graphmem.text import is_passage
@@ -31,6 +31,8 @@ class UnitOfWork:
         self.digests = ledger.digests
         self._job_holder = ledger.job_holder
         self._blobs = ledger.blobs
+        self._ledger_uuid = ledger.uuid
+        self._embedding = change_set.embedding
         self.now = change_set.now
         self.visible_scope = change_set.visible_scope
         self.session_gap = session_gap
@@ -51,7 +53,7 @@ class UnitOfWork:
         self.deferred_facts: dict[Scope, list[DeferredFacts]] = {}
         # What subscribers are told of once this change set is committed.
         self.events: list[MemoryEvent] = []
-        self._partition_rows: dict[str, int] = {}
+        self._partitions: dict[str, memories.EnsuredPartition] = {}
 
     def find(self, uid: str) -> MemoryRecord:
         """Returns the memory of an id. Raises NotFoundError for an unknown id, or one outside `visible_scope`."""
@@ -65,10 +67,26 @@ class UnitOfWork:
         return self.next_seqs(1)[0]
 
     def next_seqs(self, number: int) -> Sequence[int]:
-        """Takes the next `number` sequence numbers."""
-        seqs, is_followed = outbox.take_seqs(self.connection, number)
-        self.ends_sessions = self.ends_sessions or is_followed
-        return seqs
+        """Takes the next `number` sequence numbers. Raises EmbedderChanged, as `check_embedder` does."""
+        if not number:
+            return ()
+        taken = outbox.take_seqs(self.connection, number)
+        self.ends_sessions = self.ends_sessions or taken.is_followed
+        self._check_embedder(taken.spaces)
+        return taken.seqs
+
+    def check_embedder(self) -> None:
+        """Raises EmbedderChanged if the ledger's vectors are of another embedder than the change set's.
+
+        Records the first one. For a change that takes no sequence number, which would do the same.
+        """
+        if self._embedding is not None:
+            self._check_embedder(ledger_state.recorded_spaces(self.connection))
+
+    def _check_embedder(self, spaces: outbox.RecordedSpaces) -> None:
+        spec, self._embedding = self._embedding, None
+        if spec is not None and not ledger_state.are_of(spaces, spec, self._ledger_uuid):
+            ledger_state.set_embedder(self.connection, spec)
 
     def enqueue_enrichments(self, records: Sequence[MemoryRecord]) -> None:
         """Stores the jobs to enrich the texts of memories; they replace earlier ones."""
@@ -76,15 +94,33 @@ class UnitOfWork:
         if rows:
             jobs.enqueue_enrichments(self.connection, rows, self._job_holder)
 
-    def partition_row(self, owner: MemoryRecord | Scope) -> int:
-        """Returns the row of a partition and inserts it if needed.
+    def add_to_graph(self, record: MemoryRecord, extraction: Extraction) -> None:
+        """Adds the mentions and statements of a memory's text to the graph, without the rules for aliases."""
+        partition = self.partition_row(record)
+        seqs = self.next_seqs(graph_writes.count_relations([(partition, extraction)]))
+        graph_writes.add(self.connection, [graph_writes.GraphAddition(record, partition, extraction)], seqs)
 
-        Cached: with PostgreSQL each statement is a round trip.
-        """
+    def partition_row(self, owner: MemoryRecord | Scope) -> int:
+        """Returns the row of a partition and inserts it if needed."""
+        return self._partition(owner).row
+
+    def has_forgotten(self, owner: MemoryRecord | Scope) -> bool:
+        """Returns whether a partition had forgotten memories when it was first read."""
+        return self._partition(owner).forgotten > 0
+
+    def _partition(self, owner: MemoryRecord | Scope) -> memories.EnsuredPartition:
+        """Returns a partition. Cached: with PostgreSQL each statement is a round trip."""
         key = owner.partition
-        if key not in self._partition_rows:
-            self._partition_rows[key] = memories.ensure_partition(self.connection, key)
-        return self._partition_rows[key]
+        if key not in self._partitions:
+            self._partitions[key] = memories.ensure_partition(self.connection, key)
+        return self._partitions[key]
+
+    def latest_session(self, scope: Scope, start: int, end: int) -> memories.LatestSession | None:
+        """Returns the last of the sessions of a scope; see `memories.latest_session`."""
+        partition, latest = memories.latest_session(self.connection, scope, start, end)
+        if scope.partition not in self._partitions:
+            self._partitions[scope.partition] = partition or memories.insert_partition(self.connection, scope.partition)
+        return latest
 
     @property
     def keeps_data(self) -> bool:

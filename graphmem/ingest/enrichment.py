@@ -16,7 +16,7 @@ from graphmem.observers import Observers
 from graphmem.plugins import Embedded, Embedder, TokenEmbedder, embedding_spec_of
 from graphmem.recent import Recent
 from graphmem.stores.ledger import Ledger, embeddings, entity_names, memories
-from graphmem.stores.ledger.ledger_state import is_recorded_embedder, record_embedder
+from graphmem.stores.ledger.ledger_state import are_of, record_embedder
 from graphmem.text import content_hash, normalise_key
 
 # A sentence in which the extractor reads a name that a language model gives: alone, "schools" is no entity.
@@ -78,10 +78,9 @@ class Enricher:
         ledger's vectors are of another embedder.
         """
         hashes = [content_hash(record.embedded_text) for record in records]
-        with self._ledger.read() as connection:
-            is_recorded = is_recorded_embedder(connection, self._ledger, self.spec)
-            cached = embeddings.cached_hashes(connection, self.spec, list(set(hashes)))
-        if not is_recorded:  # after `reset`
+        with self._ledger.read_once() as connection:
+            recorded, cached = embeddings.cached_hashes(connection, self.spec, list(set(hashes)))
+        if not are_of(recorded, self.spec, self._ledger.uuid):  # after `reset`
             record_embedder(self._ledger, self.spec)
         new_texts = {h: record.embedded_text for h, record in zip(hashes, records, strict=True) if h not in cached}
         # Both in the pool: an error from there is a model's, whatever its type. A signal handler raises in the main

@@ -29,6 +29,7 @@ logger = logging.getLogger("graphmem")
 BATCH, BATCH_CHARS = 256, 32_000
 # Texts per commit of several partitions, which take turns, and of a lane that callers wait for.
 SHARED_BATCH = 32
+NO_RECORDS: Mapping[int, MemoryRecord] = {}
 # Seconds for which a batch is claimed. A first claim is renewed when no more than SAFETY_SECONDS of it are left.
 CLAIM_SECONDS, SAFETY_SECONDS = 60.0, 2.0
 
@@ -60,9 +61,13 @@ class _Call:
 
 @dataclass(slots=True, eq=False)
 class _Entry:
-    """A text in the queue, the calls that wait for it, and until when (`monotonic`) nobody else can claim it."""
+    """A text in the queue, the calls that wait for it, and until when (`monotonic`) nobody else can claim it.
+
+    `record` is the memory as the call that stored it has it; the commit compares its version with the stored one.
+    """
 
     text: UnenrichedText
+    record: MemoryRecord | None
     held_until: float
     context: Context
     by_force: bool = False
@@ -115,12 +120,18 @@ class EnrichmentLane:
         return row in self._entries or row in self._taken
 
     def add(
-        self, texts: Sequence[UnenrichedText], *, held_seconds: float = 0.0, by_force: bool = False
+        self,
+        texts: Sequence[UnenrichedText],
+        records: Mapping[int, MemoryRecord] = NO_RECORDS,
+        *,
+        held_seconds: float = 0.0,
+        by_force: bool = False,
     ) -> Future[bool]:
         """Queues texts. The future tells whether all are enriched; it has an error if one of them failed.
 
         It is False if another process has claimed one. For `held_seconds` none can have; `by_force`: they are enriched
-        all the same. Raises StoreUnavailable after `close`, or if no thread can be started.
+        all the same. `records` are memories that the caller has just stored, by row, which are not read again. Raises
+        StoreUnavailable after `close`, or if no thread can be started.
         """
         call = _Call([text.row for text in texts])
         held_until, context = monotonic() + held_seconds - SAFETY_SECONDS, copy_context()
@@ -131,8 +142,10 @@ class EnrichmentLane:
             for text in texts:
                 entry = self._entries.get(text.row)
                 if entry is None:
-                    entry = self._entries[text.row] = _Entry(text, held_until, context)
+                    entry = self._entries[text.row] = _Entry(text, records.get(text.row), held_until, context)
                     self._queue.setdefault(text.partition, deque()).append(entry)
+                else:
+                    entry.record = None  # it may have been changed since it was stored
                 entry.by_force |= by_force
                 entry.calls.append(call)
         return call.future
@@ -207,8 +220,12 @@ class EnrichmentLane:
 
     def _claim(self, batch: Sequence[_Entry]) -> tuple[list[MemoryRecord], set[int]]:
         """Returns the memories of a batch that are to be enriched, and the rows that another process has claimed."""
-        now, rows = monotonic(), [entry.text.row for entry in batch]
+        now = monotonic()
         unclaimed = [entry.text.row for entry in batch if entry.held_until <= now]
+        given = {entry.text.row: entry.record for entry in batch if entry.record and entry.held_until > now}
+        rows = [entry.text.row for entry in batch if entry.text.row not in given]
+        if not rows:
+            return list(given.values()), set()
         own = set(rows).difference(unclaimed)
         if unclaimed:
             by_force = any(entry.by_force for entry in batch)
@@ -218,7 +235,8 @@ class EnrichmentLane:
                 )
         with self._ledger.read() as connection:
             unenriched = jobs.unenriched_records(connection, rows)
-        return [record for row, record in unenriched.items() if row in own], unenriched.keys() - own
+        read = [record for row, record in unenriched.items() if row in own]
+        return [*given.values(), *read], unenriched.keys() - own
 
     def _commit(self, batch: Sequence[_Entry], results: _Results) -> None:
         unfinished = dict(results.unfinished)

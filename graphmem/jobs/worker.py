@@ -22,7 +22,7 @@ from graphmem.concurrency import Pool, start_thread
 from graphmem.errors import ConfigError, GraphmemError
 from graphmem.ingest.enrichment import Enricher
 from graphmem.ingest.facts.job_result import JobResult
-from graphmem.jobs.enrichment_lane import SHARED_BATCH, EnrichmentLane
+from graphmem.jobs.enrichment_lane import NO_RECORDS, SHARED_BATCH, EnrichmentLane
 from graphmem.jobs.handover import HandOver
 from graphmem.logs import cause_of, log_text
 from graphmem.model import MemoryRecord, optional_micros
@@ -242,19 +242,28 @@ class JobWorker:
             return False
         texts = [UnenrichedText(record.row, len(record.text), record.partition) for record in records]
         is_small = wait and len(texts) <= SHARED_BATCH
-        futures = self._enrich(texts, self._awaited if is_small else self._short, held_seconds=FIRST_CLAIM_SECONDS)
+        # Only those of a small call: a queue of thousands would hold their texts in memory.
+        known = {record.row: record for record in records} if is_small else NO_RECORDS
+        lane = self._awaited if is_small else self._short
+        futures = self._enrich(texts, lane, known, held_seconds=FIRST_CLAIM_SECONDS)
         if not wait:
             return False
         results = [future.result() for future in futures]  # all are waited for
         return all(results)
 
     def _enrich(
-        self, texts: Sequence[UnenrichedText], lane: EnrichmentLane, *, held_seconds: float = 0, by_force: bool = False
+        self,
+        texts: Sequence[UnenrichedText],
+        lane: EnrichmentLane,
+        records: Mapping[int, MemoryRecord] = NO_RECORDS,
+        *,
+        held_seconds: float = 0,
+        by_force: bool = False,
     ) -> list[Future[bool]]:
         short = [text for text in texts if text.chars <= MAX_SHORT_CHARS]
         long = [text for text in texts if text.chars > MAX_SHORT_CHARS]
         return [
-            each.add(chosen, held_seconds=held_seconds, by_force=by_force)
+            each.add(chosen, records, held_seconds=held_seconds, by_force=by_force)
             for each, chosen in ((lane, short), (self._long, long))
             if chosen
         ]

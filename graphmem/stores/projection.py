@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from threading import Event, RLock
 from time import monotonic
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 from uuid import uuid4
 
 from sqlalchemy import Connection
@@ -271,6 +271,18 @@ class _Delivered:
         )
 
 
+class _Batch(NamedTuple):
+    """What one snapshot of the ledger says of a projection: its cursor, the next changes, what writes them to it.
+
+    `cursor` is the number after which the changes begin; None if the projection's content is unknown.
+    """
+
+    state: outbox.CursorState
+    cursor: int | None
+    changes: change_feed.ChangeBatch
+    write: Callable[[], dict[str, str]]
+
+
 class Projection:
     """Keeps one projection up to date with the ledger. Thread-safe; one thread delivers at a time.
 
@@ -317,11 +329,12 @@ class Projection:
         other calls write. Raises StoreUnavailable when the store is out of reach; batches delivered before that stay.
         """
         with self._lock:
-            state = self._cursor_state()
-            upto = state.last
+            upto: int | None = None
             for partition in [None] if self.shared else partitions:
+                state, batch = self._read_pending(partition, upto)
+                upto = state.last if upto is None else upto
                 while self._is_behind(state, partition, upto) and self._acquire_turn(partition, upto):
-                    state = self._deliver(partition, progress)
+                    state, batch = self._deliver(partition, progress, batch), None
 
     def deliver(self, partitions: Sequence[str]) -> None:
         """Delivers the changes committed so far, after a write to `partitions`.
@@ -357,11 +370,11 @@ class Projection:
         """Ends the wait for a lease, because the process closes."""
         self._stopped.set()
 
-    def _deliver(self, partition: str | None, progress: Progress | None) -> outbox.CursorState:
-        """Delivers a batch and returns the state of the cursor after it."""
+    def _deliver(self, partition: str | None, progress: Progress | None, batch: _Batch | None) -> outbox.CursorState:
+        """Delivers a batch, by default the next one, and returns the state of the cursor after it."""
         state: outbox.CursorState | None = None
         try:
-            state = self._deliver_batch(partition, progress)
+            state = self._deliver_batch(partition, progress, batch)
         except StoreLost:
             nothing_delivered = not self._cursor(self._cursor_state(), None)
             self.invalidate()
@@ -406,30 +419,45 @@ class Projection:
             outbox.release_lease(connection, self._cursor_name, self._lease_holder)
         self._has_lease = False
 
-    def _deliver_batch(self, partition: str | None, progress: Progress | None) -> outbox.CursorState:
+    def _read_pending(self, partition: str | None, upto: int | None) -> tuple[outbox.CursorState, _Batch | None]:
+        """Returns the state of the cursor and the next batch, both of one snapshot.
+
+        The batch is None if all changes up to `upto` (None: all so far) are delivered, and if a lease is needed to read
+        it.
+        """
         with self._ledger.read() as connection:
             state = outbox.cursor_state(connection, self._cursor_name)
-            cursor = self._cursor(state, partition)
-            batch = change_feed.since(
-                connection,
-                self._ledger.digests,
-                cursor or 0,
-                state.last,
-                BATCH,
-                partition,
-                with_graph=self._sink.takes_graph,
-            )
-            write = self._sink.prepare_write(connection, batch, state.embedder)
+            self._wipe_if_reset(state.epoch)
+            is_behind = self._is_behind(state, partition, state.last if upto is None else upto)
+            if not is_behind or self._lease_holder is not None:
+                return state, None
+            return state, self._read_batch(connection, state, partition)
+
+    def _read_batch(self, connection: Connection, state: outbox.CursorState, partition: str | None) -> _Batch:
+        cursor = self._cursor(state, partition)
+        changes = change_feed.since(
+            connection, self._ledger.digests, cursor or 0, state, BATCH, partition, with_graph=self._sink.takes_graph
+        )
+        return _Batch(state, cursor, changes, self._sink.prepare_write(connection, changes, state.embedder))
+
+    def _deliver_batch(
+        self, partition: str | None, progress: Progress | None, batch: _Batch | None
+    ) -> outbox.CursorState:
+        if batch is None:
+            with self._ledger.read() as connection:
+                state = outbox.cursor_state(connection, self._cursor_name)
+                batch = self._read_batch(connection, state, partition)
+        state, cursor, changes, write = batch
         if cursor is None and self.shared:
             self._start_over(state.epoch)
         began, refused = monotonic(), write()
         if partition is None:
-            self._record_delivery(_Delivered.of(batch, refused, state.epoch, cursor or 0, began))
+            self._record_delivery(_Delivered.of(changes, refused, state.epoch, cursor or 0, began))
         else:
-            self._partition_cursors[partition] = batch.upto
+            self._partition_cursors[partition] = changes.upto
         self.batches_delivered += 1
         if progress is not None:
-            progress(self.name, batch.upto, state.last)
+            progress(self.name, changes.upto, state.last)
         return state
 
     def _wipe_if_reset(self, epoch: int) -> None:
@@ -447,16 +475,16 @@ class Projection:
         self._unflushed = None
         self._sink.wipe()
         with self._ledger.write() as connection:
-            if not self._was_reset(connection, epoch):
+            if not self._was_reset(connection, epoch, outbox.epoch(connection)):
                 outbox.remove_dead_letters(connection, self._cursor_name)
                 outbox.move_cursor(connection, self._cursor_name, 0)
 
-    def _was_reset(self, connection: Connection, epoch: int) -> bool:
+    def _was_reset(self, connection: Connection, epoch: int, current: int) -> bool:
         """Returns True if the ledger was reset after a batch was read in `epoch`; then deletes the shared cursor.
 
         The batch holds rows that the reset erased. Without a cursor, the next delivery empties the store of them.
         """
-        if outbox.epoch(connection) == epoch:
+        if current == epoch:
             return False
         outbox.delete_cursor(connection, self._cursor_name)
         return True
@@ -487,14 +515,15 @@ class Projection:
 
     def _advance_cursor(self, delivered: _Delivered) -> None:
         with self._ledger.write() as connection:
-            if self._was_reset(connection, delivered.epoch):
+            state = outbox.cursor_state(connection, self._cursor_name)
+            if self._was_reset(connection, delivered.epoch, state.epoch):
                 return
             if self._lease_holder is not None and not outbox.holds_lease(
                 connection, self._cursor_name, self._lease_holder
             ):
                 outbox.rewind_cursor(connection, self._cursor_name, delivered.since)
                 return
-            if outbox.cursor(connection, self._cursor_name) == delivered.since:
+            if state.cursor == delivered.since:
                 outbox.remove_dead_letters(connection, self._cursor_name, delivered.rows)
                 outbox.add_dead_letters(connection, self._cursor_name, delivered.refused, delivered.upto)
                 outbox.move_cursor(connection, self._cursor_name, delivered.upto)
@@ -643,7 +672,7 @@ class Projection:
         self._sink.flush()  # the cursor is past these rows: nothing would deliver them again
         if self.shared:
             with self._ledger.write() as connection:
-                if self._was_reset(connection, state.epoch):
+                if self._was_reset(connection, state.epoch, outbox.epoch(connection)):
                     return
                 outbox.remove_dead_letters(connection, self._cursor_name, ids)
                 outbox.add_dead_letters(connection, self._cursor_name, refused, batch.upto)

@@ -64,6 +64,11 @@ class ProjectionWorker:
         self._delivery_scheduled = Condition()  # or the worker is closing
 
     @property
+    def is_on_server(self) -> bool:
+        """True if the store is on a server."""
+        return self._check is not None
+
+    @property
     def is_unavailable(self) -> bool:
         """True if the last access to the store failed and the background thread has not reached it since."""
         return self._unavailable.is_set()

@@ -158,7 +158,7 @@ def test_an_import_leaves_a_ledger_that_has_memories_when_its_lifecycle_began(ma
     assert contents(other)["cycles"] == contents(memory)["cycles"]
     with other.engine.ledger.write() as connection:
         last = vitals.LastCycle(NOW, Brake(4, 8))
-        vitals.end_cycle(connection, memories.ensure_partition(connection, "user:ana"), last)
+        vitals.end_cycle(connection, memories.ensure_partition(connection, "user:ana").row, last)
     own = contents(other)["cycles"]
     assert own != contents(memory)["cycles"]
     other.import_(tmp_path / "all.jsonl")

@@ -346,7 +346,7 @@ KEYS = ["ann", "ann b", "ann-b", "Ann c", "anna", "änn", "ann ä", "ann Z", "an
 
 def list_keys_with_prefix(ledger: Ledger, prefix: str) -> list[str]:
     with ledger.write() as connection:
-        partition = connection.scalar(select(schema.partitions.c.id)) or rows.ensure_partition(connection, "user:u")
+        partition = connection.scalar(select(schema.partitions.c.id)) or rows.ensure_partition(connection, "user:u").row
         if connection.scalar(select(schema.entities.c.id).limit(1)) is None:
             record = {"partition": partition, "name": "x", "type": "Person", "mentions": 1}
             connection.execute(schema.entities.insert(), [{**record, "key": key} for key in KEYS])

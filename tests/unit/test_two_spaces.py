@@ -35,7 +35,7 @@ def point_of(clerk: Any, text: str) -> Any:
         record = next(
             record
             for record in change_feed.since(
-                connection, clerk.ledger.digests, 0, outbox.last_seq(connection), 100
+                connection, clerk.ledger.digests, 0, outbox.cursor_state(connection, "none"), 100
             ).records
             if record.text == text
         )

@@ -70,6 +70,8 @@ class Ledger:
         self.on_server = isinstance(location, URL)
         self.job_holder = str(uuid4())
         self.blobs = blobs
+        # Whether derived rows are delivered to no store outside of this machine.
+        self.derived_stays_here = False
         self._database: Database = PostgresDatabase(location) if isinstance(location, URL) else SqliteDatabase(location)
         with ExitStack() as on_failure:
             on_failure.callback(self._database.release)
@@ -103,9 +105,27 @@ class Ledger:
             yield connection
 
     @contextmanager
+    def read_once(self) -> Iterator[Connection]:
+        """Opens a read of one statement, or of several that may see different states, if possible without BEGIN."""
+        with self._database.read_once() as connection:
+            yield connection
+
+    @contextmanager
     def write(self) -> Iterator[Connection]:
         """Opens a write transaction; only for commits, deliveries and administration."""
         with self._database.write() as connection:
+            yield connection
+
+    @contextmanager
+    def write_derived(self) -> Iterator[Connection]:
+        """Opens a write transaction for derived rows, whose recorded task to derive them it removes.
+
+        If a power cut loses it, the task is there again, in an earlier commit that was synced, and the next opening
+        derives the rows anew: so its commit waits for no sync (SQLite only). The index of the folder may hold a point
+        of it then: it has the words of a memory that is stored, and is written over. Not so a store on a server:
+        relations have random ids, and those that are lost here would stay there. So only with `derived_stays_here`.
+        """
+        with self._database.write(synced=not self.derived_stays_here) as connection:
             yield connection
 
     def size(self) -> int:

@@ -60,7 +60,7 @@ def since(
     connection: Connection,
     digests: Digests,
     after: int,
-    last_seq: int,
+    state: outbox.CursorState,
     limit: int,
     partition: str | None = None,
     *,
@@ -68,14 +68,14 @@ def since(
 ) -> ChangeBatch:
     """Returns the next changes above sequence number `after`, of one partition or of all.
 
-    `last_seq` is the last number taken, read in the same transaction. The batch is complete: no other row changed
+    `state` was read in the same transaction. The batch is complete: no other row changed
     between `after` and its `upto`. Without `with_graph` it has no relations and no entities.
     """
     row = None if partition is None else memories.partition_row(connection, partition)
     if partition is not None and row is None:
-        return ChangeBatch(last_seq, (), (), (), ())
+        return ChangeBatch(state.last, (), (), (), ())
     records = memories.changed_after(connection, after, limit, row)
-    tombstones = tombstones_after(connection, after, limit, partition)
+    tombstones = tombstones_after(connection, after, limit, partition) if state.last_tombstone > after else []
     changed_relations = _changed(connection, relations, relations.c.uid, after, limit, row) if with_graph else []
     changed_entities = _changed(connection, entities, entities.c.id, after, limit, row) if with_graph else []
     seq_lists = [
@@ -86,7 +86,7 @@ def since(
     ]
     # A list of `limit` rows may be cut off: the batch ends where the first such list ends. Without one it ends at the
     # last sequence number taken, even if no changed row has it: a cursor at that number has nothing left to read.
-    upto = min((seqs[-1] for seqs in seq_lists if len(seqs) == limit), default=last_seq)
+    upto = min((seqs[-1] for seqs in seq_lists if len(seqs) == limit), default=state.last)
     return ChangeBatch(
         upto=upto,
         records=tuple(record for record in records if record.seq <= upto),

@@ -31,9 +31,11 @@ class Database(ABC):
     connection of it. The statement that begins a write transaction lets one process write at a time.
     """
 
-    # The SQL that begins a read transaction (takes a snapshot) and a write transaction (waits for other writers).
+    # The SQL that begins a read transaction (takes a snapshot) and a write transaction (waits for other writers), and
+    # what is to come before a read of one statement ("" for nothing).
     begin_read: str
     begin_write: str
+    begin_statement: str
     # The base class of the driver's errors, raised where SQLAlchemy does not wrap them.
     driver_error: type[Exception]
 
@@ -62,14 +64,26 @@ class Database(ABC):
                 self._thread.connection = None
 
     @contextmanager
-    def write(self) -> Iterator[Connection]:
+    def read_once(self) -> Iterator[Connection]:
+        """Opens a read of one statement, or of several that may see different states; inside another, shares that."""
+        if (outer := getattr(self._thread, "connection", None)) is not None:
+            yield outer
+            return
+        self._check_not_moved(unless_recent=True)
+        with self._read_lock, self._convert_errors(), self._transaction(self.begin_statement) as connection:
+            yield connection
+
+    @contextmanager
+    def write(self, *, synced: bool = True) -> Iterator[Connection]:
         """Opens a write transaction: committed at the end, rolled back by any exception.
+
+        Without `synced`, a power cut may lose it after its commit, until a later commit is synced.
 
         Rows in a file that was moved away would be lost. So the file is checked before the commit, and after it, as it
         may have been moved in between.
         """
         with self._write_lock:
-            with self._convert_errors(ROLLED_BACK), self._transaction(self.begin_write) as connection:
+            with self._convert_errors(ROLLED_BACK), self._transaction(self.begin_write, synced=synced) as connection:
                 yield connection
                 self._check_not_moved()
             self._check_not_moved()
@@ -113,13 +127,19 @@ class Database(ABC):
         """
 
     @contextmanager
-    def _transaction(self, begin: str) -> Iterator[Connection]:
+    def _transaction(self, begin: str, *, synced: bool | None = None) -> Iterator[Connection]:
         if self._closed:
             raise StoreUnavailable(CLOSED)
         with self._engine.connect() as connection:
             connection.execution_options(graphmem_begin=begin)
+            if synced is not None:
+                self._set_synced(connection, synced=synced)
             with _begin_transaction(connection):
                 yield connection
+
+    @abstractmethod
+    def _set_synced(self, connection: Connection, *, synced: bool) -> None:
+        """Has the next commit of a connection wait until it is on the disk, or not."""
 
     @contextmanager
     def _driver_cursor(self) -> Iterator[Any]:
@@ -163,7 +183,8 @@ class Database(ABC):
 
 
 def _execute_begin(connection: Connection) -> None:
-    connection.exec_driver_sql(connection.get_execution_options()["graphmem_begin"])
+    if begin := connection.get_execution_options()["graphmem_begin"]:
+        connection.exec_driver_sql(begin)
 
 
 def _begin_transaction(connection: Connection) -> Transaction:

@@ -14,8 +14,10 @@ import numpy as np
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, func, not_, or_, select, true
 
 from graphmem.model import VECTOR, VECTOR_BYTES, AnswerType, EmbeddingSpec, MemoryRecord, SpaceVector
+from graphmem.stores.ledger.ledger_state import SPACES
+from graphmem.stores.ledger.outbox import RecordedSpaces
 from graphmem.stores.ledger.schema import embeddings as embeddings_table
-from graphmem.stores.ledger.schema import memories
+from graphmem.stores.ledger.schema import ledger, memories
 from graphmem.stores.ledger.sql import decoding, in_array
 from graphmem.stores.ledger.term_stats import add_term_counts
 from graphmem.text import is_passage, is_question, question_share
@@ -29,6 +31,12 @@ _STORED_FORMS = (
     select(embeddings_table.c.hash, embeddings_table.c.form, func.count(), func.max(embeddings_table.c.uses))
     .where(in_array(embeddings_table.c.hash, "hashes"), *_FORMS)
     .group_by(embeddings_table.c.hash, embeddings_table.c.form)
+)
+_CACHED_FORMS = select(*SPACES, embeddings_table.c.hash, embeddings_table.c.form).select_from(
+    ledger.outerjoin(
+        embeddings_table,
+        and_(embeddings_table.c.window == 0, in_array(embeddings_table.c.hash, "hashes"), *_FORMS),
+    )
 )
 _OF_TEXT = (embeddings_table.c.hash == bindparam("text_hash"), *_FORMS)
 _COUNT_USES = embeddings_table.update().where(*_OF_TEXT).values(uses=embeddings_table.c.uses + bindparam("by"))
@@ -59,18 +67,21 @@ class Enriched(NamedTuple):
     embedded: Embedded | None
 
 
-def cached_hashes(connection: Connection, spec: EmbeddingSpec, hashes: Sequence[str]) -> set[str]:
-    """Returns the content hashes among `hashes` whose embeddings are all cached."""
-    statement = select(embeddings_table.c.hash, embeddings_table.c.form).where(
-        embeddings_table.c.model == spec.model,
-        embeddings_table.c.window == 0,
-        embeddings_table.c.form.in_(spec.names),
-        embeddings_table.c.hash.in_(hashes),
-    )
+def cached_hashes(
+    connection: Connection, spec: EmbeddingSpec, hashes: Sequence[str]
+) -> tuple[RecordedSpaces, set[str]]:
+    """Returns what the ledger's vectors are of, and the content hashes among `hashes` whose embeddings are all cached.
+
+    One statement: every write runs it.
+    """
+    values = {"hashes": list(hashes), "model_name": spec.model, "forms": spec.names}
+    rows = connection.execute(_CACHED_FORMS, values).all()
     forms: dict[str, list[str]] = {}
-    for text_hash, form in connection.execute(statement):
-        forms.setdefault(text_hash, []).append(form)
-    return {text_hash for text_hash, names in forms.items() if spec.is_complete(names)}
+    for *_, text_hash, form in rows:
+        if text_hash is not None:
+            forms.setdefault(text_hash, []).append(form)
+    spaces = RecordedSpaces.of(*rows[0][: len(SPACES)])
+    return spaces, {text_hash for text_hash, names in forms.items() if spec.is_complete(names)}
 
 
 def add_references(connection: Connection, spec: EmbeddingSpec, enriched: Sequence[Enriched]) -> dict[str, int]:

@@ -14,11 +14,13 @@ from sqlalchemy import (
     Column,
     ColumnElement,
     Connection,
+    Row,
     Select,
     and_,
     bindparam,
     exists,
     func,
+    literal_column,
     or_,
     select,
     union,
@@ -221,13 +223,12 @@ class MentionedEntities(NamedTuple):
     unnamed: set[str]
 
 
-def mentioned_entities(connection: Connection, partition: int, keys: Sequence[str]) -> MentionedEntities:
-    """Returns the entities with these keys, which memories have just mentioned.
+def mentioned_entities(connection: Connection, partition: int, rows: Iterable[Row[Any]]) -> MentionedEntities:
+    """Returns the entities of a partition in these rows of `entities`, which memories have just mentioned.
 
-    Gives sequence numbers to those of them that have aliases or chosen names but none yet: they were deleted with their
-    last mention and inserted again, while their aliases and chosen names were kept.
+    The rows have the further column `lacks_seq`: these entities get sequence numbers.
     """
-    rows = connection.execute(_mentioned_entities(), {"partition": partition, "keys": list(keys)}).all()
+    rows = sorted(rows, key=lambda row: str(row.key))
     assign_seqs(connection, partition, [row.key for row in rows if row.lacks_seq])
     return MentionedEntities(
         {row.key: decode_entity(row) for row in rows},
@@ -236,13 +237,19 @@ def mentioned_entities(connection: Connection, partition: int, keys: Sequence[st
     )
 
 
-@lru_cache(maxsize=1)
-def _mentioned_entities() -> Select[Any]:
+def lacks_seq() -> ColumnElement[bool]:
+    """SQL for RETURNING: whether an entity has aliases or a chosen name, but no sequence number.
+
+    It was deleted with its last mention and inserted again, while its aliases and chosen names were kept.
+    """
+    # SQLAlchemy leaves the tables of columns out of RETURNING, also of those in its subqueries.
     has_alias, has_name = (
-        select(table.c.key).where(table.c.partition == entities.c.partition, table.c.key == entities.c.key).exists()
+        exists(literal_column("1"))
+        .select_from(table)
+        .where(*(literal_column(f"{table.name}.{name} = entities.{name}") for name in ("partition", "key")))
         for table in (aliases, names)
     )
-    return _ENTITIES_BY_KEY.add_columns(and_(entities.c.seq.is_(None), or_(has_alias, has_name)).label("lacks_seq"))
+    return and_(entities.c.seq.is_(None), or_(has_alias, has_name)).label("lacks_seq")
 
 
 def shared_prefixes(connection: Connection, partition: int, prefixes: Iterable[str]) -> dict[str, int]:

@@ -33,7 +33,7 @@ from graphmem.model import (
 )
 from graphmem.stores.ledger import entity_names, entity_queries, visibility
 from graphmem.stores.ledger import memories as memory_rows
-from graphmem.stores.ledger.schema import entities, memories, mentions, partitions, relations, supports
+from graphmem.stores.ledger.schema import entities, memories, mentions, names, partitions, relations, supports
 from graphmem.stores.ledger.sql import decoding, entity_type, in_array, mention_kind
 
 # Since when a support holds; where that is unknown, when it was said: only for the order.
@@ -73,12 +73,14 @@ def _relations_where(
     if not supports_by_relation:
         return []
     found = [_relation_of(rows) for rows in supports_by_relation.values()]
-    names = entity_queries.shown_names(connection, view, {key for one in found for key in (one.source, one.target)})
+    if not any(rows[0].has_chosen_names for rows in supports_by_relation.values()):
+        return found
+    shown = entity_queries.shown_names(connection, view, {key for one in found for key in (one.source, one.target)})
     return [
         replace(
             one,
-            source_name=names.get(one.source, one.source_name),
-            target_name=names.get(one.target, one.target_name),
+            source_name=shown.get(one.source, one.source_name),
+            target_name=shown.get(one.target, one.target_name),
         )
         for one in found
     ]
@@ -100,6 +102,7 @@ def _relations(shape: visibility.ViewShape) -> Select[Any]:
             supports.c.invalid_at,
             memories.c.uid,
             supports.c.confidence,
+            select(names.c.key).where(names.c.partition == relations.c.partition).exists().label("has_chosen_names"),
         )
         .select_from(supports)
         .join(relations, relations.c.id == supports.c.relation)

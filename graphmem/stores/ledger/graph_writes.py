@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-from sqlalchemy import ColumnElement, Connection, bindparam, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Row, bindparam, func, or_, select
 
 from graphmem.digests import Digests
 from graphmem.folding import fold
@@ -17,7 +17,7 @@ from graphmem.model import Extraction, MemoryRecord, Scope, Statement, micros, o
 from graphmem.stores.ledger import entity_names, outbox, tombstones
 from graphmem.stores.ledger.entity_names import MentionedEntities
 from graphmem.stores.ledger.schema import entities, memories, mentions, relations, supports
-from graphmem.stores.ledger.sql import in_array, larger, upsert_for
+from graphmem.stores.ledger.sql import larger, upsert_for
 from graphmem.text import bare_key, entity_id, words_of
 
 # Memories that are read to see whether one of them still has the name of an entity.
@@ -28,14 +28,14 @@ _SET_TYPE = (
     .where(entities.c.partition == bindparam("in_partition"), entities.c.key == bindparam("with_key"))
     .values(type=bindparam("new_type"))
 )
-_RELATION_ROWS = select(relations.c.seq, relations.c.id).where(in_array(relations.c.seq, "seqs"))
 
 
 @lru_cache(maxsize=2)
 def _insert_or_count_entity(dialect: str) -> Any:
-    incremented = {"mentions": entities.c.mentions + 1}
     statement = upsert_for(dialect, entities)
-    return statement.on_conflict_do_update(index_elements=[entities.c.partition, entities.c.key], set_=incremented)
+    increased = {"mentions": entities.c.mentions + statement.excluded.mentions}
+    statement = statement.on_conflict_do_update(index_elements=[entities.c.partition, entities.c.key], set_=increased)
+    return statement.returning(*entities.c, entity_names.lacks_seq())
 
 
 @lru_cache(maxsize=2)
@@ -43,7 +43,10 @@ def _insert_or_touch_relation(dialect: str) -> Any:
     statement = upsert_for(dialect, relations)
     touched = {"seq": statement.excluded.seq, "at": larger(relations.c.at, statement.excluded.at)}
     r = relations.c
-    return statement.on_conflict_do_update(index_elements=[r.partition, r.subject, r.predicate, r.object], set_=touched)
+    statement = statement.on_conflict_do_update(
+        index_elements=[r.partition, r.subject, r.predicate, r.object], set_=touched
+    )
+    return statement.returning(r.seq, r.id)
 
 
 @lru_cache(maxsize=2)
@@ -68,10 +71,18 @@ class GraphRemoval:
     relations: int = 0
 
 
-def add(connection: Connection, additions: Sequence[GraphAddition]) -> dict[int, MentionedEntities]:
+def count_relations(stated: Iterable[tuple[int, Extraction]]) -> int:
+    """Returns how many relations texts state, as pairs of the partition's row id and the text's extraction."""
+    return len({(partition, one.subject, one.predicate, one.object) for partition, e in stated for one in e.statements})
+
+
+def add(
+    connection: Connection, additions: Sequence[GraphAddition], seqs: Sequence[int]
+) -> dict[int, MentionedEntities]:
     """Adds the mentions and statements of memories' texts to the graph; an earlier one names a new entity.
 
-    The memories must have no mentions yet. Returns the entities that they mention, by partition.
+    The memories must have no mentions yet. `seqs` are new sequence numbers, at least one for each of the relations
+    (`count_relations`). Returns the entities that they mention, by partition.
     """
     mentioned = [
         (addition.record, addition.partition, mention)
@@ -80,15 +91,14 @@ def add(connection: Connection, additions: Sequence[GraphAddition]) -> dict[int,
     ]
     if not mentioned:
         return {}
-    new_entities = [
-        {
-            "partition": partition, "key": m.key, "name": m.name, "type": m.type.value, "mentions": 1,
+    new_entities: dict[tuple[int, str], dict[str, Any]] = {}
+    for _, partition, m in mentioned:
+        new = {
+            "partition": partition, "key": m.key, "name": m.name, "type": m.type.value, "mentions": 0,
             "bare_key": bare_key(m.key),
-        }
-        for _, partition, m in mentioned
-    ]  # fmt: skip
-    connection.execute(_insert_or_count_entity(connection.dialect.name), new_entities)
-    decided_types = [
+        }  # fmt: skip
+        new_entities.setdefault((partition, m.key), new)["mentions"] += 1
+    decided_types: list[dict[str, Any]] = [
         {"in_partition": addition.partition, "with_key": mention.key, "new_type": mention.type.value}
         for addition in additions
         for mention in addition.extraction.mentions
@@ -96,12 +106,15 @@ def add(connection: Connection, additions: Sequence[GraphAddition]) -> dict[int,
     ]
     if decided_types:  # delivered with the memories, whose mentions carry the types of their entities
         connection.execute(_SET_TYPE, decided_types)
-    keys: dict[int, dict[str, None]] = {}
-    for _, partition, mention in mentioned:
-        keys.setdefault(partition, {})[mention.key] = None
+        for one in decided_types:
+            new_entities[one["in_partition"], one["with_key"]]["type"] = one["new_type"]
+    rows: dict[int, list[Row[Any]]] = {}
+    statement = _insert_or_count_entity(connection.dialect.name)
+    for row in connection.execute(statement, list(new_entities.values())):
+        rows.setdefault(row.partition, []).append(row)
     found = {
-        partition: entity_names.mentioned_entities(connection, partition, list(its_keys))
-        for partition, its_keys in keys.items()
+        partition: entity_names.mentioned_entities(connection, partition, its_rows)
+        for partition, its_rows in sorted(rows.items())
     }
     entity_rows = {(partition, key): row for partition, its in found.items() for key, row in its.rows.items()}
     new_mentions = [
@@ -109,12 +122,15 @@ def add(connection: Connection, additions: Sequence[GraphAddition]) -> dict[int,
         for record, partition, m in mentioned
     ]
     connection.execute(mentions.insert(), new_mentions)
-    _add_supports(connection, additions, entity_rows)
+    _add_supports(connection, additions, entity_rows, seqs)
     return found
 
 
 def _add_supports(
-    connection: Connection, additions: Sequence[GraphAddition], entity_rows: Mapping[tuple[int, str], int]
+    connection: Connection,
+    additions: Sequence[GraphAddition],
+    entity_rows: Mapping[tuple[int, str], int],
+    new_seqs: Sequence[int],
 ) -> None:
     """Inserts new relations, moves the others to their newest statement, and adds the supports of all."""
     stated = [
@@ -127,22 +143,22 @@ def _add_supports(
     newest: dict[_Relation, int] = {}
     for record, relation, _ in stated:
         newest[relation] = max(newest.get(relation, micros(record.at)), micros(record.at))
-    seqs = dict(zip(newest, outbox.next_seqs(connection, len(newest)), strict=True))
+    seqs = dict(zip(newest, new_seqs[: len(newest)], strict=True))
     new_relations = [
         {"uid": str(uuid4()), **relation._asdict(), "at": at, "seq": seqs[relation]} for relation, at in newest.items()
     ]
-    connection.execute(_insert_or_touch_relation(connection.dialect.name), new_relations)
-    rows: dict[int, int] = dict(connection.execute(_RELATION_ROWS, {"seqs": list(seqs.values())}).all())
+    statement = _insert_or_touch_relation(connection.dialect.name)
+    rows: dict[int, int] = dict(connection.execute(statement, new_relations).all())
     new_supports = [
         {
             "relation": rows[seqs[relation]],
             "memory": record.row,
-            "fact": statement.fact,
-            "valid_at": optional_micros(statement.valid_at or (None if statement.is_past else record.valid_from)),
-            "invalid_at": optional_micros(statement.invalid_at or record.valid_to),
-            "confidence": statement.confidence,
+            "fact": said.fact,
+            "valid_at": optional_micros(said.valid_at or (None if said.is_past else record.valid_from)),
+            "invalid_at": optional_micros(said.invalid_at or record.valid_to),
+            "confidence": said.confidence,
         }
-        for record, relation, statement in stated
+        for record, relation, said in stated
     ]
     # Of a text that states a relation twice the first sentence is kept.
     connection.execute(_insert_support(connection.dialect.name), new_supports)

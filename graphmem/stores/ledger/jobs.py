@@ -128,7 +128,7 @@ def enqueue(connection: Connection, job: Job, memory: int | None = None, *, awai
     is_awaited = awaited and (is_awaited or job.kind not in {JobKind.SUMMARY, JobKind.COMPOSITION, JobKind.DESCRIPTION})
     values = {
         "kind": job.kind.value,
-        "partition": ensure_partition(connection, job.partition),
+        "partition": ensure_partition(connection, job.partition).row,
         **{name: getattr(job.scope, name) for name in SCOPE_NAMES},
         "session": job.session,
         "memory": memory,
@@ -324,7 +324,7 @@ def put_off_session_end(
     }
     values = {
         "kind": job.kind.value,
-        "partition": ensure_partition(connection, job.partition),
+        "partition": ensure_partition(connection, job.partition).row,
         **{name: getattr(scope, name) for name in SCOPE_NAMES},
         "session": job.session,
         "subject": job.subject,

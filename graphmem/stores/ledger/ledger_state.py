@@ -13,6 +13,7 @@ from sqlalchemy import Connection, func, select
 
 from graphmem.errors import ConfigError
 from graphmem.model import SCOPE_NAMES, EmbedderId, EmbeddingSpec, Scope
+from graphmem.stores.ledger.outbox import RecordedSpaces
 from graphmem.stores.ledger.schema import ledger as ledger_table
 from graphmem.stores.ledger.schema import usage
 from graphmem.stores.ledger.sql import upsert
@@ -25,6 +26,7 @@ logger = getLogger(__name__)
 # The UUIDs of the ledgers of which a warning was logged.
 _warned_of: set[str] = set()
 _SUMS = ("calls", "prompt_tokens", "completion_tokens", "cached_tokens", "seconds", "cost")
+SPACES = (ledger_table.c.embedder, ledger_table.c.embedder_dims, ledger_table.c.multilingual)
 _KEYS = ("operation", "model", *SCOPE_NAMES)
 
 
@@ -36,36 +38,30 @@ class EmbedderChanged(ConfigError):
 
 def recorded_embedder(connection: Connection) -> EmbedderId | None:
     """Returns the embedder whose vectors the ledger holds; None before the first."""
-    return recorded_spaces(connection)[0]
+    return recorded_spaces(connection).embedder
 
 
-def recorded_spaces(connection: Connection) -> tuple[EmbedderId | None, str | None]:
-    """Returns the embedder whose vectors the ledger holds, and the form of those in the multilingual space.
-
-    The form is None unless all embedded texts have such a vector. Both are None before the first vectors.
-    """
-    columns = ledger_table.c
-    statement = select(columns.embedder, columns.embedder_dims, columns.multilingual)
-    model, dims, multilingual = connection.execute(statement).one()
-    return None if model is None else EmbedderId(model, dims), multilingual
+def recorded_spaces(connection: Connection) -> RecordedSpaces:
+    """Returns what the ledger's vectors are of."""
+    return RecordedSpaces.of(*connection.execute(select(*SPACES)).one())
 
 
 def check_embedder(ledger: Ledger, spec: EmbeddingSpec) -> None:
     """Raises EmbedderChanged if the ledger's vectors are of another embedder; records the first one."""
     with ledger.read() as connection:
-        is_recorded = is_recorded_embedder(connection, ledger, spec)
-    if not is_recorded:
+        recorded = recorded_spaces(connection)
+    if not are_of(recorded, spec, ledger.uuid):
         record_embedder(ledger, spec)
 
 
-def is_recorded_embedder(connection: Connection, ledger: Ledger, spec: EmbeddingSpec) -> bool:
-    """Returns whether the ledger's vectors are of this embedder; False before the first vectors.
+def are_of(spaces: RecordedSpaces, spec: EmbeddingSpec, ledger: str) -> bool:
+    """Returns whether the vectors of the ledger with this UUID are of this embedder; False before the first vectors.
 
     Raises EmbedderChanged if they are of another one. Warns once in a process of a ledger whose texts have no vectors
     in the multilingual space yet.
     """
     configured = spec.embedder
-    recorded, multilingual = recorded_spaces(connection)
+    recorded, multilingual = spaces
     if recorded is None:
         return False
     if recorded != configured:
@@ -73,8 +69,8 @@ def is_recorded_embedder(connection: Connection, ledger: Ledger, spec: Embedding
             f"embedder: this ledger's vectors are of {recorded}, the configuration says {configured}; run `graphmem "
             f"rebuild` or call rebuild() to embed everything anew, or configure {recorded} again"
         )
-    if multilingual != spec.multilingual and spec.multilingual is not None and ledger.uuid not in _warned_of:
-        _warned_of.add(ledger.uuid)
+    if multilingual != spec.multilingual and spec.multilingual is not None and ledger not in _warned_of:
+        _warned_of.add(ledger)
         logger.warning(
             "embedder: texts of this ledger have no vectors in the multilingual space yet, so that they are found in "
             "the embedder's own languages alone; `graphmem rebuild` or rebuild() adds these vectors"
@@ -84,9 +80,14 @@ def is_recorded_embedder(connection: Connection, ledger: Ledger, spec: Embedding
 
 def record_embedder(ledger: Ledger, spec: EmbeddingSpec) -> None:
     """Commits that the ledger's vectors are of this specification."""
-    values = {"embedder": spec.model, "embedder_dims": spec.dims, "multilingual": spec.multilingual}
     with ledger.write() as connection:
-        connection.execute(ledger_table.update().values(values))
+        set_embedder(connection, spec)
+
+
+def set_embedder(connection: Connection, spec: EmbeddingSpec) -> None:
+    """Records that the ledger's vectors are of this specification."""
+    values = {"embedder": spec.model, "embedder_dims": spec.dims, "multilingual": spec.multilingual}
+    connection.execute(ledger_table.update().values(values))
 
 
 def record_usage(connection: Connection, operation: str, model: str, scope: Scope, used: Usage) -> None:

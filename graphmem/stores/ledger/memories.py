@@ -165,12 +165,22 @@ def view_values(connection: Connection, view: View) -> dict[str, Any]:
     return visibility.values(view, None if view.partition is None else partition_row(connection, view.partition))
 
 
-def ensure_partition(connection: Connection, key: str) -> int:
-    """Returns the row id of the partition with this key; inserts the partition if it is new."""
-    existing = partition_row(connection, key)
-    if existing is not None:
-        return existing
-    return inserted_row(connection.execute(partitions.insert().values(key=key, size=0)))
+class EnsuredPartition(NamedTuple):
+    """The row id of a partition, and how many of its memories with vectors are forgotten."""
+
+    row: int
+    forgotten: int
+
+
+def ensure_partition(connection: Connection, key: str) -> EnsuredPartition:
+    """Returns the partition with this key; inserts it if it is new."""
+    row, counted, shown = searched_partition(connection, key)
+    return insert_partition(connection, key) if row is None else EnsuredPartition(row, counted - shown)
+
+
+def insert_partition(connection: Connection, key: str) -> EnsuredPartition:
+    """Inserts a partition that is new."""
+    return EnsuredPartition(inserted_row(connection.execute(partitions.insert().values(key=key, size=0))), 0)
 
 
 def partitions_of(connection: Connection, view: View, limit: int) -> list[str]:
@@ -573,30 +583,42 @@ class LatestSession(NamedTuple):
     goes_on: bool
 
 
-def latest_session(connection: Connection, partition: int, scope: Scope, start: int, end: int) -> LatestSession | None:
-    """Returns the last of the candidates of `nearest_session` from `start` to `end` (microseconds), or None."""
-    values = {"in_partition": partition, "start": start, "end": end, **scope.parts}
+def latest_session(
+    connection: Connection, scope: Scope, start: int, end: int
+) -> tuple[EnsuredPartition | None, LatestSession | None]:
+    """Returns a scope's partition, and the last of the candidates of `nearest_session` from `start` to `end` (in
+    microseconds), each None if there is none.
+
+    One statement: every write runs it.
+    """
+    values = {"key": scope.partition, "start": start, "end": end, **scope.parts}
     row = connection.execute(_latest_session(tuple(scope.parts)), values).first()
-    return None if row is None else LatestSession(*row)
+    if row is None:
+        return None, None
+    partition, _, forgotten, at, session, goes_on = row
+    return EnsuredPartition(partition, forgotten), None if at is None else LatestSession(at, session, goes_on)
 
 
 @lru_cache(maxsize=8)
 def _latest_session(ids: tuple[str, ...]) -> Select[Any]:
-    m, later = memories.c, memories.alias("later").c
+    m, last, later = memories.c, memories.alias("last").c, memories.alias("later").c
     in_scope = [m[name] == bindparam(name) if name in ids else m[name].is_(None) for name in SCOPE_NAMES]
-    in_session = later.partition == m.partition, later.session == m.session, later.kind == Kind.EPISODE.value
-    goes_on = select(later.id).where(*in_session, later.at > m.at).exists()
-    return (
-        select(m.at, m.session, goes_on)
+    in_session = later.partition == last.partition, later.session == last.session, later.kind == Kind.EPISODE.value
+    goes_on = select(later.id).where(*in_session, later.at > last.at).exists()
+    last_row = (
+        select(m.id)
         .where(
-            m.partition == bindparam("in_partition"),
+            m.partition == partitions.c.id,
             *_IS_IN_SESSION_OF_SEVERAL,
             *in_scope,
             m.at.between(bindparam("start"), bindparam("end")),
         )
         .order_by(m.at.desc(), m.id.desc())
         .limit(1)
+        .correlate(partitions)
     )
+    joined = partitions.outerjoin(last.id.table, last.id == last_row.scalar_subquery())
+    return _SEARCHED_PARTITION.add_columns(last.at, last.session, goes_on).select_from(joined)
 
 
 def episodes_saying(

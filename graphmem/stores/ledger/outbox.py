@@ -11,7 +11,7 @@ from typing import NamedTuple
 from sqlalchemy import ColumnElement, Connection, bindparam, func, or_, select
 
 from graphmem.model import EmbedderId, EventType
-from graphmem.stores.ledger.schema import cursors, leases, ledger
+from graphmem.stores.ledger.schema import cursors, leases, ledger, tombstones
 from graphmem.stores.ledger.schema import dead_letters as dead_letters_table
 from graphmem.stores.ledger.sql import now_micros, upsert
 
@@ -32,19 +32,38 @@ def is_followed(event_type: EventType) -> ColumnElement[bool]:
     return select(cursors.c.seq).where(cursors.c.projection.startswith(follower(event_type, ""))).exists()
 
 
-# With the sequence numbers, so that no change pays a statement to know whether to record when its session ends.
-_NEXT_SEQS = _NEXT_SEQS.returning(ledger.c.seq, is_followed(EventType.SESSION_END))
+# With the sequence numbers, so that no change pays a statement to know whether to record when its session ends, and
+# whether the ledger's vectors are of the configured embedder.
+_NEXT_SEQS = _NEXT_SEQS.returning(
+    ledger.c.seq, is_followed(EventType.SESSION_END), ledger.c.embedder, ledger.c.embedder_dims, ledger.c.multilingual
+)
+
+
+class RecordedSpaces(NamedTuple):
+    """The embedder whose vectors a ledger holds, and the form of those in the multilingual space.
+
+    The form is None unless all embedded texts have such a vector. Both are None before the first vectors.
+    """
+
+    embedder: EmbedderId | None
+    multilingual: str | None
+
+    @classmethod
+    def of(cls, model: str | None, dims: int, multilingual: str | None) -> RecordedSpaces:
+        """Makes it of the ledger's columns."""
+        return cls(None if model is None else EmbedderId(model, dims), multilingual)
 
 
 class CursorState(NamedTuple):
     """A projection's cursor (None: its content is unknown), beside what the ledger knows of itself.
 
-    `epoch` counts the resets of the ledger, `last` is its last sequence number, `embedder` the one whose vectors it
-    holds (None before the first).
+    `epoch` counts the resets of the ledger, `last` is its last sequence number, `last_tombstone` that of its newest
+    tombstone (0: it has none), `embedder` the one whose vectors it holds (None before the first).
     """
 
     epoch: int
     last: int
+    last_tombstone: int
     embedder: EmbedderId | None
     cursor: int | None
 
@@ -53,6 +72,7 @@ class CursorState(NamedTuple):
 _CURSOR_STATE = select(
     ledger.c.epoch,
     ledger.c.seq,
+    select(func.max(tombstones.c.seq)).scalar_subquery(),
     ledger.c.embedder,
     ledger.c.embedder_dims,
     select(cursors.c.seq).where(cursors.c.projection == bindparam("projection")).scalar_subquery(),
@@ -66,15 +86,21 @@ def next_seq(connection: Connection) -> int:
 
 def next_seqs(connection: Connection, number: int) -> Sequence[int]:
     """Takes the next `number` sequence numbers, as `next_seq` does."""
-    return take_seqs(connection, number)[0]
+    return take_seqs(connection, number).seqs if number else ()
 
 
-def take_seqs(connection: Connection, number: int) -> tuple[Sequence[int], bool]:
-    """Takes the next `number` sequence numbers; also returns whether anybody follows the ends of sessions."""
-    if not number:
-        return (), False
-    last, is_followed = connection.execute(_NEXT_SEQS, {"number": number}).one()
-    return range(last - number + 1, last + 1), bool(is_followed)
+class TakenSeqs(NamedTuple):
+    """Sequence numbers, beside whether anybody follows the ends of sessions and what the ledger's vectors are of."""
+
+    seqs: Sequence[int]
+    is_followed: bool
+    spaces: RecordedSpaces
+
+
+def take_seqs(connection: Connection, number: int) -> TakenSeqs:
+    """Takes the next `number` sequence numbers, at least one, as `next_seq` does."""
+    last, is_followed, *spaces = connection.execute(_NEXT_SEQS, {"number": number}).one()
+    return TakenSeqs(range(last - number + 1, last + 1), bool(is_followed), RecordedSpaces.of(*spaces))
 
 
 def last_seq(connection: Connection) -> int:
@@ -90,8 +116,9 @@ def epoch(connection: Connection) -> int:
 def cursor_state(connection: Connection, projection: str) -> CursorState:
     """Returns a projection's cursor beside what the ledger knows of itself."""
     row = connection.execute(_CURSOR_STATE, {"projection": projection}).one()
-    epoch, last, model, dims, position = row
-    return CursorState(epoch, last, None if model is None else EmbedderId(model, dims), position)
+    epoch, last, last_tombstone, model, dims, position = row
+    embedder = None if model is None else EmbedderId(model, dims)
+    return CursorState(epoch, last, last_tombstone or 0, embedder, position)
 
 
 def cursor(connection: Connection, projection: str) -> int | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from sqlalchemy import URL, Engine, create_engine, event, exc, make_url
+from sqlalchemy import URL, Connection, Engine, create_engine, event, exc, make_url
 
 from graphmem.errors import ConfigError, StoreUnavailable, install_extra
 from graphmem.stores.ledger import schema
@@ -50,6 +50,7 @@ class PostgresDatabase(Database):
     """
 
     begin_read = f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {_SETTINGS}"
+    begin_statement = begin_read  # for its settings
     begin_write = (
         f"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; {_SETTINGS}; SET LOCAL lock_timeout = '{BUSY_SECONDS}s'; "
         f"SET LOCAL idle_in_transaction_session_timeout = '{2 * BUSY_SECONDS}s'; SELECT pg_advisory_xact_lock({_LOCK})"
@@ -70,6 +71,9 @@ class PostgresDatabase(Database):
 
     def _check_not_moved(self, *, unless_recent: bool = False) -> None:
         """Does nothing: there is no local file."""
+
+    def _set_synced(self, connection: Connection, *, synced: bool) -> None:
+        """Does nothing: the server syncs each commit, as processes go on that have seen what it would lose."""
 
     def is_configuration_error(self, error: StoreUnavailable) -> bool:
         cause = getattr(error.__cause__, "orig", None)

@@ -1,8 +1,9 @@
 """The ledger in an SQLite file, in WAL mode, or in memory.
 
-`synchronous=FULL` syncs every commit to disk before it is acknowledged, so a power cut loses no acknowledged commit,
-unless the disk reports a sync that it did not do. NORMAL is about three times faster per single commit but can lose the
-last ones; an embedding takes milliseconds, so the gain is not worth it.
+`synchronous=FULL` syncs a commit to disk before it is acknowledged, so a power cut loses no acknowledged commit, unless
+the disk reports a sync that it did not do. With NORMAL a commit is only written, and synced with the next FULL one or
+before a checkpoint; a power cut leaves the log up to some commit, in order. So it is enough for rows that are derived
+from others, in the commit that removes the recorded task to derive them (`Ledger.write_derived`).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from threading import Lock
 from time import monotonic
 from typing import Any
 
-from sqlalchemy import URL, Engine, create_engine, event
+from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.pool import StaticPool
 
 from graphmem.errors import StoreError, StoreUnavailable
@@ -68,6 +69,7 @@ class SqliteDatabase(Database):
 
     begin_read = "BEGIN"
     begin_write = "BEGIN IMMEDIATE"
+    begin_statement = ""
     driver_error = sqlite3.Error
 
     def __init__(self, path: Path | None) -> None:
@@ -131,6 +133,12 @@ class SqliteDatabase(Database):
             return self._path.stat().st_size
         except OSError as error:
             raise StoreUnavailable(f"{self._name} cannot be read: {error.strerror}") from error
+
+    def _set_synced(self, connection: Connection, *, synced: bool) -> None:
+        # By the driver, since this is no statement of a transaction; every write says it, so no mode is left over.
+        driver = connection.connection.driver_connection
+        if driver is not None:
+            driver.execute(f"PRAGMA synchronous={'FULL' if synced else 'NORMAL'}")
 
     def check(self) -> list[str]:
         with self._driver_cursor() as cursor:
