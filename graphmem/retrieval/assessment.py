@@ -22,15 +22,18 @@ from graphmem.text import normalise_key
 
 # Types of the entities that a query names, as opposed to things it is about.
 NAMED_TYPES = frozenset({EntityType.PERSON, EntityType.PLACE, EntityType.ORGANIZATION})
-# The least relevance of a reply that the query asks for.
-REPLY_RELEVANCE = 0.5
+# The least relevance of a reply that the query asks for, and of what was said in the time of which it asks for all.
+REPLY_RELEVANCE = DATED_RELEVANCE = 0.5
+# From this share of questions in a memory on, the memory asks and tells nothing.
+ASKS = 0.5
 
 
 def relevances_of(candidates: Candidates, ranked: Sequence[RankedMemory], deps: SearchDeps) -> Mapping[str, Relevance]:
     """Returns the relevance of these memories, best first, to the query, by id.
 
     The reply to a stored repetition of the query is relevant whatever its words are. So is, if the query asks what the
-    assistant said, the best of the assistant's words, or the fact drawn from these.
+    assistant said, the best of the assistant's words, or the fact drawn from these; and, if it asks for all of a time,
+    what was told then.
     """
     if not ranked:
         return {}
@@ -82,9 +85,14 @@ def relevances_of(candidates: Candidates, ranked: Sequence[RankedMemory], deps: 
 
     asked = _asked_question(candidates, terms, speakers)
     assessed = relevance.assess(asked, [found(uid) for uid in ids], with_shares=retrieved.query.explain)
+    least = dict.fromkeys(replies, REPLY_RELEVANCE)
+    if analysis.is_only_temporal:
+        told = (
+            uid for uid in ids if analysis.temporal_proximity(rows[uid].at) == 1.0 and rows[uid].question_share < ASKS
+        )
+        least |= dict.fromkeys(told, DATED_RELEVANCE)
     return {
-        uid: replace(one, value=max(one.value, REPLY_RELEVANCE)) if uid in replies else one
-        for uid, one in zip(ids, assessed, strict=True)
+        uid: replace(one, value=max(one.value, least.get(uid, 0.0))) for uid, one in zip(ids, assessed, strict=True)
     }
 
 

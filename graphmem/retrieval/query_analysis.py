@@ -21,6 +21,7 @@ from graphmem.retrieval.temporal import (
     strip_all_times,
     strip_times,
 )
+from graphmem.retrieval.temporal.chinese import simplify
 from graphmem.retrieval.term_overlap import query_words
 from graphmem.text import is_question, is_unspaced, words_of
 from graphmem.times import shown
@@ -68,6 +69,11 @@ _ASSISTANT_SAID = re.compile(
     r"|\b(?:ты|вы)\b.*\b(?:посовет|порекоменд|рекоменд|предлож|сказал|упомян|назва)"
     r"|(?:[你您]|助手)[^，。？?！!]{0,10}?(?:推[荐薦]|建[议議]|[说說][过過的]|提[到过過议議]|告[诉訴]我|[讲講][过過的]|介[绍紹]|教我|首推)",
     re.IGNORECASE,
+)
+# What a Chinese query may have beside its times and ask for all that happened then: 我做了什么, 跟你说了啥.
+_NAMES_NOTHING = re.compile(
+    r"(?:我们?|咱们?|[你您]们?|大家|[跟和对给都又还也在是有了过的着呢吗嘛啊呀吧]|干嘛|[做干说聊讲谈记]|发生|告诉|提到|什么|啥"
+    r"|[哪有一]些|事情|事儿?|怎么?样|如何|那天|这天|\W)+"
 )
 # A question also without a question mark.
 _QUESTION = re.compile(
@@ -151,6 +157,7 @@ def analyze_query(query: str, now: datetime) -> AnalyzedQuery:
     zone = now.tzinfo or UTC
     clock = _by_clock(now, zone)
     periods = periods_in(query, clock)
+    without_times = strip_all_times(query, clock) if periods else query
     about_assistant = _NOT_ASSISTANT.sub(" ", query)
     return AnalyzedQuery(
         text=query,
@@ -162,11 +169,18 @@ def analyze_query(query: str, now: datetime) -> AnalyzedQuery:
         offset=find_offset(query),
         zone=zone,
         asks_assistant=bool(_ASSISTANT.search(about_assistant)),
-        is_only_temporal=bool(periods) and not query_words(strip_times(query, clock)),
+        is_only_temporal=bool(periods) and _names_nothing(query, without_times, clock),
         asks_assistant_said=bool(_ASSISTANT_SAID.search(about_assistant)),
         is_question=is_question(query) or bool(_QUESTION.search(query)),
-        text_without_times=strip_all_times(query, clock) if periods else query,
+        text_without_times=without_times,
     )
+
+
+def _names_nothing(query: str, without_times: str, clock: datetime) -> bool:
+    """Whether a query has no word that names something besides its times."""
+    if not query_words(strip_times(query, clock)):
+        return True
+    return _NAMES_NOTHING.fullmatch(simplify(without_times)) is not None
 
 
 def _by_clock(moment: datetime, zone: tzinfo) -> datetime:

@@ -251,3 +251,28 @@ def test_the_answer_two_hops_away_is_not_cut(memory: Memory) -> None:
     )
     question = "Where does the company Tom's sister works for build?"
     assert len(search_texts(memory, question, top_k="auto")) == 2
+
+
+@pytest.mark.parametrize(
+    ("question", "day"),
+    [
+        ("What did I do on November 8?", 8),
+        ("What happened on 14 November?", 14),
+        ("11月8日我做了什么?", 8),
+        ("昨天发生了什么事?", 14),
+        ("前天我跟你说了啥?", 13),
+    ],
+)
+def test_a_question_about_a_day_has_what_was_said_then(memory: Memory, question: str, day: int) -> None:
+    said = {
+        8: ["I repaired the fence with Ole.", "我给阳台刷了漆"],
+        13: ["The ferry was late again.", "猫打碎了花瓶"],
+        14: ["Marit brought three jars of honey.", "我的膝盖又疼了"],
+    }
+    for date, texts in said.items():
+        for text in texts:
+            memory.add(text, user_id="u", timestamp=f"2026-11-{date:02}T10:00:00Z")
+
+    block = memory.context(question, user_id="u", reference_date="2026-11-15T09:00:00Z")
+
+    assert {text for texts in said.values() for text in texts if text in block} == set(said[day])

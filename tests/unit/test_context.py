@@ -142,6 +142,14 @@ def test_days_are_those_of_the_asker() -> None:
         ("See you on Friday in May, not today.", "See you on Friday in May, not today."),
         ("我昨天来了。", "我昨天[5月7日]来了。"),
         ("她下周去成都。", "她下周[5月15日–21日]去成都。"),
+        ("下周1交作业。", "下周1[5月15日]交作业。"),
+        ("去年年底搬的家。", "去年年底[2022年9月–12月]搬的家。"),
+        # 天, 一 and 年 belong to the next word there, and 初八 is a day of the lunar calendar.
+        ("下星期天气不好。", "下星期[5月15日–21日]天气不好。"),
+        ("下周一起去。", "下周[5月15日–21日]一起去。"),
+        ("去年轻人多的地方。", "去年轻人多的地方。"),
+        ("前天津来的客人走了。", "前天津来的客人走了。"),
+        ("下个月初八过寿。", "下个月初八过寿。"),
     ],
 )
 def test_relative_words_have_their_dates_behind_them(text: str, shown: str) -> None:

@@ -1,4 +1,8 @@
-"""Chinese expressions of time, in a text without spaces and, where it matters here, in simplified characters. Pure."""
+"""Chinese expressions of time, in a text without spaces and, where it matters here, in simplified characters. Pure.
+
+An expression ends where a word ends: 天 is no day in 天气, nor 年 a year in 年轻人 (`_splits_word`). Days of the lunar
+calendar (初八) are not read.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import date, timedelta
-from functools import cache
+from functools import cache, lru_cache
+from itertools import accumulate
 
 from graphmem.retrieval.temporal import periods
 from graphmem.retrieval.temporal.expressions import (
@@ -51,6 +56,7 @@ YEARS = {"大前年": -3, "前年": -2, "去年": -1, "今年": 0, "明年": 1, 
 NEAR = {"大前": -3, "前": -2, "昨": -1, "今": 0, "明": 1, "后": 2, "大后": 3}
 RELATIVE = {"上上": -2, "上": -1, "这": 0, "本": 0, "下": 1, "下下": 2}
 RELATIVE_WORD = r"(?<![晚早路马网])(?P<relative>上上|下下|[上这本下])一?个?"
+LUNAR_DAY = "初[一二三四五六七八九十]"
 PARTS = {"初": "early", "底": "late", "末": "late", "中": "mid", "上": "early", "下": "late"}
 HALVES = {"上": "first half", "下": "second half"}
 # After these words "前两天" is before the event, after others it is some days ago.
@@ -102,11 +108,13 @@ def rules() -> tuple[Rule, ...]:
         r"前(?P<count>[几两些])(?P<unit>天|周|年|个月)": _vaguely_ago,
         rf"(?:最近|过去|近|这)的?(?P<count>{NUMBER}){UNIT}(?!后)": _past_units,
         rf"(?:(?:{YEAR}|(?P<near>{'|'.join(YEARS)}))的?|(?<![\d一二三四五六七八九十第两每]))"
-        rf"{MONTH}(?![天饼亮台]|一次)(?:{DAY}|{PART}(?!午))": _month,
-        rf"{RELATIVE_WORD}月(?![亮饼台])(?:{DAY}|份?{PART}(?!午))": _relative_month,
-        rf"{RELATIVE_WORD}(?:周|星期|礼拜)(?P<day>[一二三四五六日天末])?": _relative_week,
+        rf"{MONTH}(?![天饼亮台]|一次|{LUNAR_DAY})(?:{DAY}|{PART}(?!午))": _month,
+        rf"{RELATIVE_WORD}月(?![亮饼台]|{LUNAR_DAY})(?:{DAY}|份?{PART}(?!午))": _relative_month,
+        rf"{RELATIVE_WORD}(?:周|星期|礼拜)(?P<day>[一二三四五六日天末]|[1-6](?![\d点时:：个次]))": _day_of_week,
+        # Where the day is none: "下星期天气不好" is about next week's weather.
+        rf"{RELATIVE_WORD}(?:周|星期|礼拜)": _relative_week,
         r"(?<![一二三四五六七八九十两几每\d个第])(?:周|星期|礼拜)(?P<day>[一二三四五六日天])(?![到至])": _weekday,
-        rf"(?:{YEAR}|(?P<near>{'|'.join(YEARS)})){PART}": _year,
+        rf"(?:{YEAR}|(?P<near>{'|'.join(YEARS)}))(?:年(?=[初底末中]))?{PART}": _year,
         rf"(?P<near>{'|'.join(sorted(NEAR, key=len, reverse=True))})[天日晚早夜](?!性|生)": _near_day,
         rf"(?:(?P<relative>这|上|下)个?)?(?P<holiday>{'|'.join(HOLIDAYS)})": _holiday,
     }
@@ -169,27 +177,37 @@ def _relative_month(match: re.Match[str], today: date) -> Period:
     return _days_or_part(periods.calendar("month", today, RELATIVE[match["relative"]]), match)
 
 
+def _day_of_week(match: re.Match[str], today: date) -> Period | None:
+    if _splits_word(match.string, match.end()):
+        return None
+    if match["day"] == "末":
+        return periods.calendar("weekend", today, RELATIVE[match["relative"]])
+    return periods.days(_relative_week(match, today).first + timedelta(_weekday_number(match["day"])))
+
+
 def _relative_week(match: re.Match[str], today: date) -> Period:
-    weeks, day = RELATIVE[match["relative"]], match["day"]
-    if day == "末":
-        return periods.calendar("weekend", today, weeks)
-    week = periods.calendar("week", today, weeks)
-    return periods.days(week.first + timedelta(_weekday_number(day))) if day else week
+    return periods.calendar("week", today, RELATIVE[match["relative"]])
 
 
-def _weekday(match: re.Match[str], today: date) -> Period:
+def _weekday(match: re.Match[str], today: date) -> Period | None:
+    if _splits_word(match.string, match.end()):
+        return None
     return periods.weekday(today, _weekday_number(match["day"]), "")
 
 
 def _weekday_number(character: str) -> int:
-    return "一二三四五六日".index(character.replace("天", "日"))
+    return int(character) - 1 if character.isdecimal() else "一二三四五六日".index(character.replace("天", "日"))
 
 
-def _year(match: re.Match[str], today: date) -> Period:
+def _year(match: re.Match[str], today: date) -> Period | None:
+    if _splits_word(match.string, match.end()):
+        return None
     return _part(periods.year(_year_named(match, today) or today.year), match)
 
 
-def _near_day(match: re.Match[str], today: date) -> Period:
+def _near_day(match: re.Match[str], today: date) -> Period | None:
+    if _splits_word(match.string, match.end()):
+        return None
     return periods.days(today + timedelta(NEAR[match["near"]]))
 
 
@@ -197,6 +215,20 @@ def _holiday(match: re.Match[str], today: date) -> Period | tuple[Period, Yearly
     build = next(build for pattern, build in HOLIDAYS.items() if re.fullmatch(pattern, match["holiday"]))
     relative = match["relative"]
     return named_period(build, today, {"上": "last", "这": "this", "下": "next"}[relative] if relative else None, None)
+
+
+def _splits_word(text: str, place: int) -> bool:
+    """Whether a word of the text has characters both before and behind a place, as rjieba divides it."""
+    if place >= len(text) or not _CHARACTER.match(text, place):
+        return False
+    return place not in _word_ends(text)
+
+
+@lru_cache(maxsize=64)
+def _word_ends(text: str) -> frozenset[int]:
+    import rjieba  # noqa: PLC0415  (its dictionary takes a moment to load, and most texts are not Chinese)
+
+    return frozenset(accumulate(map(len, rjieba.cut(text))))
 
 
 def _same_time(left: TimeExpression, right: TimeExpression, words: str) -> list[TimeExpression] | None:
