@@ -59,7 +59,7 @@ class Asked:
         """The rows of the table to which the question counts."""
         yield self.data.name, "all"
         hops = next((group.value for group in self.case.groups if group.by in HOPS), str(len(self.case.gold)))
-        yield self.data.name, f"hops: {hops if int(hops) < 4 else '4 and more'}"
+        yield self.data.name, f"hops: {hops if hops in ('1', '2', '3') else '4 and more'}"
 
 
 def ask(memory: Memory, data: Dataset, progress: Callable[[str, int, int], None]) -> Iterator[Asked]:
@@ -99,15 +99,15 @@ def table(asked: Sequence[Asked]) -> Iterator[str]:
     yield "|---|---|---|---|---|"
     groups = defaultdict[tuple[str, str], list[Asked]](list)
     for one in asked:
-        for group in one.groups:
-            groups[group].append(one)
+        for row in one.groups:
+            groups[row].append(one)
     order = {name: place for place, name in enumerate(dict.fromkeys(one.data.name for one in asked))}
-    for (data, group), members in sorted(groups.items(), key=lambda item: (order[item[0][0]], item[0][1])):
-        first, second = ([one.recall(name) for one in members] for name in (WITH, WITHOUT))
+    for (name, group), members in sorted(groups.items(), key=lambda item: (order[item[0][0]], item[0][1])):
+        first, second = ([one.recall(search) for one in members] for search in (WITH, WITHOUT))
         gain = paired_difference(first, second)
         interval = "" if gain.low is None or gain.high is None else f" [{100 * gain.low:.1f}, {100 * gain.high:.1f}]"
         figures = f"{100 * fmean(first):.1f} | {100 * fmean(second):.1f} | {100 * gain.mean:+.1f}{interval}"
-        yield f"| {data}, {group} | {len(members)} | {figures} |"
+        yield f"| {name}, {group} | {len(members)} | {figures} |"
 
 
 def examples(asked: Sequence[Asked], *, gains: bool) -> Iterator[str]:

@@ -10,7 +10,7 @@ from itertools import chain, islice
 import numpy as np
 
 from graphmem.extraction.latin_names import capitalized_names
-from graphmem.model import ASSISTANT, EntityType, MentionKind, embedded_text
+from graphmem.model import ASSISTANT, CandidateRow, EntityType, MentionKind, embedded_text
 from graphmem.retrieval import relevance, term_overlap
 from graphmem.retrieval.candidates import Candidates
 from graphmem.retrieval.relevance import AskedQuestion, FoundMemory, Relevance
@@ -85,15 +85,18 @@ def relevances_of(candidates: Candidates, ranked: Sequence[RankedMemory], deps: 
 
     asked = _asked_question(candidates, terms, speakers)
     assessed = relevance.assess(asked, [found(uid) for uid in ids], with_shares=retrieved.query.explain)
-    least = dict.fromkeys(replies, REPLY_RELEVANCE)
+    values = {uid: one.value for uid, one in zip(ids, assessed, strict=True)}
     if analysis.is_only_temporal:
-        told = (
-            uid for uid in ids if analysis.temporal_proximity(rows[uid].at) == 1.0 and rows[uid].question_share < ASKS
-        )
-        least |= dict.fromkeys(told, DATED_RELEVANCE)
-    return {
-        uid: replace(one, value=max(one.value, least.get(uid, 0.0))) for uid, one in zip(ids, assessed, strict=True)
-    }
+        values |= {uid: _dated(values[uid], analysis.temporal_proximity(rows[uid].at), rows[uid]) for uid in ids}
+    values |= {uid: max(values[uid], REPLY_RELEVANCE) for uid in replies.intersection(ids)}
+    return {uid: replace(one, value=values[uid]) for uid, one in zip(ids, assessed, strict=True)}
+
+
+def _dated(value: float, proximity: float, row: CandidateRow) -> float:
+    """Returns the relevance to a query that asks for all of a time: half of its own, or less, outside that time."""
+    if proximity < 1:
+        return value * proximity / 2
+    return value if row.question_share >= ASKS else max(value, DATED_RELEVANCE)
 
 
 def _asked_question(candidates: Candidates, terms: WeightedTerms, speakers: set[str]) -> AskedQuestion:
