@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -19,18 +19,20 @@ from graphmem.errors import ValidationError
 from graphmem.ingest.facts.compositions import common_scope, compose_command, composed, without_times
 from graphmem.ingest.facts.job_result import JobResult
 from graphmem.jobs.worker import JobFailure
+from graphmem.lifecycle import kinds
 from graphmem.lifecycle.compression import NO_MODEL, abstractable, abstraction, compress, medoid
-from graphmem.lifecycle.decay import Composition, CyclePlan, Decision, Operation, brake, plan_cycle
+from graphmem.lifecycle.decay import Composition, CyclePlan, Decision, Operation, brake, likely_rule, plan_cycle
 from graphmem.lifecycle.importance import certainty, counted_type, importance, recency, scarcity
+from graphmem.lifecycle.likeness import said_again
 from graphmem.lifecycle.rules import Rule
 from graphmem.model import ASSISTANT, EmbeddingSpec, EventType, Kind, Layer, MemoryEvent, Scope
 from graphmem.settings import LifecycleSettings
 from graphmem.stores.ledger import Ledger, embeddings, event_log, memories, vitals
 from graphmem.stores.ledger.jobs import Job, composition_job
-from graphmem.stores.ledger.vitals import LastCycle, Rating, UnratedMemory, VitalState
+from graphmem.stores.ledger.vitals import Access, LastCycle, Rating, UnratedMemory, VitalState
 
 if TYPE_CHECKING:
-    from graphmem.lifecycle.compression import Matrices
+    from graphmem.lifecycle.likeness import Matrices
 
 logger = logging.getLogger("graphmem")
 # Memories that are rated by one commit, and commands of one.
@@ -230,15 +232,17 @@ class Cycle:
         """Decides what a cycle does, or would do if the brake did not hold it."""
         with self._ledger.read() as connection:
             records = vitals.read_all(connection, partition, now, documents=self._documents)
+            matrices = embeddings.matrices(connection, self._spec, partition)
         plan = plan_cycle(records, now, self._policy)
         with self._ledger.read() as connection:
             plan = compress(
                 plan,
                 records,
-                embeddings.matrices(connection, self._spec, partition),
+                matrices,
                 lambda rows: dict(memories.each_text(connection, rows)),
                 vitals.summarised(connection, partition),
                 self._policy,
+                now,
                 has_model=self._compose is not None,
             )
         return plan if force else replace(plan, brake=brake(plan, len(records), self._policy))
@@ -295,7 +299,7 @@ class Cycle:
         ids, erased = list(found.values()), set[str]()
         for start in range(0, len(ids), COMMAND_BATCH):
             batch = ids[start : start + COMMAND_BATCH]
-            commands = [DeleteMemory(uid, missing_ok=True, forgotten_before=before, batch=cycle) for uid in batch]
+            commands = [DeleteMemory(uid, missing_ok=True, forgotten_before=before) for uid in batch]
             erased |= {uid for outcome in self._commit(commands) for uid in outcome.erased.ids}
         return {row: uid for row, uid in found.items() if uid in erased}
 
@@ -309,29 +313,48 @@ class Cycle:
             with self._ledger.write() as connection:
                 vitals.change_rules(connection, partition, self._rules.digest)
         matrices: Matrices | None = None
+        new: set[int] = set()
         while True:
             with self._ledger.read() as connection:
                 batch = vitals.unrated(connection, partition, RATED_BATCH, documents=self._documents)
                 facts = [one.row for one in batch if one.kind is Kind.FACT]
                 words = vitals.words_of_sources(connection, facts) if facts else {}
-                rules = {one.row: self._rule(one, words.get(one.row, "")) for one in batch}
-                unmatched = [row for row, rule in rules.items() if rule is None]
-                if unmatched and matrices is None:
+                if batch and matrices is None:
                     matrices = embeddings.matrices(connection, self._spec, partition)
-            if not batch:
-                return
-            nearest = _highest_similarities(unmatched, matrices or {})
+            if not batch or matrices is None:
+                break
+            new |= {one.row for one in batch if one.is_new and one.role != ASSISTANT}
+            likely = _likely_kinds([one.row for one in batch], matrices)
+            rules = {one.row: self._rule(one, words.get(one.row, ""), likely.get(one.row)) for one in batch}
+            nearest = _highest_similarities([row for row, rule in rules.items() if rule is None], matrices)
             ratings = [_rating(memory, rules[memory.row], nearest.get(memory.row)) for memory in batch]
             with self._ledger.write() as connection:
                 vitals.store_ratings(connection, ratings)
+        if new and matrices is not None:
+            self._rehearse(partition, new, matrices)
 
-    def _rule(self, memory: UnratedMemory, said: str) -> Rule | None:
+    def _rehearse(self, partition: int, new: Collection[int], matrices: Matrices) -> None:
+        """Counts an access of each memory that one of the new ones (rows) says again."""
+        with self._ledger.read() as connection:
+            records = vitals.read_all(connection, partition, datetime.now(UTC), documents=self._documents)
+        again = said_again(new, records, matrices)
+        accesses = {
+            memory.row: Access(len(sayings), max(one.created_at for one in sayings))
+            for memory, sayings in again.items()
+        }
+        with self._ledger.write() as connection:
+            vitals.record_accesses(connection, accesses)
+
+    def _rule(self, memory: UnratedMemory, said: str, likely: Mapping[str, float] | None) -> Rule | None:
         """Returns the rule that a memory matches, None for none: they are about what a user says (seed 002 §3.1).
 
-        A fact in a model's words ("Likes fado") matches also by what was `said`, if it is of the rule's type.
+        A fact in a model's words ("Likes fado") matches also by what was `said`, if it is of the rule's type. `likely`
+        are the probabilities of its kinds, None if they are not known: they count where nobody named a type.
         """
         if memory.role == ASSISTANT:
             return None
+        if likely is not None and memory.memory_type is None:
+            return likely_rule(self._rules, memory.text, likely)
         rule = self._rules.match(memory.text)
         if rule is None and (of_words := self._rules.match(said)) is not None:
             own_type = counted_type(memory.kind, memory.level, memory.memory_type)
@@ -353,6 +376,16 @@ def _rating(memory: UnratedMemory, rule: Rule | None, highest_similarity: float 
     memory_type = counted_type(memory.kind, memory.level, memory.memory_type or computed_type)
     number = importance(scarcity(highest_similarity), memory_type, newness, sure)
     return Rating(memory.row, memory.version, number, computed_type)
+
+
+def _likely_kinds(rows: Sequence[int], matrices: Matrices) -> dict[int, Mapping[str, float]]:
+    """Returns the probabilities of the kinds of memories, by row; without a vector in their space there are none."""
+    all_rows, matrix = matrices.get(kinds.SPACE, ([], None))
+    places = {row: place for place, row in enumerate(all_rows)}
+    own = [row for row in rows if row in places]
+    if matrix is None or not own:
+        return {}
+    return dict(zip(own, kinds.likely_kinds(matrix[[places[row] for row in own]]), strict=True))
 
 
 def _highest_similarities(rows: Sequence[int], matrices: Matrices) -> dict[int, float]:
