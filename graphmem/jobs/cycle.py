@@ -15,6 +15,7 @@ from uuid import uuid4
 
 from graphmem.commands.lifecycle import CHANGED_SINCE
 from graphmem.commands.types import Command, DeleteMemory, ForgetMemory, MergeMemory, MoveMemory, Outcome, OutcomeType
+from graphmem.concurrency import GivingWay, single_blas_thread
 from graphmem.errors import ValidationError
 from graphmem.ingest.facts.compositions import common_scope, compose_command, composed, without_times
 from graphmem.ingest.facts.job_result import JobResult
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
     from graphmem.lifecycle.likeness import Matrices
 
 logger = logging.getLogger("graphmem")
-# Memories that are rated by one commit, and commands of one.
-RATED_BATCH, COMMAND_BATCH = 500, 500
+# Memories that are rated by one commit, and commands of one; of one while searches are running.
+RATED_BATCH, COMMAND_BATCH, FEW_COMMANDS = 500, 500, 2
 # The type of a memory that nobody named and no rule tells (seed 002 §2.2).
 OTHER_TYPE = "episodic"
 NOT_ABSTRACTED = "ids: has one of a memory that is forgotten, retired, a source message or of a document; leave it out"
@@ -82,7 +83,7 @@ class CycleResult:
 
 
 class Cycle:
-    """Runs cycles. `commit` carries out commands in one transaction.
+    """Runs a cycle. `commit` carries out commands in one transaction; between its steps it gives way to searches.
 
     `compose` runs jobs of a language model and waits for them; None without a model. Raises ConfigError for a file of
     rules that is not usable.
@@ -95,11 +96,13 @@ class Cycle:
         commit: Callable[[Sequence[Command]], list[Outcome]],
         compose: Callable[[Sequence[Job]], list[JobResult | JobFailure]] | None,
         settings: LifecycleSettings,
+        giving_way: GivingWay,
     ) -> None:
         self._ledger = ledger
         self._spec = spec
         self._commit = commit
         self._compose = compose
+        self._giving_way = giving_way
         with ledger.read() as connection:
             since = vitals.lifecycle_since(connection)
         self._policy = settings.policy(since or datetime.now(UTC))
@@ -233,8 +236,9 @@ class Cycle:
         with self._ledger.read() as connection:
             records = vitals.read_all(connection, partition, now, documents=self._documents)
             matrices = embeddings.matrices(connection, self._spec, partition)
+        self._giving_way.rest()
         plan = plan_cycle(records, now, self._policy)
-        with self._ledger.read() as connection:
+        with single_blas_thread(), self._ledger.read() as connection:
             plan = compress(
                 plan,
                 records,
@@ -277,11 +281,14 @@ class Cycle:
             else ForgetMemory(one.memory.id, one.reason, cycle, _decided(one))
             for one in plan.forgotten
         ]
-        return [
-            outcome
-            for start in range(0, len(commands), COMMAND_BATCH)
-            for outcome in self._commit(commands[start : start + COMMAND_BATCH])
-        ]
+        return self._commit_in_batches(commands)
+
+    def _commit_in_batches(self, commands: Sequence[Command]) -> list[Outcome]:
+        outcomes: list[Outcome] = []
+        while len(outcomes) < len(commands):
+            most = FEW_COMMANDS if self._giving_way.rest() else COMMAND_BATCH
+            outcomes += self._commit(commands[len(outcomes) : len(outcomes) + most])
+        return outcomes
 
     def _purge(self, partition: str, now: datetime, cycle: str | None) -> dict[int, str]:
         """Erases what has been forgotten for long, as `Memory.purge` does; returns the ids, by row.
@@ -296,11 +303,8 @@ class Cycle:
             found = memories.forgotten_ids(connection, partition, before)
         if cycle is None:
             return found
-        ids, erased = list(found.values()), set[str]()
-        for start in range(0, len(ids), COMMAND_BATCH):
-            batch = ids[start : start + COMMAND_BATCH]
-            commands = [DeleteMemory(uid, missing_ok=True, forgotten_before=before) for uid in batch]
-            erased |= {uid for outcome in self._commit(commands) for uid in outcome.erased.ids}
+        commands = [DeleteMemory(uid, missing_ok=True, forgotten_before=before) for uid in found.values()]
+        erased = {uid for outcome in self._commit_in_batches(commands) for uid in outcome.erased.ids}
         return {row: uid for row, uid in found.items() if uid in erased}
 
     # --- importance -------------------------------------------------------------------------------------------------
@@ -326,10 +330,12 @@ class Cycle:
             new |= {one.row for one in batch if one.is_new and one.role != ASSISTANT}
             likely = _likely_kinds([one.row for one in batch], matrices)
             rules = {one.row: self._rule(one, words.get(one.row, ""), likely.get(one.row)) for one in batch}
+            self._giving_way.rest()
             nearest = _highest_similarities([row for row, rule in rules.items() if rule is None], matrices)
             ratings = [_rating(memory, rules[memory.row], nearest.get(memory.row)) for memory in batch]
             with self._ledger.write() as connection:
                 vitals.store_ratings(connection, ratings)
+            self._giving_way.rest()
         if new and matrices is not None:
             self._rehearse(partition, new, matrices)
 
@@ -344,6 +350,7 @@ class Cycle:
         }
         with self._ledger.write() as connection:
             vitals.record_accesses(connection, accesses)
+        self._giving_way.rest()
 
     def _rule(self, memory: UnratedMemory, said: str, likely: Mapping[str, float] | None) -> Rule | None:
         """Returns the rule that a memory matches, None for none: they are about what a user says (seed 002 §3.1).

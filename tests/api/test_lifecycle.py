@@ -15,7 +15,7 @@ from support.ledger_snapshot import contents, exported, same
 from support.statement_count import counted
 from support.waiting import TIMEOUT
 
-from graphmem import Memory
+from graphmem import Memory, concurrency
 from graphmem.errors import ConfigError, NotFoundError, ValidationError
 from graphmem.jobs import cycle as cycles
 from graphmem.lifecycle.decay import Brake
@@ -540,6 +540,31 @@ def test_other_rules_rate_what_was_rated_by_former_ones(make_memory: Make, tmp_p
     memory = make_memory(tmp_path / "home", **on(daily_at="never", rules=str(rules)))
     assert [(one["id"], one["change"]) for one in tend(memory, dry_run=True)["changes"]] == [(ill, "promote")]
     assert (memory.get(ill)["importance"], memory.get(given)["importance"]) == (0.95, 0.1)
+
+
+def test_a_cycle_commits_little_at_a_time_while_there_are_searches(
+    ripening: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that none of them waits long, and does the same as in one commit."""
+    committed: list[int] = []
+    commit = ripening.engine.commit
+
+    def counted_commit(commands: Any, *scope: Any, **more: Any) -> Any:
+        committed.append(len(commands))
+        return commit(commands, *scope, **more)
+
+    monkeypatch.setattr(ripening.engine, "commit", counted_commit)
+    monkeypatch.setattr(concurrency, "REST", 0.0)
+    talk = said(ripening, 8, TALK, "The weather was fine.", "What to eat today?", "I was bored at noon.", "So bored!")
+    committed.clear()
+    with ripening.engine.search_load.searching():
+        result = tend(ripening)
+    assert (result["forgotten"], committed) == (5, [2, 2, 1])
+    assert set(ripening.undo_cycle(result["cycle"], **ANA)["undone"]) == set(talk)
+    monkeypatch.setattr(concurrency, "LATELY", 0.0)  # nobody has searched of late
+    committed.clear()
+    assert tend(ripening, now="2999-01-01")["forgotten"] == 5
+    assert committed == [5]
 
 
 def test_a_cycle_as_of_a_time_to_come_erases_nothing_before_its_time(make_memory: Make) -> None:
