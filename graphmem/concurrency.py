@@ -1,5 +1,5 @@
 """Thread helpers: pools that raise graphmem's errors, a lock with an order, work that can be stopped or that a library
-ends, BLAS threads.
+ends, work that gives way to searches, BLAS threads.
 
 The products of a search are too small for several threads, and idle BLAS threads wait by spinning: on two cores they
 took half of the time of the parser and the model. Uses of the limit are counted: the first sets it, the last lifts it.
@@ -16,7 +16,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache, partial
 from itertools import count
+from math import inf
 from threading import Condition, Lock, Thread, current_thread, main_thread
+from time import monotonic, sleep
 from typing import Any, ParamSpec, TypeVar
 
 from graphmem.errors import CLOSED, NO_THREAD, StoreUnavailable
@@ -25,6 +27,10 @@ P = ParamSpec("P")
 R = TypeVar("R")
 K = TypeVar("K")
 T = TypeVar("T")
+
+# Seconds after the end of a search in which the next one is likely; how long work that can wait sleeps for each second
+# of work while there are searches, and the longest sleep in seconds.
+LATELY, REST, LONGEST_REST = 0.25, 4.0, 1.0
 
 _limiters_lock = Lock()
 _limiters: list[Any] = []
@@ -133,6 +139,54 @@ async def await_task(task: Future[Any], timeout: float) -> None:  # noqa: ASYNC1
     finally:  # an event loop that ends before the task must not be called, nor warn of an error that nobody read
         if not waiter.cancel() and not waiter.cancelled():
             waiter.exception()
+
+
+class SearchLoad:
+    """Tells work that can wait whether searches are running in this process. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._running = 0
+        self._last_end = -inf
+
+    @contextmanager
+    def searching(self) -> Iterator[None]:
+        """Counts a search for as long as it runs."""
+        with self._lock:
+            self._running += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._running -= 1
+                self._last_end = monotonic()
+
+    @property
+    def is_high(self) -> bool:
+        """Whether a search is running, or has ended so lately that the next one is likely."""
+        with self._lock:
+            return self._running > 0 or monotonic() - self._last_end < LATELY
+
+
+class GivingWay:
+    """Lets work that can wait leave most of the time to searches, while there are any.
+
+    A thread that computes keeps the interpreter for 5 ms after each statement of a search, and a lower priority of the
+    thread would have it keep the interpreter while it does not run. So it sleeps, for `REST` times as long as it has
+    worked: what it does between two sleeps is the longest that it holds up a search.
+    """
+
+    def __init__(self, load: SearchLoad) -> None:
+        self._load = load
+        self._began = monotonic()
+
+    def rest(self) -> bool:
+        """Sleeps if searches are running; returns whether it did."""
+        gives_way = self._load.is_high
+        if gives_way:
+            sleep(min(LONGEST_REST, REST * (monotonic() - self._began)))
+        self._began = monotonic()
+        return gives_way
 
 
 class OrderedLock:

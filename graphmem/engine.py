@@ -25,7 +25,7 @@ from graphmem.commands.types import (
     OutcomeType,
     PutItem,
 )
-from graphmem.concurrency import Pool
+from graphmem.concurrency import GivingWay, Pool, SearchLoad
 from graphmem.errors import CLOSED, FORKED, StoreError, StoreUnavailable
 from graphmem.events_bus import EventBus, Handler, Subscription
 from graphmem.given import Given
@@ -84,6 +84,7 @@ class Engine:
     ) -> None:
         self.settings = settings
         self.observers = Observers()
+        self.search_load = SearchLoad()
         hand_over = hand_over_of(settings, in_memory=in_memory)
         self.backends = backends = open_backends(settings, given, in_memory=in_memory, takes_folder=not is_worker)
         llm = None if backends.llm is None else ObservedModel(backends.llm, self.observers)
@@ -202,6 +203,7 @@ class Engine:
             self._scripts,
             self._search_pool,
             self.observers,
+            self.search_load,
             backends.reranker,
         )
 
@@ -392,7 +394,9 @@ class Engine:
             self.job_worker.enrich_all()
         compose = None if self.llm is None else partial(self.job_worker.compose, now=now)
         commit_then = partial(self.commit, now=now)
-        return Cycle(self.ledger, self.embedding_spec, commit_then, compose, self.settings.lifecycle)
+        return Cycle(
+            self.ledger, self.embedding_spec, commit_then, compose, self.settings.lifecycle, GivingWay(self.search_load)
+        )
 
     def call_before_close(self, user: Closeable) -> None:
         """Lets `close` begin with `user.close()`, which ends work that needs the open stores. Keeps no reference."""

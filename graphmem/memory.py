@@ -577,8 +577,8 @@ class Memory:
             cancelled = jobs.cancel_compositions(connection, uid, scope)
         if not found and not cancelled:
             raise NotFoundError(
-                f"no cycle {uid!r:.80} that changed anything in this scope: either it found nothing to do, or it is "
-                "unknown here; lifecycle_status lists those that did"
+                f"no cycle {uid!r:.80} that changed anything in this scope: it found nothing to do, or all that it "
+                "forgot has been purged, or it is unknown here; lifecycle_status lists those that did"
             )
         standing = [event.id for event in found if not event.is_erased]
         for start in range(0, len(standing), DELETE_BATCH):
@@ -1090,7 +1090,8 @@ class Memory:
         """Returns a memory's events, oldest first, in mem0's ten columns and `is_retired`; [] if the scope has no such
         memory.
 
-        The events of an erased memory remain, without the words. A retirement, which `add` reports as DELETE as mem0
+        The events of an erased memory remain, without the words; of one that was purged, by hand or by a cycle, its
+        erasure alone. A retirement, which `add` reports as DELETE as mem0
         does, is a RETIRE here, with `is_retired`; `is_deleted` means erased.
         """
         self.engine.check_open()

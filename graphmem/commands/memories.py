@@ -297,7 +297,8 @@ def delete_memory(command: DeleteMemory, uow: UnitOfWork) -> Outcome:
     erased_ids = {erased.id for erased in erased_records}
     for other in erased_records[1:]:
         lifecycle.compose_again(other, erased_ids, uow)
-    report = sum((_erase(erased, uow, command.batch) for erased in erased_records), ErasureReport())
+    keeps_history = command.forgotten_before is None
+    report = sum((_erase(erased, uow, keeps_history=keeps_history) for erased in erased_records), ErasureReport())
     others = [other for other in erased_records if other.id != record.id]
     shown_summaries = [other for other in others if other.kind is Kind.SUMMARY and other.forgotten_at is None]
     facts.enqueue_summaries(shown_summaries, uow)
@@ -339,8 +340,11 @@ def _with_its_words(record: MemoryRecord, command: DeleteMemory, uow: UnitOfWork
     return list(records.values())
 
 
-def _erase(record: MemoryRecord, uow: UnitOfWork, batch: str | None) -> ErasureReport:
-    """Deletes one memory and everything derived from it; its history stays, without the words."""
+def _erase(record: MemoryRecord, uow: UnitOfWork, *, keeps_history: bool) -> ErasureReport:
+    """Deletes one memory and everything derived from it; of its history what happened stays, without the words.
+
+    Without `keeps_history` its tombstone alone stays, which tells when it was erased.
+    """
     connection, row = uow.connection, record.row
     uow.has_erased = True
     uow.erased_ids.add(record.id)
@@ -356,8 +360,11 @@ def _erase(record: MemoryRecord, uow: UnitOfWork, batch: str | None) -> ErasureR
     memories.set_further_runs(connection, row, ())
     uow.remove_from_session(record)
     seq = uow.next_seq()
-    uow.add_event("DELETE", replace(record, seq=seq), batch=batch)
     events.erase_content(connection, record.id)
+    if keeps_history:
+        uow.add_event("DELETE", replace(record, seq=seq))
+    else:
+        events.delete_history(connection, record.id)
     tombstones.add_tombstone(connection, "memory", record.id, record.partition, record.scope, uow.now, seq)
     connection.execute(memories_table.delete().where(memories_table.c.id == row))
     partitions = frozenset({record.partition})

@@ -341,15 +341,14 @@ class DeleteMemory:
     """Erases a memory and all others with its words, from all stores. `missing_ok`: an unknown id is no error.
 
     `run_id`: takes the memory out of that run only; it is erased if it was said nowhere else. `forgotten_before`:
-    erases only what was forgotten by then, so that what still shows the words stays: a summary, a source message of
-    another fact. `batch` is the id of the cycle that this is part of.
+    erases only what was forgotten by then, to make room: what still shows the words stays (a summary, a source message
+    of another fact), and of what is erased the tombstone alone, without its history.
     """
 
     id: str
     missing_ok: bool = False
     run_id: str | None = None
     forgotten_before: datetime | None = None
-    batch: str | None = None
 
     def is_about(self, record: MemoryRecord) -> bool:
         """Tells whether a memory with the words may be erased: without `forgotten_before` any, else forgotten ones."""

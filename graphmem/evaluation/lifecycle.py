@@ -37,6 +37,8 @@ TOP_K = 10
 # The hour of the night at which a cycle runs, on the next day.
 NIGHT = timedelta(hours=3)
 PURGE_AFTER_DAYS, NO_PROMOTION_DAYS = 30, 3650
+# Searches run during the cycle of each so many nights: a cycle that gives way to them takes several times as long.
+SEARCHED_NIGHTS = 5
 # Why a question is not answered though no cycle forgot its answer.
 NOT_AMONG_HITS = "still visible, and not among the hits"
 # What is to be remembered for good.
@@ -204,7 +206,7 @@ def _evening(day: int) -> datetime:
 def _night(
     memory: Memory, user: str, day: int, asked: Iterator[str], words: Mapping[str, str], nights: _Nights
 ) -> None:
-    """Runs the cycle of the night after a day, with searches while it runs, and as many after it."""
+    """Runs the cycle of the night after a day; in some nights with searches while it runs, and as many after it."""
     now = datetime.combine(FIRST_DAY, datetime.min.time(), UTC) + timedelta(days=day + 1) + NIGHT
     is_over = Event()
 
@@ -213,6 +215,8 @@ def _night(
             nights.during_ms.append(_timed(memory, user, next(asked)))
 
     before = len(nights.during_ms)
+    if (day + 1) % SEARCHED_NIGHTS:
+        is_over.set()
     searching = Thread(target=search_on)
     searching.start()
     try:

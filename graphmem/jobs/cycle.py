@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -15,26 +15,29 @@ from uuid import uuid4
 
 from graphmem.commands.lifecycle import CHANGED_SINCE
 from graphmem.commands.types import Command, DeleteMemory, ForgetMemory, MergeMemory, MoveMemory, Outcome, OutcomeType
+from graphmem.concurrency import GivingWay, single_blas_thread
 from graphmem.errors import ValidationError
 from graphmem.ingest.facts.compositions import common_scope, compose_command, composed, without_times
 from graphmem.ingest.facts.job_result import JobResult
 from graphmem.jobs.worker import JobFailure
+from graphmem.lifecycle import kinds
 from graphmem.lifecycle.compression import NO_MODEL, abstractable, abstraction, compress, medoid
-from graphmem.lifecycle.decay import Composition, CyclePlan, Decision, Operation, brake, plan_cycle
+from graphmem.lifecycle.decay import Composition, CyclePlan, Decision, Operation, brake, likely_rule, plan_cycle
 from graphmem.lifecycle.importance import certainty, counted_type, importance, recency, scarcity
+from graphmem.lifecycle.likeness import said_again
 from graphmem.lifecycle.rules import Rule
 from graphmem.model import ASSISTANT, EmbeddingSpec, EventType, Kind, Layer, MemoryEvent, Scope
 from graphmem.settings import LifecycleSettings
 from graphmem.stores.ledger import Ledger, embeddings, event_log, memories, vitals
 from graphmem.stores.ledger.jobs import Job, composition_job
-from graphmem.stores.ledger.vitals import LastCycle, Rating, UnratedMemory, VitalState
+from graphmem.stores.ledger.vitals import Access, LastCycle, Rating, UnratedMemory, VitalState
 
 if TYPE_CHECKING:
-    from graphmem.lifecycle.compression import Matrices
+    from graphmem.lifecycle.likeness import Matrices
 
 logger = logging.getLogger("graphmem")
-# Memories that are rated by one commit, and commands of one.
-RATED_BATCH, COMMAND_BATCH = 500, 500
+# Memories that are rated by one commit, and commands of one; of one while searches are running.
+RATED_BATCH, COMMAND_BATCH, FEW_COMMANDS = 500, 500, 2
 # The type of a memory that nobody named and no rule tells (seed 002 §2.2).
 OTHER_TYPE = "episodic"
 NOT_ABSTRACTED = "ids: has one of a memory that is forgotten, retired, a source message or of a document; leave it out"
@@ -80,7 +83,7 @@ class CycleResult:
 
 
 class Cycle:
-    """Runs cycles. `commit` carries out commands in one transaction.
+    """Runs a cycle. `commit` carries out commands in one transaction; between its steps it gives way to searches.
 
     `compose` runs jobs of a language model and waits for them; None without a model. Raises ConfigError for a file of
     rules that is not usable.
@@ -93,11 +96,13 @@ class Cycle:
         commit: Callable[[Sequence[Command]], list[Outcome]],
         compose: Callable[[Sequence[Job]], list[JobResult | JobFailure]] | None,
         settings: LifecycleSettings,
+        giving_way: GivingWay,
     ) -> None:
         self._ledger = ledger
         self._spec = spec
         self._commit = commit
         self._compose = compose
+        self._giving_way = giving_way
         with ledger.read() as connection:
             since = vitals.lifecycle_since(connection)
         self._policy = settings.policy(since or datetime.now(UTC))
@@ -230,15 +235,18 @@ class Cycle:
         """Decides what a cycle does, or would do if the brake did not hold it."""
         with self._ledger.read() as connection:
             records = vitals.read_all(connection, partition, now, documents=self._documents)
+            matrices = embeddings.matrices(connection, self._spec, partition)
+        self._giving_way.rest()
         plan = plan_cycle(records, now, self._policy)
-        with self._ledger.read() as connection:
+        with single_blas_thread(), self._ledger.read() as connection:
             plan = compress(
                 plan,
                 records,
-                embeddings.matrices(connection, self._spec, partition),
+                matrices,
                 lambda rows: dict(memories.each_text(connection, rows)),
                 vitals.summarised(connection, partition),
                 self._policy,
+                now,
                 has_model=self._compose is not None,
             )
         return plan if force else replace(plan, brake=brake(plan, len(records), self._policy))
@@ -273,11 +281,14 @@ class Cycle:
             else ForgetMemory(one.memory.id, one.reason, cycle, _decided(one))
             for one in plan.forgotten
         ]
-        return [
-            outcome
-            for start in range(0, len(commands), COMMAND_BATCH)
-            for outcome in self._commit(commands[start : start + COMMAND_BATCH])
-        ]
+        return self._commit_in_batches(commands)
+
+    def _commit_in_batches(self, commands: Sequence[Command]) -> list[Outcome]:
+        outcomes: list[Outcome] = []
+        while len(outcomes) < len(commands):
+            most = FEW_COMMANDS if self._giving_way.rest() else COMMAND_BATCH
+            outcomes += self._commit(commands[len(outcomes) : len(outcomes) + most])
+        return outcomes
 
     def _purge(self, partition: str, now: datetime, cycle: str | None) -> dict[int, str]:
         """Erases what has been forgotten for long, as `Memory.purge` does; returns the ids, by row.
@@ -292,11 +303,8 @@ class Cycle:
             found = memories.forgotten_ids(connection, partition, before)
         if cycle is None:
             return found
-        ids, erased = list(found.values()), set[str]()
-        for start in range(0, len(ids), COMMAND_BATCH):
-            batch = ids[start : start + COMMAND_BATCH]
-            commands = [DeleteMemory(uid, missing_ok=True, forgotten_before=before, batch=cycle) for uid in batch]
-            erased |= {uid for outcome in self._commit(commands) for uid in outcome.erased.ids}
+        commands = [DeleteMemory(uid, missing_ok=True, forgotten_before=before) for uid in found.values()]
+        erased = {uid for outcome in self._commit_in_batches(commands) for uid in outcome.erased.ids}
         return {row: uid for row, uid in found.items() if uid in erased}
 
     # --- importance -------------------------------------------------------------------------------------------------
@@ -309,29 +317,51 @@ class Cycle:
             with self._ledger.write() as connection:
                 vitals.change_rules(connection, partition, self._rules.digest)
         matrices: Matrices | None = None
+        new: set[int] = set()
         while True:
             with self._ledger.read() as connection:
                 batch = vitals.unrated(connection, partition, RATED_BATCH, documents=self._documents)
                 facts = [one.row for one in batch if one.kind is Kind.FACT]
                 words = vitals.words_of_sources(connection, facts) if facts else {}
-                rules = {one.row: self._rule(one, words.get(one.row, "")) for one in batch}
-                unmatched = [row for row, rule in rules.items() if rule is None]
-                if unmatched and matrices is None:
+                if batch and matrices is None:
                     matrices = embeddings.matrices(connection, self._spec, partition)
-            if not batch:
-                return
-            nearest = _highest_similarities(unmatched, matrices or {})
+            if not batch or matrices is None:
+                break
+            new |= {one.row for one in batch if one.is_new and one.role != ASSISTANT}
+            likely = _likely_kinds([one.row for one in batch], matrices)
+            rules = {one.row: self._rule(one, words.get(one.row, ""), likely.get(one.row)) for one in batch}
+            self._giving_way.rest()
+            nearest = _highest_similarities([row for row, rule in rules.items() if rule is None], matrices)
             ratings = [_rating(memory, rules[memory.row], nearest.get(memory.row)) for memory in batch]
             with self._ledger.write() as connection:
                 vitals.store_ratings(connection, ratings)
+            self._giving_way.rest()
+        if new and matrices is not None:
+            self._rehearse(partition, new, matrices)
 
-    def _rule(self, memory: UnratedMemory, said: str) -> Rule | None:
+    def _rehearse(self, partition: int, new: Collection[int], matrices: Matrices) -> None:
+        """Counts an access of each memory that one of the new ones (rows) says again."""
+        with self._ledger.read() as connection:
+            records = vitals.read_all(connection, partition, datetime.now(UTC), documents=self._documents)
+        again = said_again(new, records, matrices)
+        accesses = {
+            memory.row: Access(len(sayings), max(one.created_at for one in sayings))
+            for memory, sayings in again.items()
+        }
+        with self._ledger.write() as connection:
+            vitals.record_accesses(connection, accesses)
+        self._giving_way.rest()
+
+    def _rule(self, memory: UnratedMemory, said: str, likely: Mapping[str, float] | None) -> Rule | None:
         """Returns the rule that a memory matches, None for none: they are about what a user says (seed 002 §3.1).
 
-        A fact in a model's words ("Likes fado") matches also by what was `said`, if it is of the rule's type.
+        A fact in a model's words ("Likes fado") matches also by what was `said`, if it is of the rule's type. `likely`
+        are the probabilities of its kinds, None if they are not known: they count where nobody named a type.
         """
         if memory.role == ASSISTANT:
             return None
+        if likely is not None and memory.memory_type is None:
+            return likely_rule(self._rules, memory.text, likely)
         rule = self._rules.match(memory.text)
         if rule is None and (of_words := self._rules.match(said)) is not None:
             own_type = counted_type(memory.kind, memory.level, memory.memory_type)
@@ -353,6 +383,16 @@ def _rating(memory: UnratedMemory, rule: Rule | None, highest_similarity: float 
     memory_type = counted_type(memory.kind, memory.level, memory.memory_type or computed_type)
     number = importance(scarcity(highest_similarity), memory_type, newness, sure)
     return Rating(memory.row, memory.version, number, computed_type)
+
+
+def _likely_kinds(rows: Sequence[int], matrices: Matrices) -> dict[int, Mapping[str, float]]:
+    """Returns the probabilities of the kinds of memories, by row; without a vector in their space there are none."""
+    all_rows, matrix = matrices.get(kinds.SPACE, ([], None))
+    places = {row: place for place, row in enumerate(all_rows)}
+    own = [row for row in rows if row in places]
+    if matrix is None or not own:
+        return {}
+    return dict(zip(own, kinds.likely_kinds(matrix[[places[row] for row in own]]), strict=True))
 
 
 def _highest_similarities(rows: Sequence[int], matrices: Matrices) -> dict[int, float]:

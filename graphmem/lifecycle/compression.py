@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from itertools import chain
 from math import ceil
 from typing import TYPE_CHECKING
@@ -24,25 +25,21 @@ from graphmem.lifecycle.decay import (
     LifecyclePolicy,
     Operation,
     Vitals,
+    make_room,
 )
+from graphmem.lifecycle.likeness import OF_ONE_KIND
 from graphmem.model import Layer
 from graphmem.text import claims
 
 if TYPE_CHECKING:
+    from graphmem.lifecycle.likeness import Matrices
     from graphmem.plugins import Matrix
-
-    # By the form of the vectors: the rows of memories, and their unit rows.
-    Matrices = Mapping[str, tuple[list[int], Matrix]]
 
 # Why a step was left out.
 NO_MODEL = "needs a language model, and none is configured"
 NO_ROOM = "the long-term layer (long_term_capacity) has no room for {number} more"
 # The type of memories that are summarised, and the most that one summary is made of.
 SUMMARISED_TYPE, MOST_SUMMARISED = "episodic", 60
-# Memories of the long-term layer with a higher cosine are of one kind, so that one abstraction can stand for them. With
-# the default embedder two sentences of one habit ("Bought a latte on Monday", "Had coffee with milk today") have 0.5 to
-# 0.7, those of different ones 0.1 to 0.3.
-ABSTRACTED_SIMILARITY = 0.5
 # The highest level of abstraction (§5.2).
 HIGHEST_LEVEL = 3
 
@@ -54,15 +51,17 @@ def compress(
     texts_of: Callable[[list[int]], Mapping[str, str]],
     summarised: Collection[int],
     policy: LifecyclePolicy,
+    now: datetime,
     *,
     has_model: bool,
 ) -> CyclePlan:
-    """Returns the plan of a cycle with what is merged, summarised and abstracted.
+    """Returns the plan of a cycle at `now` with what is merged, crowded out, summarised and abstracted.
 
     `texts_of` returns texts by id, for rows of memories; `summarised` are the rows of those that a summary was made of.
     Without `has_model`, nothing is composed.
     """
     plan = _merge_said_again(plan, memories, matrices, texts_of, policy)
+    plan = make_room(plan, memories, now, policy, matrices)
     plan = _merge_faded(plan, memories, matrices, texts_of, policy)
     plan = _compress_like(plan, memories, matrices, texts_of, policy, has_model=has_model)
     due = _summaries(memories, summarised, policy)
@@ -100,16 +99,11 @@ def _merge_said_again(
                 kept.append(memory)
             else:
                 merged[memory] = target
-    # The room that they would have taken is the most important ones' that there was none for.
-    crowded = plan.crowded[: max(0, len(plan.crowded) - len(merged))]
-    spared = {one.memory.row for one in plan.crowded[len(crowded) :]}
-    forgotten = [one for one in plan.forgotten if one.memory.row not in spared]
-    forgotten += [Decision(one, f"{MERGED_INTO}{target}") for one, target in merged.items()]
+    forgotten = [Decision(one, f"{MERGED_INTO}{target}") for one, target in merged.items()]
     return replace(
         plan,
         promoted=tuple(one for one in plan.promoted if one.memory not in merged),
-        forgotten=tuple(forgotten),
-        crowded=crowded,
+        forgotten=(*plan.forgotten, *forgotten),
         merged={**plan.merged, **{one.id: target for one, target in merged.items()}},
     )
 
@@ -291,7 +285,7 @@ def abstractable(memories: Sequence[Vitals], matrices: Matrices, policy: Lifecyc
     for rows, matrix in matrices.values():
         used = {one.row for group in groups for one in group}
         compared, vectors = _in_space((one for one in memories if one.row not in used), rows, matrix)
-        found = like_memories(compared, vectors, ABSTRACTED_SIMILARITY, policy.smallest_cluster, of_one_type=False)
+        found = like_memories(compared, vectors, OF_ONE_KIND, policy.smallest_cluster, of_one_type=False)
         groups += [[compared[place] for place in group] for group in found]
     return groups
 

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
+from math import exp
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from graphmem.lifecycle.forgetting import ForgettingCurve
 from graphmem.lifecycle.importance import WEIGHTS, recency
+from graphmem.lifecycle.likeness import OF_ONE_KIND, cosines
 from graphmem.lifecycle.rules import Rule, Rules
 from graphmem.model import Kind, Layer, Scope
+
+if TYPE_CHECKING:
+    from graphmem.lifecycle.likeness import Matrices
 
 # Reasons in histories.
 FADED, OVER_CAPACITY = "retention below {least:g}", "over capacity"
@@ -22,14 +31,19 @@ FORGOTTEN_LONG_AGO = "forgotten for longer than purge_after_days"
 # P1: the least importance of a preference or fact, and of any memory, that is kept for good.
 KEPT_IMPORTANCE, KEPT_IMPORTANCE_OF_ANY = 0.8, 0.9
 KEPT_TYPES = frozenset({"preference", "fact"})
+# A text is of a kind from this probability on. With less than PASSING that it is of a kind that is kept, it is a remark
+# in passing, even if it has the words of such a rule ("I love this cushion").
+LIKELY, PASSING = 0.5, 0.2
+# A sentence, and the beginning of another one.
+_TWO_SENTENCES = re.compile(r"[.!?。！？\n]+\s*[^\s.!?。！？]")
 
 
 @dataclass(frozen=True, slots=True)
 class Vitals:
     """What a cycle needs to know of a memory; `row` is its row in the ledger, `seq` the number of its last change.
 
-    `strength` is its retention at the last cycle, or 1 since it was found; `shown_again_at` the time at which it last
-    came back from being forgotten.
+    `strength` is its retention at the last cycle, or 1 since it was found; `accessed_at` the time at which it was last
+    found or said again, None for never; `shown_again_at` that at which it last came back from being forgotten.
     """
 
     id: str
@@ -46,6 +60,7 @@ class Vitals:
     speaker: str | None = None
     role: str | None = None
     accesses: int = 0
+    accessed_at: datetime | None = None
     strength: float = 1.0
     shown_again_at: datetime | None = None
     level: int = 0
@@ -144,7 +159,8 @@ class CyclePlan:
 def plan_cycle(memories: Sequence[Vitals], now: datetime, policy: LifecyclePolicy) -> CyclePlan:
     """Returns what a cycle at `now` does to a partition's memories, none of which is forgotten yet.
 
-    Pinned memories and retired ones are left as they are.
+    But for what the long-term layer has no room for (`make_room`). Pinned memories and retired ones are left as they
+    are.
     """
     living = [memory for memory in memories if memory.is_valid and not memory.pinned]
     short = [memory for memory in living if memory.layer is Layer.SHORT_TERM]
@@ -157,14 +173,11 @@ def plan_cycle(memories: Sequence[Vitals], now: datetime, policy: LifecyclePolic
         Decision(memory, faded_reason) for memory in short if policy.curve.is_forgettable(retentions[memory.row])
     ]
     gone = {decision.memory.row for decision in forgotten}
-    long = [memory for memory in living if memory.layer is Layer.LONG_TERM] + [one.memory for one in promoted]
     forgotten += _over_capacity(
         (memory for memory in short if memory.row not in gone),
         policy.short_term_capacity,
         lambda memory: current_importance(memory, now),
     )
-    crowded = _over_capacity(long, policy.long_term_capacity, lambda memory: memory.importance)
-    forgotten += crowded
     gone = {decision.memory.row for decision in forgotten}
     decayed = {
         row: r for memory in short if (row := memory.row) not in gone and (r := retentions[row]) < memory.strength
@@ -172,9 +185,33 @@ def plan_cycle(memories: Sequence[Vitals], now: datetime, policy: LifecyclePolic
     return CyclePlan(
         processed=len(living),
         decayed=decayed,
-        promoted=tuple(one for one in promoted if one.memory.row not in gone),
+        promoted=tuple(promoted),
         forgotten=tuple(forgotten),
+    )
+
+
+def make_room(
+    plan: CyclePlan, memories: Sequence[Vitals], now: datetime, policy: LifecyclePolicy, matrices: Matrices
+) -> CyclePlan:
+    """Returns a plan in which those are forgotten that the long-term layer has no room for.
+
+    Nothing is merged into one of these. `matrices` tell which memories say much the same as a newer one.
+    """
+    promoted = [one.memory for one in plan.promoted]
+    kept = [one for one in memories if one.is_valid and not one.pinned and one.layer is Layer.LONG_TERM]
+    crowded = [Decision(one, OVER_CAPACITY) for one in _least_worth([*kept, *promoted], matrices, now, policy)]
+    gone, out = ({one.memory.row for one in crowded}, {one.memory.id for one in crowded})
+    merged = {uid: target for uid, target in plan.merged.items() if target not in out}
+    forgotten = [
+        replace(one, reason=OVER_CAPACITY) if one.memory.id in plan.merged.keys() - merged.keys() else one
+        for one in plan.forgotten
+    ]
+    return replace(
+        plan,
+        promoted=tuple(one for one in plan.promoted if one.memory.row not in gone),
+        forgotten=(*forgotten, *crowded),
         crowded=tuple(crowded),
+        merged=merged,
     )
 
 
@@ -191,6 +228,40 @@ def current_importance(memory: Vitals, now: datetime) -> float:
     return memory.importance - WEIGHTS["recency"] * (1 - recency(memory.created_at, now))
 
 
+def _least_worth(
+    memories: Sequence[Vitals], matrices: Matrices, now: datetime, policy: LifecyclePolicy
+) -> list[Vitals]:
+    """Returns those that the long-term layer has no room for, in the order in which they give way.
+
+    What gives way is worth least by the weights of seed 002 §3.2, with the terms of today: the scarcity is that among
+    what stays, and only what is newer makes a memory less scarce, as it may say what has changed.
+    """
+    excess = len(memories) - policy.long_term_capacity
+    if excess <= 0:
+        return []
+    by_age = sorted(memories, key=lambda one: (one.created_at, one.row))
+    worth = np.array([lasting_worth(one, now, policy) for one in by_age])
+    like = np.triu(cosines(by_age, matrices), 1)
+    like[like < OF_ONE_KIND] = 0.0  # what differs is scarce, however much it does
+    out: list[Vitals] = []
+    for _ in range(excess):
+        place = int((worth - WEIGHTS["scarcity"] * like.max(axis=1)).argmin())
+        out.append(by_age[place])
+        worth[place], like[:, place] = np.inf, 0.0
+    return out
+
+
+def lasting_worth(memory: Vitals, now: datetime, policy: LifecyclePolicy) -> float:
+    """Returns what a memory is worth in the long-term layer but for its scarcity (0..1).
+
+    Its importance, which holds impact and certainty, comes nearer to 1 each time that it is found or said again, and
+    the recency is that of the last time.
+    """
+    last = memory.created_at if memory.accessed_at is None else max(memory.created_at, memory.accessed_at)
+    proven = 1 - (1 - memory.importance) * exp(-policy.curve.access_bonus * memory.accesses)
+    return (WEIGHTS["impact"] + WEIGHTS["certainty"]) * proven + WEIGHTS["recency"] * recency(last, now)
+
+
 def _strength(memory: Vitals, policy: LifecyclePolicy) -> float:
     return policy.curve.strength(memory.importance, memory.accesses, memory.memory_type)
 
@@ -204,6 +275,26 @@ def keeping_rule(rules: Rules, text: str) -> Rule | None:
     """Returns the rule that finds a text important enough to be kept for good, None if none does."""
     rule = rules.match(text)
     return rule if rule is not None and matters(rule.importance, rule.memory_type) else None
+
+
+def likely_rule(rules: Rules, text: str, likely: Mapping[str, float]) -> Rule | None:
+    """Returns the rule of a text of which the probabilities of its kinds are known, None without one.
+
+    The words decide, unless they are those of what is kept and the sentence is of another kind: of several sentences
+    one may be worth keeping. Without words that match it is the likeliest kind of those that are kept, if it is likely
+    that the text is of one of these, or else of the others.
+    """
+    of_words = rules.match(text)
+    kept = {name for name in likely if (rule := rules.named(name)) and matters(rule.importance, rule.memory_type)}
+    share = sum(likely[name] for name in kept)
+    if of_words is not None:
+        is_kept = matters(of_words.importance, of_words.memory_type)
+        if not is_kept or share >= PASSING or _TWO_SENTENCES.search(text):
+            return of_words
+    if share >= LIKELY:
+        return rules.named(max(kept, key=lambda name: likely[name]))
+    name = max(likely.keys() - kept, key=lambda name: likely[name])
+    return rules.named(name) if likely[name] >= LIKELY else None
 
 
 def _promotion(memory: Vitals, now: datetime, policy: LifecyclePolicy) -> str | None:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from graphmem.errors import ConfigError
 from graphmem.folding import fold
+from graphmem.lifecycle import kinds
 
 # Characters that "..." in a pattern stands for, at most.
 GAP = 12
@@ -37,14 +38,18 @@ class Rules:
 
     @property
     def digest(self) -> str:
-        """What tells these rules from others."""
-        written = repr([(*rule[:3], rule.expression.pattern) for rule in self.rules])
+        """What tells these rules, and the kinds of sentences, from others."""
+        written = repr([kinds.digest(), *((*rule[:3], rule.expression.pattern) for rule in self.rules)])
         return blake2b(written.encode(), digest_size=16).hexdigest()
 
     def match(self, text: str) -> Rule | None:
         """Returns the most important rule that a text matches, None if it matches none."""
         folded = _folded(text)
         return next((rule for rule in self.rules if rule.expression.search(folded)), None)
+
+    def named(self, name: str) -> Rule | None:
+        """Returns the rule with a name, None if there is none."""
+        return next((rule for rule in self.rules if rule.name == name), None)
 
 
 def parse_rules(table: Mapping[str, Any], source: str) -> Rules:

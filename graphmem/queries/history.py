@@ -53,15 +53,37 @@ class MemoryOrigin:
 
 
 def events_of_memory(ledger: Ledger, memory_id: str, scope: Scope | None) -> Sequence[Event]:
-    """Returns a memory's events, oldest first, also those of an erased memory; none if the scope has no such memory."""
+    """Returns a memory's events, oldest first, also those of an erased memory; none if the scope has no such memory.
+
+    Of one that was erased to make room the tombstone alone is left: its erasure, under the id of the memory.
+    """
     with ledger.read() as connection:
         record = memories.find(connection, memory_id)
+        tombstone = None if record is not None else tombstones.find_tombstone(connection, memory_id)
         if record is None:
-            tombstone = tombstones.find_tombstone(connection, memory_id)
             is_visible = tombstone is not None and (scope is None or scope.sees(tombstone.scope))
         else:
             is_visible = scope is None or record.is_in(scope)
-        return _history(connection, memory_id) if is_visible else []
+        if not is_visible:
+            return []
+        found = _history(connection, memory_id)
+        return found if found or tombstone is None else [_erasure(tombstone)]
+
+
+def _erasure(tombstone: tombstones.Tombstone) -> Event:
+    return Event(
+        id=tombstone.uid,
+        memory_id=tombstone.uid,
+        event=events.ERASED,
+        old_text=None,
+        new_text=None,
+        created_at=tombstone.at,
+        updated_at=tombstone.at,
+        is_deleted=True,
+        actor_id=None,
+        role=None,
+        reason=None,
+    )
 
 
 def trace_origin(ledger: Ledger, record: MemoryRecord, scope: Scope | None, now: datetime) -> MemoryOrigin:

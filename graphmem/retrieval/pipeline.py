@@ -40,7 +40,8 @@ EVENT_LIMIT, MIN_EVENT_SCORE = 2, 0.8
 def search(query: SearchQuery, deps: SearchDeps, weights: SearchWeights = FULL) -> SearchOutcome:
     """Answers a query. An arm that fails is left out and named in `degraded`; StoreError only from the ledger."""
     begin = perf_counter()
-    outcome = _answer(replace(query, text=query.text[:MAX_READ_CHARS]), deps, weights)
+    with deps.load.searching():
+        outcome = _answer(replace(query, text=query.text[:MAX_READ_CHARS]), deps, weights)
     deps.observers.searched(perf_counter() - begin, outcome.degraded)
     return outcome
 

@@ -19,6 +19,7 @@ from graphmem.stores.ledger import Ledger
 from graphmem.stores.projection_worker import ProjectionWorker
 
 if TYPE_CHECKING:  # this module is imported by all that can search, the steps of a search by those that do
+    from graphmem.concurrency import SearchLoad
     from graphmem.retrieval.absence import Trace
     from graphmem.retrieval.context.sentence_values import Sentence
     from graphmem.retrieval.explanation import Explanation
@@ -62,7 +63,7 @@ class SearchQuery:
 
 @dataclass(frozen=True, slots=True)
 class SearchDeps:
-    """The stores, projection workers and models that a search reads, its thread pool and its observers.
+    """The stores, projection workers and models that a search reads, its thread pool and observers; `load` counts it.
 
     `vector_worker` delivers to `vector_index`, `graph_worker` to `graph`; it is None if the graph is read from the
     ledger. `reranker` is None if there is none, and then no query may have `rerank`.
@@ -77,6 +78,7 @@ class SearchDeps:
     scripts: ScriptSupport
     pool: Executor
     observers: Observers
+    load: SearchLoad
     reranker: BoundedReranker | None = None
 
 

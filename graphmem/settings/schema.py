@@ -824,7 +824,7 @@ class LifecycleSettings(_Section):
     )
     long_term_capacity: Annotated[int, Field(ge=1)] = Field(
         default=_POLICY.long_term_capacity,
-        description="Memories of a user that are kept; beyond it the least important are forgotten.",
+        description="Memories of a user that are kept; beyond it those that are worth least are forgotten.",
     )
     merged_similarity: Annotated[float, Field(gt=0, le=1)] = Field(
         default=_POLICY.merged_similarity,

@@ -15,6 +15,7 @@ from graphmem.lifecycle.decay import CyclePlan, LifecyclePolicy, Operation, Vita
 from graphmem.model import Layer, Scope
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
+DAY = timedelta(days=1)
 POLICY = LifecyclePolicy()
 STREETS = ("Elm", "Oak", "Ash", "Yew")
 TEXTS = ("Drinks tea each morning", "Drinks tea in the morning", "Each morning a tea")
@@ -44,6 +45,7 @@ def planned(
         lambda rows: {str(row): words[str(row)] for row in rows},
         summarised,
         policy,
+        NOW,
         has_model=has_model,
     )
 
@@ -130,10 +132,41 @@ def test_nothing_is_merged_into_what_is_forgotten_in_the_same_cycle() -> None:
     old = memory(0, layer=Layer.LONG_TERM, importance=0.81, memory_type="preference")
     others = [memory(row, layer=Layer.LONG_TERM, importance=0.95) for row in (2, 3)]
     new = replace(memory(1, importance=0.9, memory_type="preference"), created_at=NOW - timedelta(days=8))
-    policy = LifecyclePolicy(long_term_capacity=3)
+    policy = LifecyclePolicy(long_term_capacity=2)
     plan = planned([old, new, *others], [0, 1, 90, 180], {"0": f"{said}.", "1": said}, policy=policy, has_model=False)
-    assert ([one.memory.id for one in plan.forgotten], plan.merged) == (["0"], {})
-    assert [one.memory.id for one in plan.promoted] == ["1"]
+    assert ({one.memory.id: one.reason for one in plan.forgotten}, plan.merged) == (
+        {"0": "over capacity", "1": "over capacity"},
+        {},
+    )
+    assert plan.promoted == ()
+
+
+def kept_of(memories: list[Vitals], degrees: list[float], capacity: int) -> set[str]:
+    policy = LifecyclePolicy(long_term_capacity=capacity)
+    plan = planned(memories, degrees, policy=policy, has_model=False)
+    return {one.id for one in memories} - {one.memory.id for one in plan.forgotten}
+
+
+def test_without_room_what_a_newer_memory_says_much_the_same_of_gives_way_first() -> None:
+    """Whatever is a little more important: scarcity is a term of its own (seed 002 §3.2)."""
+    old, other, new = (
+        replace(memory(row, layer=Layer.LONG_TERM, importance=importance), created_at=NOW - (40 - row) * DAY)
+        for row, importance in ((0, 0.9), (1, 0.85), (2, 0.85))
+    )
+    assert kept_of([old, other, new], [0, 90, 30], 2) == {"1", "2"}
+    assert kept_of([old, other, new], [0, 90, 61], 2) == {"0", "2"}  # 61 degrees: a cosine below 0.5 is no likeness
+
+
+def test_without_room_what_was_said_or_found_more_and_later_stays() -> None:
+    """A constant importance of 0.85 does not give way to one of 0.9 whatever happens (seed 002 §4.1: rehearsal)."""
+    long_ago = NOW - 40 * DAY
+    fact, preference = (
+        replace(memory(row, layer=Layer.LONG_TERM, importance=importance), created_at=long_ago)
+        for row, importance in ((0, 0.85), (1, 0.9))
+    )
+    assert kept_of([fact, preference], [0, 90], 1) == {"1"}
+    assert kept_of([replace(fact, accesses=6), preference], [0, 90], 1) == {"0"}
+    assert kept_of([replace(fact, accessed_at=NOW - 5 * DAY), preference], [0, 90], 1) == {"0"}
 
 
 @pytest.mark.parametrize("other", ["The code of the flat is 1234", "The code of the flat is not 9876"])

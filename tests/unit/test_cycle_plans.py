@@ -15,6 +15,7 @@ from graphmem.lifecycle.decay import (
     Operation,
     Vitals,
     brake,
+    make_room,
     plan_cycle,
     retention,
 )
@@ -47,6 +48,10 @@ def partitions(draw: st.DrawFn) -> list[Vitals]:
     ]
 
 
+def planned(memories: list[Vitals], policy: LifecyclePolicy = POLICY) -> CyclePlan:
+    return make_room(plan_cycle(memories, NOW, policy), memories, NOW, policy, {})
+
+
 def after(memories: list[Vitals], plan: CyclePlan) -> list[Vitals]:
     """The memories as the next cycle finds them."""
     gone, moved = ({one.memory.row for one in ones} for ones in (plan.forgotten, plan.promoted))
@@ -63,28 +68,28 @@ def after(memories: list[Vitals], plan: CyclePlan) -> list[Vitals]:
 
 @given(partitions())
 def test_a_cycle_twice_is_a_cycle_once(memories: list[Vitals]) -> None:
-    plan = plan_cycle(memories, NOW, POLICY)
-    again = plan_cycle(after(memories, plan), NOW, POLICY)
+    plan = planned(memories)
+    again = planned(after(memories, plan))
     assert (again.forgotten, again.promoted, again.decayed) == ((), (), {})
 
 
 @given(partitions())
 def test_pinned_and_retired_memories_are_never_touched(memories: list[Vitals]) -> None:
-    plan = plan_cycle(memories, NOW, POLICY)
+    plan = planned(memories)
     touched = {one.memory.row for one in (*plan.forgotten, *plan.promoted)} | set(plan.decayed)
     assert not touched & {memory.row for memory in memories if memory.pinned or not memory.is_valid}
 
 
 @given(partitions())
 def test_no_memory_is_decided_on_twice(memories: list[Vitals]) -> None:
-    plan = plan_cycle(memories, NOW, POLICY)
+    plan = planned(memories)
     rows = [one.memory.row for one in (*plan.forgotten, *plan.promoted)] + list(plan.decayed)
     assert len(rows) == len(set(rows))
 
 
 @given(partitions())
 def test_capacities_hold_after_a_cycle(memories: list[Vitals]) -> None:
-    left = [one for one in after(memories, plan_cycle(memories, NOW, POLICY)) if one.is_valid]
+    left = [one for one in after(memories, planned(memories)) if one.is_valid]
     counted = [one.layer for one in left if not one.pinned]
     assert counted.count(Layer.SHORT_TERM) <= POLICY.short_term_capacity
     assert counted.count(Layer.LONG_TERM) <= POLICY.long_term_capacity
@@ -92,14 +97,14 @@ def test_capacities_hold_after_a_cycle(memories: list[Vitals]) -> None:
 
 @given(partitions())
 def test_what_is_left_in_the_short_term_has_not_faded(memories: list[Vitals]) -> None:
-    for memory in after(memories, plan_cycle(memories, NOW, POLICY)):
+    for memory in after(memories, planned(memories)):
         if memory.layer is Layer.SHORT_TERM and memory.is_valid and not memory.pinned:
             assert not POLICY.curve.is_forgettable(retention(memory, NOW, POLICY))
 
 
 @given(partitions())
 def test_the_brake_lets_no_more_than_its_share_go(memories: list[Vitals]) -> None:
-    plan = plan_cycle(memories, NOW, POLICY)
+    plan = planned(memories)
     most = max(POLICY.brake_memories, POLICY.brake_share * len(memories))
     held = brake(plan, len(memories), POLICY)
     assert (held is None) == (len(plan.forgotten) <= most)
@@ -111,6 +116,6 @@ def test_the_brake_lets_no_more_than_its_share_go(memories: list[Vitals]) -> Non
 @given(partitions(), st.integers(0, 30))
 def test_nothing_fades_before_the_lifecycle_began(memories: list[Vitals], days: int) -> None:
     policy = replace(POLICY, since=NOW - days * DAY, short_term_capacity=100, long_term_capacity=100)
-    early = plan_cycle(memories, NOW, policy)
+    early = planned(memories, policy)
     if days < 3:  # even the least important memory is not forgotten before the fourth day
         assert early.forgotten == ()

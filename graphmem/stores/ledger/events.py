@@ -208,7 +208,7 @@ def _encode_event(event: Event, uid: str, seq: int) -> dict[str, Any]:
 
 
 def delete_history(connection: Connection, uid: str) -> None:
-    """Deletes the events of a memory, before an import writes its whole history again."""
+    """Deletes the events of a memory: one that was erased to make room, or whose whole history is imported anew."""
     connection.execute(events_table.delete().where(events_table.c.memory == uid))
 
 

@@ -264,6 +264,7 @@ tombstones = Table(
     Column("at", BigInteger, nullable=False),
     Column("seq", BigInteger, nullable=False),
     Index("tombstones_seq", "seq", unique=True),
+    sqlite_with_rowid=False,
 )
 
 entities = Table(

@@ -46,6 +46,8 @@ _STORED = select(
     vitals.c.importance_given,
     vitals.c.type_computed,
 ).where(in_array(vitals.c.memory, "rows"))
+# A version that no memory has: its importance was computed, and is to be computed again.
+RATE_AGAIN = 0
 _ACCESSES = select(vitals.c.accesses).where(vitals.c.memory == bindparam("row"))
 
 
@@ -141,7 +143,9 @@ def give_importance(connection: Connection, rows: Sequence[int]) -> None:
 
 def rate_again(connection: Connection, row: int) -> None:
     """Has the next cycle compute the importance of a memory, unless the caller gave it."""
-    connection.execute(vitals.update().where(vitals.c.memory == row, ~vitals.c.importance_given).values(rated=None))
+    connection.execute(
+        vitals.update().where(vitals.c.memory == row, ~vitals.c.importance_given).values(rated=RATE_AGAIN)
+    )
 
 
 def delete(connection: Connection, row: int) -> None:
@@ -176,7 +180,7 @@ def last_found(connection: Connection, view: View, limit: int) -> list[MemoryRec
 
 @dataclass(frozen=True, slots=True)
 class UnratedMemory:
-    """A memory whose importance is not computed yet, or of an earlier text.
+    """A memory whose importance is not computed yet (`is_new`: it never was), or of an earlier text or by other rules.
 
     `memory_type` is the one that somebody named or a language model told. `confidence` is a language model's (0..1),
     None for what nobody drew; `question_share` that of its text. `given` is the importance that the caller gave, which
@@ -195,6 +199,7 @@ class UnratedMemory:
     question_share: float
     created_at: datetime
     given: float | None
+    is_new: bool
 
 
 def _participants(*, documents: bool) -> list[ColumnElement[bool]]:
@@ -220,6 +225,7 @@ def read_all(connection: Connection, partition: int, now: datetime, *, documents
             m.created_at,
             or_(m.valid_to.is_(None), m.valid_to > micros(now)).label("is_valid"),
             func.coalesce(v.accesses, 0).label("accesses"),
+            v.accessed_at,
             func.coalesce(v.strength, 1.0).label("strength"),
             shown_again_at.label("shown_again_at"),
         )
@@ -268,6 +274,7 @@ def _decode(row: RowMapping) -> Vitals:
         layer=Layer(row["layer"]),
         created_at=from_micros(row["created_at"]),
         is_valid=bool(row["is_valid"]),
+        accessed_at=optional_from_micros(row["accessed_at"]),
         shown_again_at=optional_from_micros(row["shown_again_at"]),
         kind=kind,
         memory_type=counted_type(kind, row["level"], row["memory_type"]),
@@ -285,7 +292,7 @@ def change_rules(connection: Connection, partition: int, rules: str) -> None:
     if rules_of(connection, partition) is not None:
         of_partition = select(memories.c.id).where(memories.c.partition == partition)
         rated = vitals.update().where(vitals.c.memory.in_(of_partition), vitals.c.importance_given.is_not(True))
-        connection.execute(rated.values(rated=None))
+        connection.execute(rated.where(vitals.c.rated.is_not(None)).values(rated=RATE_AGAIN))
     connection.execute(partitions.update().where(partitions.c.id == partition).values(rules=rules))
 
 
@@ -298,6 +305,7 @@ def unrated(connection: Connection, partition: int, limit: int, *, documents: bo
             case((v.type_computed.is_not(True), m.memory_type)).label("memory_type"),
             *(m.confidence, m.question_share, m.created_at),
             case((v.importance_given, m.importance)).label("given"),
+            v.rated.is_(None).label("is_new"),
         )
         .join_from(memories, vitals, v.memory == m.id, isouter=True)
         .where(m.partition == partition, *_participants(documents=documents), m.embedding.is_not(None))
@@ -319,6 +327,7 @@ def unrated(connection: Connection, partition: int, limit: int, *, documents: bo
             question_share=row.question_share,
             created_at=from_micros(row.created_at),
             given=row.given,
+            is_new=bool(row.is_new),
         )
         for row in connection.execute(statement)
     ]
