@@ -68,17 +68,16 @@ def retrieve(query: SearchQuery, analysis: AnalyzedQuery, deps: SearchDeps) -> R
     Raises StoreError from the ledger alone; everything else that fails is left out and named in `degraded`.
     """
     encoding = deps.pool.submit(encode, query.text, deps)
-    partitions = [query.view.partition] if query.view.partition is not None else []
-    if not partitions:
-        with deps.ledger.read() as connection:
-            partitions = memories.partitions_of(connection, query.view, MAX_PARTITIONS_LISTED)
+    terms, workers = query_term_counts(query.text), [deps.vector_worker, deps.graph_worker]
+    with deps.ledger.read() as connection:
+        partitions = [query.view.partition] if query.view.partition is not None else []
+        partitions = partitions or memories.partitions_of(connection, query.view, MAX_PARTITIONS_LISTED)
+        statistics = term_stats.statistics_of(connection, partitions, terms)
+        behind = [one for one in workers if one is not None and not one.is_up_to_date(partitions)]
     degraded = frozenset[str]()
-    for worker in filter(None, (deps.vector_worker, deps.graph_worker)):
+    for worker in behind:
         caught_up = attempt(worker.name, partial(worker.catch_up, partitions, CATCH_UP_SECONDS), otherwise=False)
         degraded |= caught_up.degraded if caught_up.value else {worker.name}
-    terms = query_term_counts(query.text)
-    with deps.ledger.read() as connection:
-        statistics = {key: term_stats.statistics_of(connection, key, terms) for key in partitions}
     by_words = deps.pool.submit(keyword, query, statistics, deps, KEYWORD_LIMIT)
     encoded = encoding.result()
     alone = deps.pool.submit(unread, query, encoded.value, deps, DENSE_LIMIT)

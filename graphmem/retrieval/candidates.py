@@ -190,9 +190,10 @@ def _with_partitions(candidates: Candidates, keys: Sequence[str], deps: SearchDe
         return candidates
     named, own = key_candidates(query.text), query.view.scope.partition
     with deps.ledger.read() as connection:
-        statistics = [
-            retrieved.statistics.get(key) or term_stats.statistics_of(connection, key) for key in keys[:MAX_PARTITIONS]
-        ]
+        known = retrieved.statistics
+        if unlisted := [key for key in keys[:MAX_PARTITIONS] if key not in known]:
+            known = {**known, **term_stats.statistics_of(connection, unlisted)}
+        statistics = [known[key] for key in keys[:MAX_PARTITIONS]]
         partitions = [named_in(connection, one, named, own) for one in statistics]
         words = () if encoded.tokens is None else encoded.tokens.words
         further = [

@@ -39,7 +39,7 @@ class EvidenceReader:
         """Returns a reader of the partition's columns as they are now, or of the tables if there are none."""
         partition = query.view.partition
         with deps.ledger.read() as connection:
-            columns = deps.ledger.columns.of(connection, partition)
+            columns = deps.ledger.columns.visible(connection, query.view)
             row = None if partition is None or columns is not None else memories.partition_row(connection, partition)
         candidates = CandidateReader(query.view, row, embedding_spec_of(deps.embedder), columns)
         return cls(query, encoded, deps.ledger, candidates, Matcher(query.filter))

@@ -26,10 +26,8 @@ def named_in(
     Aliases are followed only in the scope's own partition: a user's aliases mean nothing to a view by agent or run.
     """
     row = partition.row
-    found = entity_names.existing_entities(connection, row, candidates)
-    similar = entity_names.similar_keys(connection, row, candidates.keys() - found.keys())
+    found, similar = entity_names.same_and_similar(connection, row, candidates)
     if similar:
-        found |= entity_names.existing_entities(connection, row, similar)
         candidates = {**{key: candidates[asked]._replace(key=key) for key, asked in similar.items()}, **candidates}
     kinds = _kinds(connection, row, candidates, found)
     named = {key: entity for key, entity in found.items() if key in kinds}

@@ -16,6 +16,7 @@ one. The columns of a `FeatureTable` are made of it, and weighed sums of these c
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from time import perf_counter
 
@@ -52,18 +53,19 @@ def _answer(query: SearchQuery, deps: SearchDeps, weights: SearchWeights) -> Sea
         if analysis.offset is not None:
             analysis = _with_event(analysis, query, deps, weights)
         retrieved = retrieve(query, analysis, deps)
-        with deps.ledger.read():
-            candidates = choose_candidates(retrieved, deps, weights)
-            seeded = seeds(candidates) if weights.uses_graph else []
-        # The ledger's snapshot is not held while the search waits for something else: the arms, a graph server.
-        subgraphs = neighbourhoods(candidates, seeded, deps)
-        with deps.ledger.read():
-            walked = walk(candidates, seeded, subgraphs) if weights.uses_graph else Walked(candidates)
-            if weights.uses_graph and not names_one_speaker(walked.candidates):
-                walked = expand_second_hop(walked)
-            ranked = rank(walked, deps)
-            if deps.reranker is None or not query.rerank:
-                return read_hits(ranked, deps)
+        # No snapshot of the ledger is held while the search waits for something else: the arms, a graph server.
+        with deps.ledger.read() if deps.graph_worker is None else nullcontext():
+            with deps.ledger.read():
+                candidates = choose_candidates(retrieved, deps, weights)
+                seeded = seeds(candidates) if weights.uses_graph else []
+            subgraphs = neighbourhoods(candidates, seeded, deps)
+            with deps.ledger.read():
+                walked = walk(candidates, seeded, subgraphs) if weights.uses_graph else Walked(candidates)
+                if weights.uses_graph and not names_one_speaker(walked.candidates):
+                    walked = expand_second_hop(walked)
+                ranked = rank(walked, deps)
+                if deps.reranker is None or not query.rerank:
+                    return read_hits(ranked, deps)
     # Nor is it, or the limit of threads, while a reranker works.
     ranked = rerank(ranked, deps.reranker, deps)
     with single_blas_thread(), deps.ledger.read():

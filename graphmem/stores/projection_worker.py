@@ -209,7 +209,14 @@ class ProjectionWorker:
             return True
         if self._check is None:
             timeout = max(timeout, EMBEDDED_CATCH_UP_SECONDS)
-        return not self.projection.has_pending(partitions) or self.wait_for(self.schedule(partitions or []), timeout)
+        return self.is_up_to_date(partitions) or self.wait_for(self.schedule(partitions or []), timeout)
+
+    def is_up_to_date(self, partitions: Sequence[str] | None) -> bool:
+        """Returns True if nothing of these partitions (None: of any) waits; False for a projection that is not shared.
+
+        Reads the ledger alone, so it may be called in a snapshot.
+        """
+        return self.projection.shared and not self.projection.has_pending(partitions)
 
     def read(self, query: Callable[[], T]) -> T:
         """Calls `query`, which reads from the store. Raises StoreUnavailable at once while the store is unavailable."""

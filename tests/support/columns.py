@@ -11,7 +11,7 @@ from sqlalchemy import select
 from graphmem.model import GraphBounds, Kind, Scope, Seeds, View
 from graphmem.stores.ledger import Ledger, graph_neighbourhood
 from graphmem.stores.ledger.candidate_rows import CandidateReader
-from graphmem.stores.ledger.columns import Columns, PartitionColumns
+from graphmem.stores.ledger.columns import Columns, PartitionColumns, VisibleColumns
 from graphmem.stores.ledger.schema import entities, memories, partitions
 
 BOUNDS = GraphBounds(seed_mentions=3, frontier=4, frontier_mentions=2, memories=8)
@@ -55,7 +55,8 @@ def assert_columns_agree(ledger: Ledger, spec) -> int:
             rows = list(connection.scalars(select(memories.c.id).order_by(memories.c.id)))
             keys = list(connection.scalars(select(entities.c.key).order_by(entities.c.id)))
             for view in views_of(key):
-                mine = CandidateReader(view, partition, spec, columns)
+                visible = VisibleColumns(columns, view)
+                mine = CandidateReader(view, partition, spec, visible)
                 theirs = CandidateReader(view, partition, spec)
                 assert sorted(mine.by_id(connection, uids)) == sorted(theirs.by_id(connection, uids))
                 assert sorted(mine.by_row(connection, rows)) == sorted(theirs.by_row(connection, rows))
@@ -65,7 +66,7 @@ def assert_columns_agree(ledger: Ledger, spec) -> int:
                 assert mine.vectors(connection, own)[1].tolist() == theirs.vectors(connection, own)[1].tolist()
                 for seeds in (Seeds(tuple(keys[:2]), tuple(uids[-2:])), Seeds(tuple(keys), ()), Seeds((), tuple(uids))):
                     assert graph_neighbourhood.neighbourhood(
-                        connection, view, seeds, BOUNDS, columns
+                        connection, view, seeds, BOUNDS, visible
                     ) == graph_neighbourhood.neighbourhood(connection, view, seeds, BOUNDS)
                 compared += 1
     return compared

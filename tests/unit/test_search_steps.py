@@ -11,6 +11,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
+from sqlalchemy import Engine, event
 
 from graphmem import Memory
 from graphmem.errors import ModelError, StoreUnavailable
@@ -402,3 +403,23 @@ def test_a_step_leaves_the_values_that_it_is_given(deps: SearchDeps) -> None:
     for value in (candidates, candidates.evidence, candidates.retrieved, walked, candidates.evidence.matches):
         with pytest.raises(FrozenInstanceError):
             setattr(value, fields(value)[0].name, None)
+
+
+def test_a_warm_search_reads_each_thing_once(memory: Memory) -> None:
+    read: list[str] = []
+
+    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        if statement.lstrip().startswith(("SELECT", "WITH")):
+            read.append(statement)
+
+    for _ in range(3):  # the columns are kept from the second search on
+        memory.search("Where does Ann live?", user_id="ann")
+    event.listen(Engine, "before_cursor_execute", note)
+    try:
+        memory.search("Where does Ann live?", user_id="ann")
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)
+    # The embedder, statistics, the state of the columns; entities and their links; texts and mentions of the best;
+    # records, relations, chosen names. The index of a ledger in memory has one more.
+    assert len(read) == len(set(read))
+    assert len(read) <= 11

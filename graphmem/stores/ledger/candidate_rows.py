@@ -23,13 +23,15 @@ if TYPE_CHECKING:
 
 
 class CandidateReader:
-    """Reads the candidates of one search: inside its view, from the columns of its partition, else by its row id."""
+    """Reads the candidates of one search: inside its view, from the columns of its partition (as the view shows
+    them), else by its row id.
+    """
 
     def __init__(
-        self, view: View, partition: int | None, spec: EmbeddingSpec, columns: PartitionColumns | None = None
+        self, view: View, partition: int | None, spec: EmbeddingSpec, columns: VisibleColumns | None = None
     ) -> None:
         self._spec = spec
-        self._visible = None if columns is None else VisibleColumns(columns, view)
+        self._visible = columns
         self._shape = visibility.shape(view)
         self._values = visibility.values(view, partition)
 
@@ -95,9 +97,9 @@ def _kept_embeddings(
     kept = columns.embeddings.of(model, form)
     missing = [row for row in row_ids if row not in kept]
     if missing:
-        read: dict[int, list[bytes]] = {}
+        read: dict[int, list[bytes]] = {row: [] for row in missing}
         for row, data in _read_embeddings(connection, model, form, missing):
-            read.setdefault(row, []).append(data)
+            read[row].append(data)
         columns.embeddings.add(model, form, read)
     return [(row, data) for row in sorted(row_ids) for data in kept.get(row, ())]
 

@@ -13,10 +13,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
-from sqlalchemy import Connection, bindparam, select
+from sqlalchemy import Connection, Transaction, bindparam, select
 
 from graphmem.model import ALL_KINDS, CandidateRow, View, micros
 from graphmem.stores.ledger.memories import sized_partition
@@ -82,6 +83,27 @@ class Columns:
         self._being_read: set[str] = set()
         self._sizes: dict[str, int] = {}  # bytes by partition, and of all
         self._bytes = 0
+        # What a snapshot has read of them, until it ends.
+        self._read: WeakKeyDictionary[Transaction | None, Mapping[View, VisibleColumns | None]] = WeakKeyDictionary()
+
+    def visible(self, connection: Connection, view: View) -> VisibleColumns | None:
+        """Returns the columns of a view's partition as the view shows them; None for a partition that is not kept.
+
+        The same ones for the same view throughout a snapshot.
+        """
+        snapshot = connection.get_transaction()
+        with self._lock:
+            read = self._read.get(snapshot, {})
+        if view in read:
+            visible = read[view]
+            if visible is not None:
+                self._keep(visible.columns.key, visible.columns, if_kept=True)
+            return visible
+        columns = self.of(connection, view.partition)
+        visible = None if columns is None else VisibleColumns(columns, view)
+        with self._lock:
+            self._read[snapshot] = {**read, view: visible}
+        return visible
 
     def of(self, connection: Connection, key: str | None) -> PartitionColumns | None:
         """Returns the columns of a partition as the connection's snapshot shows it.
@@ -111,15 +133,20 @@ class Columns:
         self._keep(key, columns)
         return columns
 
-    def _keep(self, key: str, columns: PartitionColumns | None) -> None:
-        """Keeps columns (None: forgets them); forgets those that were searched least recently if all are too large."""
+    def _keep(self, key: str, columns: PartitionColumns | None, *, if_kept: bool = False) -> None:
+        """Keeps columns (None: forgets them); forgets those that were searched least recently if all are too large.
+
+        `if_kept`: counts them anew, with the embeddings that were read since, unless they were forgotten meanwhile.
+        """
         with self._lock:
+            if if_kept and self._kept.get(key) is not columns:
+                return
             self._kept.pop(key, None)
             self._bytes -= self._sizes.pop(key, 0)
             if columns is None:
                 return
             self._kept[key] = columns
-            self._sizes[key] = columns.size_bytes  # embeddings that this search reads count at the next one
+            self._sizes[key] = columns.size_bytes  # embeddings that are read now count at the next use
             self._bytes += self._sizes[key]
             while self._bytes > self._max_bytes:
                 oldest, _ = self._kept.popitem(last=False)

@@ -17,5 +17,5 @@ class EmbeddedGraph:
 
     def neighbourhood(self, view: View, seeds: Seeds, limits: GraphBounds) -> Subgraph:
         with self._ledger.read() as connection:
-            columns = self._ledger.columns.of(connection, view.partition)
+            columns = self._ledger.columns.visible(connection, view)
             return graph_neighbourhood.neighbourhood(connection, view, seeds, limits, columns)

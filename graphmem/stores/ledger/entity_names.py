@@ -6,7 +6,7 @@ a row id of `partitions`; for reads, None is a partition to which nothing was wr
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -32,7 +32,7 @@ from graphmem.folding import without_marks
 from graphmem.model import Entity, EntityType, Link, MentionKind, Origin
 from graphmem.stores.ledger import outbox
 from graphmem.stores.ledger.memories import BATCH
-from graphmem.stores.ledger.schema import aliases, entities, jobs, memories, mentions, names, relations
+from graphmem.stores.ledger.schema import aliases, entities, jobs, memories, mentions, names, partitions, relations
 from graphmem.stores.ledger.sql import array_rows, decoding, in_array, mention_kind, upsert
 from graphmem.text import normalise_key
 
@@ -63,13 +63,18 @@ _WITH_PREFIX = (
     .order_by(entities.c.key)
     .limit(bindparam("limit"))
 )
-_SIMILAR_KEYS = (
-    select(entities.c.key)
+_ALIKE = (
+    select(entities)
     .where(
         entities.c.partition == bindparam("partition"),
-        or_(in_array(entities.c.key, "keys"), in_array(entities.c.bare_key, "keys")),
+        or_(in_array(entities.c.key, "keys"), in_array(entities.c.bare_key, "bare")),
     )
     .order_by(entities.c.mentions.desc(), entities.c.key)
+)
+_CHOSEN_IN = (
+    select(names.c.partition, names.c.key, names.c.at, names.c.name)
+    .join(partitions, partitions.c.id == names.c.partition)
+    .where(partitions.c.key == bindparam("partition_key"))
 )
 _LINKS_BY_KEY = select(aliases.c.key, aliases.c.other, aliases.c.origin).where(
     aliases.c.partition == bindparam("partition"), aliases.c.negated.is_(False), in_array(aliases.c.key, "keys")
@@ -282,10 +287,33 @@ def similar_keys(connection: Connection, partition: int | None, keys: Collection
 
     "łódź" is like "lodz", "hòa" like "hoa" and "hoà". Those with the most mentions come first.
     """
+    return _similar(keys, _alike(connection, partition, keys))
+
+
+def same_and_similar(
+    connection: Connection, partition: int | None, keys: Iterable[str]
+) -> tuple[dict[str, Entity], dict[str, str]]:
+    """Returns the entities with these keys and those like a key without one, by key; and `similar_keys` of the latter.
+
+    One statement reads both.
+    """
+    asked = set(keys)
+    alike = _alike(connection, partition, asked)
+    similar = _similar(asked - alike.keys(), alike)
+    found = [*sorted(asked & alike.keys()), *sorted(similar.keys() - asked)]
+    return {key: alike[key] for key in found}, similar
+
+
+def _alike(connection: Connection, partition: int | None, keys: Collection[str]) -> dict[str, Entity]:
+    """Returns the entities whose keys are these with or without marks of Latin letters, by key."""
+    values = {"partition": partition, "keys": list({*keys, *(bare := list(map(without_marks, keys)))}), "bare": bare}
+    return {row.key: decode_entity(row) for row in connection.execute(_ALIKE, values)}
+
+
+def _similar(keys: Collection[str], alike: Iterable[str]) -> dict[str, str]:
     key_of = {without_marks(key): key for key in keys}
-    values = {"partition": partition, "keys": list(key_of)}
-    rows = connection.execute(_SIMILAR_KEYS, values).all()
-    return {key: key_of[without_marks(key)] for (key,) in rows if key not in keys}
+    bare_keys = ((key, without_marks(key)) for key in alike if key not in keys)
+    return {key: key_of[bare] for key, bare in bare_keys if bare in key_of}
 
 
 def entities_with_prefix(
@@ -354,12 +382,20 @@ def chosen_names(connection: Connection, partition: int | None) -> dict[str, Cho
     return {key: ChosenName(at, name) for key, at, name in connection.execute(statement)}
 
 
-def renamed_groups(connection: Connection, partition: int | None) -> list[tuple[list[str], dict[str, ChosenName]]]:
+def chosen_names_in(connection: Connection, partition_key: str) -> tuple[int | None, dict[str, ChosenName]]:
+    """Returns `chosen_names` of the partition with this key, and its row; (None, {}) if nobody chose one."""
+    rows = connection.execute(_CHOSEN_IN, {"partition_key": partition_key}).all()
+    return (rows[0].partition if rows else None), {row.key: ChosenName(row.at, row.name) for row in rows}
+
+
+def renamed_groups(
+    connection: Connection, partition: int | None, chosen: Mapping[str, ChosenName]
+) -> list[tuple[list[str], dict[str, ChosenName]]]:
     """Returns each group of linked keys (or single key) that users renamed: its keys, and its chosen names by key.
 
-    The name to show for all keys of a group is the maximum, which was chosen last.
+    `chosen` are all that users chose in the partition. The name to show for all keys of a group is the maximum, which
+    was chosen last.
     """
-    chosen = chosen_names(connection, partition)
     if not chosen:
         return []
     links = linked_group(connection, partition, chosen)
@@ -370,7 +406,7 @@ def renamed_groups(connection: Connection, partition: int | None) -> list[tuple[
 
 def names_to_show(connection: Connection, partition: int) -> dict[str, str]:
     """Returns the name that users gave each entity of a partition, by every key of the entity, mentioned or not."""
-    groups = renamed_groups(connection, partition)
+    groups = renamed_groups(connection, partition, chosen_names(connection, partition))
     return {key: max(chosen.values()).name for group, chosen in groups for key in group}
 
 

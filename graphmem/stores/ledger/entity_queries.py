@@ -76,9 +76,10 @@ def shown_names(connection: Connection, view: View, keys: Collection[str]) -> di
     A name counts for all keys of an entity, but only if a memory inside the view mentions the key that it was chosen
     for. The view's memories must mention `keys`.
     """
+    partition, all_chosen = entity_names.chosen_names_in(connection, view.scope.partition)
     groups = [
         (group, chosen)
-        for group, chosen in entity_names.renamed_groups(connection, partition_row(connection, view.scope.partition))
+        for group, chosen in entity_names.renamed_groups(connection, partition, all_chosen)
         if not set(group).isdisjoint(keys)
     ]
     unread_keys = {key for _, chosen in groups for key in chosen}.difference(keys)

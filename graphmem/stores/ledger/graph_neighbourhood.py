@@ -20,7 +20,7 @@ from sqlalchemy import CompoundSelect, Connection, Select, and_, bindparam, sele
 
 from graphmem.model import GraphBounds, MentionEdge, MentionKind, Seeds, Subgraph, View
 from graphmem.stores.ledger import visibility
-from graphmem.stores.ledger.columns import PartitionColumns, VisibleColumns
+from graphmem.stores.ledger.columns import VisibleColumns
 from graphmem.stores.ledger.memories import partition_row
 from graphmem.stores.ledger.schema import entities, memories, mentions
 from graphmem.stores.ledger.sql import in_array, mention_kind
@@ -31,15 +31,15 @@ _NO_ENTITY = -1
 
 
 def neighbourhood(
-    connection: Connection, view: View, seeds: Seeds, limits: GraphBounds, columns: PartitionColumns | None = None
+    connection: Connection, view: View, seeds: Seeds, limits: GraphBounds, columns: VisibleColumns | None = None
 ) -> Subgraph:
     """Returns the bounded neighbourhood of seeds in `view.partition`; `graphmem.plugins.Graph` defines it.
 
-    Reads the partition's columns if they are given.
+    Reads the partition's columns if they are given, as the view shows them.
     """
     query: _Neighbourhood
     if columns is not None:
-        query = _ColumnNeighbourhood(VisibleColumns(columns, view))
+        query = _ColumnNeighbourhood(columns)
     else:
         partition = partition_row(connection, view.partition or "")
         if partition is None:

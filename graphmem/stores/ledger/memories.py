@@ -108,17 +108,6 @@ _FORGOTTEN = RECORD.where(
 ).order_by(memories.c.at.desc(), memories.c.id.desc())
 _ROWS_BY_ID = select(memories.c.uid, memories.c.id).where(in_array(memories.c.uid, "uids"))
 _PARTITION = select(partitions.c.id, partitions.c.size).where(partitions.c.key == bindparam("key"))
-# An index of what is forgotten counts it.
-_SEARCHED_PARTITION = _PARTITION.add_columns(
-    select(func.count())
-    .where(
-        memories.c.partition == partitions.c.id,
-        memories.c.embedding.is_not(None),
-        memories.c.forgotten_at.is_not(None),
-    )
-    .correlate(partitions)
-    .scalar_subquery()
-)
 _UPDATE = memories.update().where(memories.c.id == bindparam("row_id"))  # sets the columns that its parameters name
 _SET_SEQ = memories.update().where(memories.c.id == bindparam("row_id")).values(seq=bindparam("new_seq"))
 _LINK_TARGETS = (
@@ -152,12 +141,6 @@ def sized_partition(connection: Connection, key: str) -> tuple[int | None, int]:
     """
     row = connection.execute(_PARTITION, {"key": key}).first()
     return (None, 0) if row is None else (row[0], row[1])
-
-
-def searched_partition(connection: Connection, key: str) -> tuple[int | None, int, int]:
-    """Returns a partition's row id and n, as `sized_partition`, and how many of these memories are not forgotten."""
-    row = connection.execute(_SEARCHED_PARTITION, {"key": key}).first()
-    return (None, 0, 0) if row is None else (row[0], row[1], row[1] - row[2])
 
 
 def view_values(connection: Connection, view: View) -> dict[str, Any]:

@@ -8,11 +8,10 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, select
+from sqlalchemy import Connection, and_, bindparam, func, select
 
 from graphmem.model import MemoryRecord
-from graphmem.stores.ledger import memories as rows
-from graphmem.stores.ledger.schema import partitions, terms
+from graphmem.stores.ledger.schema import memories, partitions, terms
 from graphmem.stores.ledger.sql import in_array, upsert_for
 from graphmem.text import term_counts
 
@@ -23,6 +22,26 @@ _CHANGE_SIZE = (
 )
 _FREQUENCIES = select(terms.c.term, terms.c.df).where(
     terms.c.partition == bindparam("partition"), in_array(terms.c.term, "terms")
+)
+# An index of what is forgotten counts it, once for each partition, not for each of the terms.
+_FORGOTTEN = (
+    select(func.count())
+    .where(
+        memories.c.partition == partitions.c.id,
+        memories.c.embedding.is_not(None),
+        memories.c.forgotten_at.is_not(None),
+    )
+    .correlate(partitions)
+    .scalar_subquery()
+)
+_SEARCHED = (
+    select(partitions.c.key, partitions.c.id, partitions.c.size, _FORGOTTEN.label("forgotten"))
+    .where(in_array(partitions.c.key, "keys"))
+    .cte("searched")
+    .prefix_with("MATERIALIZED")
+)
+_STATISTICS = select(_SEARCHED, terms.c.term, terms.c.df).select_from(
+    _SEARCHED.outerjoin(terms, and_(terms.c.partition == _SEARCHED.c.id, in_array(terms.c.term, "terms")))
 )
 
 
@@ -82,6 +101,15 @@ class PartitionStatistics:
         return replace(self, frequencies={**self.frequencies, **dict.fromkeys(unread, 0), **found})
 
 
-def statistics_of(connection: Connection, partition: str, asked: Iterable[int] = ()) -> PartitionStatistics:
-    """Reads the statistics of a partition with the frequencies of terms."""
-    return PartitionStatistics(partition, *rows.searched_partition(connection, partition)).with_terms(connection, asked)
+def statistics_of(
+    connection: Connection, keys: Sequence[str], asked: Iterable[int] = ()
+) -> dict[str, PartitionStatistics]:
+    """Reads the statistics of partitions with the frequencies of terms, by the partitions' keys, by one statement."""
+    terms_asked = list(asked)
+    found: dict[str, PartitionStatistics] = {key: PartitionStatistics(key) for key in keys}
+    frequencies: dict[str, dict[int, int]] = {key: dict.fromkeys(terms_asked, 0) for key in keys}
+    for key, row, size, forgotten, term, df in connection.execute(_STATISTICS, {"keys": keys, "terms": terms_asked}):
+        found[key] = PartitionStatistics(key, row, size, size - forgotten)
+        if term is not None:
+            frequencies[key][term] = df
+    return {key: replace(one, frequencies=frequencies[key]) for key, one in found.items()}
