@@ -108,6 +108,18 @@ _FORGOTTEN = RECORD.where(
 ).order_by(memories.c.at.desc(), memories.c.id.desc())
 _ROWS_BY_ID = select(memories.c.uid, memories.c.id).where(in_array(memories.c.uid, "uids"))
 _PARTITION = select(partitions.c.id, partitions.c.size).where(partitions.c.key == bindparam("key"))
+# The number of a partition's memories that are forgotten; an index of them counts it.
+_FORGOTTEN_IN_PARTITION = (
+    select(func.count())
+    .where(
+        memories.c.partition == partitions.c.id,
+        memories.c.embedding.is_not(None),
+        memories.c.forgotten_at.is_not(None),
+    )
+    .correlate(partitions)
+    .scalar_subquery()
+)
+_COUNTED_PARTITION = _PARTITION.add_columns(_FORGOTTEN_IN_PARTITION)
 _UPDATE = memories.update().where(memories.c.id == bindparam("row_id"))  # sets the columns that its parameters name
 _SET_SEQ = memories.update().where(memories.c.id == bindparam("row_id")).values(seq=bindparam("new_seq"))
 _LINK_TARGETS = (
@@ -157,8 +169,8 @@ class EnsuredPartition(NamedTuple):
 
 def ensure_partition(connection: Connection, key: str) -> EnsuredPartition:
     """Returns the partition with this key; inserts it if it is new."""
-    row, counted, shown = searched_partition(connection, key)
-    return insert_partition(connection, key) if row is None else EnsuredPartition(row, counted - shown)
+    row = connection.execute(_COUNTED_PARTITION, {"key": key}).first()
+    return insert_partition(connection, key) if row is None else EnsuredPartition(row[0], row[2])
 
 
 def insert_partition(connection: Connection, key: str) -> EnsuredPartition:
@@ -601,7 +613,7 @@ def _latest_session(ids: tuple[str, ...]) -> Select[Any]:
         .correlate(partitions)
     )
     joined = partitions.outerjoin(last.id.table, last.id == last_row.scalar_subquery())
-    return _SEARCHED_PARTITION.add_columns(last.at, last.session, goes_on).select_from(joined)
+    return _COUNTED_PARTITION.add_columns(last.at, last.session, goes_on).select_from(joined)
 
 
 def episodes_saying(
