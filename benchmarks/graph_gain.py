@@ -94,20 +94,26 @@ def _node(node: Mapping[str, Any]) -> str:
 
 
 def table(asked: Sequence[Asked]) -> Iterator[str]:
-    """Yields the lines of the table of recall by data set and hops."""
-    yield "| data | questions | with | without | difference |"
-    yield "|---|---|---|---|---|"
+    """Yields what the graph adds to the recall by data set and hops, first which of it is within noise."""
     groups = defaultdict[tuple[str, str], list[Asked]](list)
     for one in asked:
         for row in one.groups:
             groups[row].append(one)
     order = {name: place for place, name in enumerate(dict.fromkeys(one.data.name for one in asked))}
+    rows, noise = list[str](), list[str]()
     for (name, group), members in sorted(groups.items(), key=lambda item: (order[item[0][0]], item[0][1])):
         first, second = ([one.recall(search) for one in members] for search in (WITH, WITHOUT))
         gain = paired_difference(first, second)
-        interval = "" if gain.low is None or gain.high is None else f" [{100 * gain.low:.1f}, {100 * gain.high:.1f}]"
+        interval = ""
+        if gain.low is not None and gain.high is not None:
+            interval = f" [{100 * gain.low:.1f}, {100 * gain.high:.1f}]"
+            noise += [f"{name}, {group}"] if gain.low <= 0 <= gain.high else []
         figures = f"{100 * fmean(first):.1f} | {100 * fmean(second):.1f} | {100 * gain.mean:+.1f}{interval}"
-        yield f"| {name}, {group} | {len(members)} | {figures} |"
+        rows.append(f"| {name}, {group} | {len(members)} | {figures} |")
+    yield f"Within noise: {'; '.join(noise) or 'nothing'}.\n"
+    yield "| recall@10 in percent | questions | with | without | difference |"
+    yield "|---|---|---|---|---|"
+    yield from rows
 
 
 def examples(asked: Sequence[Asked], *, gains: bool) -> Iterator[str]:
@@ -156,7 +162,7 @@ def main() -> None:
     for one in data:
         with Memory(":memory:") as memory, ProgressBar() as bar:
             asked += ask(memory, one, bar.update)
-    print(*table(asked), sep="\n")
+    print("# What the graph adds\n", *table(asked), sep="\n")
     print("\n## Questions that only the search with the graph answers\n", *examples(asked, gains=True), sep="\n")
     print("\n## Questions that the graph harms\n", *examples(asked, gains=False), sep="\n")
 
