@@ -73,6 +73,9 @@ _NORM_TOLERANCE = 0.01
 # Segments are merged and indexed after this many new points that are also this share of all points. Merging rewrites
 # most of the index: with a fixed number alone, filling it would take quadratic time.
 _OPTIMIZE_AFTER, _OPTIMIZE_SHARE = 20_000, 1 / 8
+# Memories of a delivery behind which others follow (`projection.BATCH`). Each merge indexes nearly all points anew, so
+# a rebuild merges once, at its end.
+_FULL_BATCH = 500
 # Edge writes through sparse memory-mapped files. If the disk has no block left for a hole, the system kills the
 # process (SIGBUS). So this many bytes must be free before the index is opened, and before a batch beside those of its
 # points.
@@ -260,7 +263,7 @@ class EmbeddedIndex:
                 self._unflushed = True
                 self._shard.update(UpdateOperation.upsert_points(edge_points))
             self._points_since_optimized += len(edge_points)
-            if self._should_optimize() and not self._missing_bytes(_MIN_FREE_BYTES + self._size()):
+            if self._should_optimize(len(points)) and not self._missing_bytes(_MIN_FREE_BYTES + self._size()):
                 self._flush()
                 self._shard.optimize()
                 self._points_since_optimized = 0
@@ -274,11 +277,11 @@ class EmbeddedIndex:
         self._dims = dims
         self.wipe()
 
-    def _should_optimize(self) -> bool:
+    def _should_optimize(self, last_batch: int) -> bool:
         new_points = self._points_since_optimized
-        return new_points >= _OPTIMIZE_AFTER and new_points >= _OPTIMIZE_SHARE * self._shard.count(
-            CountRequest(exact=True)
-        )
+        if last_batch >= _FULL_BATCH or new_points < _OPTIMIZE_AFTER:
+            return False
+        return new_points >= _OPTIMIZE_SHARE * self._shard.count(CountRequest(exact=True))
 
     def delete(self, ids: Sequence[str]) -> int:
         with self._translated_errors():
