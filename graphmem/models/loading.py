@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from hashlib import sha256
+from hashlib import file_digest
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock
@@ -16,19 +16,26 @@ T = TypeVar("T")
 
 
 def read_checked(package: str, name: str, expected_sha256: str, remedy: str) -> bytes:
-    """Reads a file of a top-level package without importing the package.
+    """Reads a file of a top-level package without importing the package; raises EmbeddingError as `checked_path`."""
+    return checked_path(package, name, expected_sha256, remedy).read_bytes()
+
+
+def checked_path(package: str, name: str, expected_sha256: str, remedy: str) -> Path:
+    """Returns the path of a file of a top-level package, for weights that are not to be in memory twice.
 
     Raises EmbeddingError, which ends with `remedy`, if the file is missing or altered.
     """
     try:
         spec = find_spec(package)
         folder = next(iter((spec and spec.submodule_search_locations) or ()))
-        content = Path(folder, name).read_bytes()
+        path = Path(folder, name)
+        with path.open("rb") as file:
+            digest = file_digest(file, "sha256").hexdigest()
     except (StopIteration, OSError, ImportError, ValueError) as error:
         raise EmbeddingError(f"the embedding model's file {package}/{name} cannot be read; {remedy}") from error
-    if sha256(content).hexdigest() != expected_sha256:
+    if digest != expected_sha256:
         raise EmbeddingError(f"{package}/{name} is not the file this version was made for (SHA-256); {remedy}")
-    return content
+    return path
 
 
 class PerProcess(Generic[T]):

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from io import BytesIO
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from graphmem.concurrency import OrderedLock, raise_if_stopped, single_blas_thread
 from graphmem.errors import EmbeddingError
-from graphmem.models.loading import PerProcess, read_checked
+from graphmem.models.loading import PerProcess, checked_path, read_checked
 
 if TYPE_CHECKING:
     from sentencepiece import SentencePieceProcessor
@@ -216,7 +216,7 @@ def _normalize_rows(rows: Matrix, gain: Matrix, bias: Matrix) -> None:
 
 
 def _load() -> _Model:
-    weights_file = read_checked(*WEIGHTS_FILE, WEIGHTS_SHA256, REMEDY)
+    weights_file = checked_path(*WEIGHTS_FILE, WEIGHTS_SHA256, REMEDY)
     vocabulary = read_checked(*VOCABULARY_FILE, VOCABULARY_SHA256, REMEDY)
     try:
         from sentencepiece import SentencePieceProcessor
@@ -227,9 +227,9 @@ def _load() -> _Model:
         raise EmbeddingError(f"the embedding model cannot be loaded ({error}); {REMEDY}") from error
 
 
-def _read_weights(content: bytes) -> tuple[npt.NDArray[np.uint8], dict[str, Matrix]]:
+def _read_weights(path: Path) -> tuple[npt.NDArray[np.uint8], dict[str, Matrix]]:
     """Returns the table of embeddings and the other weights; those of the three projections joined under one name."""
-    with np.load(BytesIO(content), allow_pickle=False) as file:
+    with np.load(path, allow_pickle=False) as file:
         first = file["q1"]
         table = np.empty((PARTS * len(first), DIMS), dtype=np.uint8)
         for part in range(PARTS):

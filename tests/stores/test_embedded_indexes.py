@@ -20,6 +20,7 @@ from qdrant_edge import EdgeShard
 
 from graphmem.errors import StoreLocked, StoreUnavailable
 from graphmem.plugins import StoreLost, VectorIndex
+from graphmem.stores import projection
 from graphmem.stores.numpy_index import NumpyIndex
 from graphmem.stores.qdrant import embedded
 from graphmem.stores.qdrant.embedded import DiskFull, EmbeddedIndex
@@ -211,6 +212,20 @@ def test_edge_is_merged_less_often_as_it_grows(folder: Path, monkeypatch: pytest
     # After 2, 4, 8, 16, 32 and 64 points.
     assert shard.merges == 6
     assert index.count() == 64
+    index.close()
+
+
+def test_edge_is_merged_once_behind_full_batches(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert embedded._FULL_BATCH == projection.BATCH
+    monkeypatch.setattr(embedded, "_OPTIMIZE_AFTER", 2)
+    monkeypatch.setattr(embedded, "_FULL_BATCH", 4)
+    index = EmbeddedIndex(folder, DIMS)
+    index._shard = shard = CountingShard(index._shard)
+    for first in range(1, 13, 4):
+        index.upsert([point(number, unit_vector(1, number)) for number in range(first, first + 4)])
+    assert shard.merges == 0
+    index.upsert([point(13, unit_vector(1, 13))])
+    assert (shard.merges, index.count()) == (1, 13)
     index.close()
 
 

@@ -29,9 +29,11 @@ from qdrant_edge import (
     FieldCondition,
     Filter,
     HasVectorCondition,
+    IntegerIndexParams,
+    KeywordIndexParams,
     MatchAny,
     MatchValue,
-    PayloadSchemaType,
+    Memory,
     PointVectors,
     Query,
     QueryRequest,
@@ -71,11 +73,14 @@ _NORM_TOLERANCE = 0.01
 # Segments are merged and indexed after this many new points that are also this share of all points. Merging rewrites
 # most of the index: with a fixed number alone, filling it would take quadratic time.
 _OPTIMIZE_AFTER, _OPTIMIZE_SHARE = 20_000, 1 / 8
+# Memories of a delivery behind which others follow (`projection.BATCH`). Each merge indexes nearly all points anew, so
+# a rebuild merges once, at its end.
+_FULL_BATCH = 500
 # Edge writes through sparse memory-mapped files. If the disk has no block left for a hole, the system kills the
 # process (SIGBUS). So this many bytes must be free before the index is opened, and before a batch beside those of its
 # points.
 _MIN_FREE_BYTES = 32 * 2**20
-# The files of a new index: 127.4 MB, of which 0.2 MB are no holes.
+# The files of a new index: 124.4 MB, of which 0.2 MB are no holes. Most are four files of 32 MB, which Edge makes so.
 _NEW_BYTES = 128 * 2**20
 # Bytes of a point beside its vector, at most: payload, ids and entries of indexes. Measured: 1 KB with forty words.
 _POINT_BYTES = 2048
@@ -175,9 +180,11 @@ class EmbeddedIndex:
         with self._translated_errors():
             shard = EdgeShard.create(str(self._folder), self._config())
             for name in _KEYWORD_FIELDS:
-                shard.update(UpdateOperation.create_field_index(name, PayloadSchemaType.Keyword))
+                shard.update(UpdateOperation.create_field_index(name, KeywordIndexParams(memory=Memory.Cold)))
             for name in _INTEGER_FIELDS:
-                shard.update(UpdateOperation.create_field_index(name, PayloadSchemaType.Integer))
+                # For comparisons alone: without `lookup` it has half of the files.
+                ranges = IntegerIndexParams(lookup=False, range=True, memory=Memory.Cold)
+                shard.update(UpdateOperation.create_field_index(name, ranges))
             shard.flush()
             self._keep_private()
             self._folder_identity = file_identity(self._folder)
@@ -191,14 +198,20 @@ class EmbeddedIndex:
                 os.chmod(os.path.join(folder, name), 0o600)  # noqa: PTH101, PTH118
 
     def _config(self) -> EdgeConfig:
-        vectors = {DENSE: EdgeVectorParams(size=self._dims, distance=Distance.Cosine)}
+        # Cold: pages of files are read as they are needed. Edge otherwise reads all of them, holes too, when it opens.
+        cold = Memory.Cold
+        vectors = {DENSE: EdgeVectorParams(size=self._dims, distance=Distance.Cosine, memory=cold)}
         if self._multilingual_dims:
             vectors[MULTILINGUAL] = EdgeVectorParams(
-                size=self._multilingual_dims, distance=Distance.Cosine, datatype=VectorStorageDatatype.Float16
+                size=self._multilingual_dims,
+                distance=Distance.Cosine,
+                datatype=VectorStorageDatatype.Float16,
+                memory=cold,
             )
         return EdgeConfig(
             vectors=vectors,
-            sparse_vectors={SPARSE: EdgeSparseVectorParams()},
+            sparse_vectors={SPARSE: EdgeSparseVectorParams(memory=cold)},
+            payload_memory=cold,
             wal_enabled=False,
         )
 
@@ -216,7 +229,7 @@ class EmbeddedIndex:
 
     def _check_room_to_open(self, *, is_new: bool) -> None:
         self._check_room(_MIN_FREE_BYTES)
-        if _takes_blocks_for_reading(self._folder.parent):  # Edge reads whole files when it opens them
+        if _takes_blocks_for_reading(self._folder.parent):  # Edge reads some files as a whole when it opens them
             holes = _NEW_BYTES - self._size() if is_new else sum(_hole_bytes(path) for path in self._files())
             self._check_room(_MIN_FREE_BYTES + max(0, holes))
 
@@ -250,7 +263,7 @@ class EmbeddedIndex:
                 self._unflushed = True
                 self._shard.update(UpdateOperation.upsert_points(edge_points))
             self._points_since_optimized += len(edge_points)
-            if self._should_optimize() and not self._missing_bytes(_MIN_FREE_BYTES + self._size()):
+            if self._should_optimize(len(points)) and not self._missing_bytes(_MIN_FREE_BYTES + self._size()):
                 self._flush()
                 self._shard.optimize()
                 self._points_since_optimized = 0
@@ -264,11 +277,11 @@ class EmbeddedIndex:
         self._dims = dims
         self.wipe()
 
-    def _should_optimize(self) -> bool:
+    def _should_optimize(self, last_batch: int) -> bool:
         new_points = self._points_since_optimized
-        return new_points >= _OPTIMIZE_AFTER and new_points >= _OPTIMIZE_SHARE * self._shard.count(
-            CountRequest(exact=True)
-        )
+        if last_batch >= _FULL_BATCH or new_points < _OPTIMIZE_AFTER:
+            return False
+        return new_points >= _OPTIMIZE_SHARE * self._shard.count(CountRequest(exact=True))
 
     def delete(self, ids: Sequence[str]) -> int:
         with self._translated_errors():
