@@ -69,10 +69,8 @@ class Candidates:
 
         `Memory.rebuild` embeds memories again after a change of the embedder.
         """
-        evidence = self.evidence
-        return evidence.matches is None or not all(
-            evidence.matches.contains(uid) for uid in self.ids if uid in evidence.similarity
-        )
+        matches, similarity = self.evidence.matches, self.evidence.similarity
+        return matches is None or not similarity.keys() & self.ids <= matches.places.keys()
 
     @property
     def seed_weights(self) -> Weights:
@@ -81,8 +79,9 @@ class Candidates:
 
     def with_ids(self, ids: Sequence[str]) -> Candidates:
         """Returns these candidates and further ones, visible memories."""
-        union = scoring.union_in_order(self.ids, ids)
-        return replace(self, ids=union, evidence=self.reader.compared(self.evidence, union))
+        return replace(
+            self, ids=scoring.union_in_order(self.ids, ids), evidence=self.reader.compared(self.evidence, ids)
+        )
 
 
 def choose_candidates(retrieved: Retrieved, deps: SearchDeps, weights: SearchWeights) -> Candidates:

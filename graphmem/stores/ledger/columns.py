@@ -9,7 +9,7 @@ is not kept here.
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Any, NamedTuple
@@ -203,6 +203,7 @@ class PartitionColumns:
     these by its row, `positions_by_id` by its id. `further_runs` has the rows of memories that were said again in a
     run. `mentioned` has the mentions of each memory by its row, as (entity, kind), `postings` those of each entity,
     ranked. `entities` has the key and the document frequency of each entity, `entity_rows` the entity of each key.
+    `lacking` has the memories that were found to have no embedding in this state, by model and form.
     """
 
     key: str
@@ -219,6 +220,7 @@ class PartitionColumns:
     entities: Mapping[int, tuple[str, int]] = field(default_factory=dict)
     entity_rows: Mapping[str, int] = field(default_factory=dict)
     embeddings: KeptEmbeddings = field(default_factory=KeptEmbeddings)
+    lacking: dict[tuple[str, str], set[int]] = field(default_factory=dict)
 
     @property
     def size_bytes(self) -> int:
@@ -260,7 +262,7 @@ class PartitionColumns:
         changed = connection.execute(_CHANGED, values).all()
         erased = [uid for uid in connection.scalars(_ERASED_IDS, values) if uid in self.positions_by_id]
         if not changed and not erased:
-            return replace(self, state=state)
+            return replace(self, state=state, lacking={})
         return self.with_changes(connection, changed, erased, state)
 
     def with_changes(
@@ -287,6 +289,7 @@ class PartitionColumns:
         return replace(
             self,
             state=state,
+            lacking={},
             candidates=draft.candidates,
             rows=draft.rows,
             times=draft.times,
@@ -408,10 +411,13 @@ class VisibleColumns:
         self.columns = columns
         self._shown = columns.visible(view).tolist()
 
-    def candidate(self, row: int) -> CandidateRow | None:
-        """Returns a memory by its row, whether the view shows it or not; None if it is not there."""
-        position = self.columns.positions.get(row)
-        return None if position is None else self.columns.candidates[position]
+    def candidates(self, rows: Iterable[int]) -> Iterator[tuple[CandidateRow, bool]]:
+        """Yields those of these memories that are there, and whether the view shows them."""
+        candidates, shown, position_of = self.columns.candidates, self._shown, self.columns.positions.get
+        for row in rows:
+            position = position_of(row)
+            if position is not None and (candidate := candidates[position]) is not None:
+                yield candidate, shown[position]
 
     def shows(self, row: int) -> bool:
         """Whether the view shows the memory of a row."""
@@ -420,15 +426,19 @@ class VisibleColumns:
 
     def by_row(self, rows: Iterable[int]) -> list[CandidateRow]:
         """Returns those of these memories that the view shows."""
-        return self._visible(self.columns.positions.get(row) for row in rows)
+        return self._visible(map(self.columns.positions.get, rows))
 
     def by_id(self, uids: Iterable[str]) -> list[CandidateRow]:
         """Returns those of these memories that the view shows."""
-        return self._visible(self.columns.positions_by_id.get(uid) for uid in uids)
+        return self._visible(map(self.columns.positions_by_id.get, uids))
 
     def _visible(self, positions: Iterable[int | None]) -> list[CandidateRow]:
-        found = (self.columns.candidates[one] for one in positions if one is not None and self._shown[one])
-        return [candidate for candidate in found if candidate is not None]
+        candidates, shown = self.columns.candidates, self._shown
+        return [
+            candidate
+            for one in positions
+            if one is not None and shown[one] and (candidate := candidates[one]) is not None
+        ]
 
 
 _m = memories.c
