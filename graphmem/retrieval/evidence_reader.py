@@ -13,8 +13,7 @@ from graphmem.boundary.filters import Matcher
 from graphmem.model import CandidateRow
 from graphmem.plugins import Matrix, embedding_spec_of
 from graphmem.retrieval.character_matching import CharacterMatches
-from graphmem.retrieval.features import Evidence
-from graphmem.retrieval.space_estimates import SpaceEstimates, UnreadMemories
+from graphmem.retrieval.features import Evidence, SpaceEstimates, UnreadMemories
 from graphmem.retrieval.types import EncodedQuery, SearchDeps, SearchQuery
 from graphmem.stores.ledger import Ledger, candidate_rows, memories
 from graphmem.stores.ledger.candidate_rows import CandidateReader

@@ -1,4 +1,7 @@
-"""The feature table of a search: one row for each candidate, one column for each feature. Pure."""
+"""What a search knows of memories (`Evidence`), and the table of features that is made of it. Pure.
+
+The table has one row for each candidate, and one column for each feature.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,6 @@ import numpy.typing as npt
 from graphmem.model import ASSISTANT, AnswerType, CandidateRow
 from graphmem.retrieval.character_matching import CharacterMatches
 from graphmem.retrieval.query_analysis import AnalyzedQuery
-from graphmem.retrieval.space_estimates import UnreadMemories
 from graphmem.retrieval.token_matching import TokenMatches
 
 Column = npt.NDArray[np.float64]
@@ -27,6 +29,10 @@ NEIGHBOUR_TOKEN_WEIGHT = 0.7225
 # Smaller differences stay small: among three like memories the date that was asked for must count more than a hundredth
 # of cosine (docs/decisions/0017-one-sum-of-features.md).
 MIN_RANGE = 0.25
+# The fewest memories with both values of which `SpaceEstimates` are made; with fewer, the cosines are taken as they are.
+MIN_MEMORIES = 8
+# The least standard deviation of multilingual cosines: smaller differences are chance and are not stretched.
+MIN_DEVIATION = 0.03
 # The memories before and after one in its session.
 Pair = tuple[str | None, str | None]
 IS_QUESTION = int(AnswerType.ASKS)  # plain numbers: a search compares thousands
@@ -64,6 +70,54 @@ def min_max_normalized(column: Column, min_range: float = 0.0) -> Column:
     return np.asarray((column - column.min()) / max(value_range, min_range))
 
 
+class SpaceEstimates:
+    """Converts multilingual cosines to values of another kind by mean and standard deviation.
+
+    In a store of several languages a query that the embedder reads is compared with some memories in both spaces and
+    with others in the multilingual one alone. Cosines of two spaces cannot be ranked together: what is near in one is
+    .6, in the other .35. So the value that such a memory would have is estimated from the memories that have both, in
+    this search.
+
+    The estimate of u is mean(x) + sd(x) · (u - mean(u)) / max(sd(u), `MIN_DEVIATION`), over the memories that have both
+    a value x and a cosine u. A map that is the same in every search was measured to be much worse: with it, half of the
+    right memories of the other language were no longer found (docs/decisions/0030-two-encoders.md).
+    """
+
+    def __init__(self, values: Mapping[str, float], cosines: Mapping[str, float]) -> None:
+        both = [uid for uid in values if uid in cosines]
+        self._is_identity = len(both) < MIN_MEMORIES
+        if not self._is_identity:
+            x, u = np.array([values[uid] for uid in both]), np.array([cosines[uid] for uid in both])
+            self._slope = float(x.std() / max(u.std(), MIN_DEVIATION))
+            self._offset = float(x.mean() - self._slope * u.mean())
+
+    def convert(self, cosines: Mapping[str, float]) -> dict[str, float]:
+        """Returns the estimate of each cosine."""
+        if self._is_identity:
+            return dict(cosines)
+        return {uid: self._offset + self._slope * cosine for uid, cosine in cosines.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadMemories:
+    """Memories that have a vector in the multilingual space alone, with how their evidence is estimated.
+
+    `cosines` are their multilingual ones, `read` those of the memories that have both vectors, by id. `similarity` and
+    `tokens` estimate cosines and token matches (None: not needed yet).
+    """
+
+    cosines: Mapping[str, float]
+    read: Mapping[str, float]
+    similarity: SpaceEstimates
+    tokens: SpaceEstimates | None = None
+
+    def token_matches(self, ids: Iterable[str]) -> dict[str, float]:
+        """Returns the estimated token matches of these memories, 0..1, by id; none without `tokens`."""
+        asked = {uid: self.cosines[uid] for uid in ids}
+        estimates = {} if self.tokens is None else self.tokens.convert(asked)
+        return {uid: min(max(estimate, 0.0), 1.0) for uid, estimate in estimates.items()}
+
+
 def _scores_of(ids: Sequence[str | None], scores: Mapping[str, float]) -> Column:
     """Returns the scores of memories as a column; 0 for None, and for those without one."""
     get: Any = scores.get
@@ -72,7 +126,7 @@ def _scores_of(ids: Sequence[str | None], scores: Mapping[str, float]) -> Column
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """All that a search has read and computed about memories so far, by id; `evidence_reader` reads more.
+    """All that a search has read and computed about memories so far, by id; `EvidenceReader` reads more.
 
     `neighbours`: the memories before and after in the session (None: the view shows none). `similarity`: cosines.
     `keyword`: BM25 scores. `matches`: the query's tokens compared with those of memories, or its characters where the
