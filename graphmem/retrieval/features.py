@@ -29,7 +29,7 @@ NEIGHBOUR_TOKEN_WEIGHT = 0.7225
 # Smaller differences stay small: among three like memories the date that was asked for must count more than a hundredth
 # of cosine (docs/decisions/0017-one-sum-of-features.md).
 MIN_RANGE = 0.25
-# The fewest memories with both values of which `SpaceEstimates` are made; with fewer, the cosines are taken as they are.
+# The fewest memories with both values of which `SpaceEstimates` are made; with fewer, cosines are taken as they are.
 MIN_MEMORIES = 8
 # The least standard deviation of multilingual cosines: smaller differences are chance and are not stretched.
 MIN_DEVIATION = 0.03
