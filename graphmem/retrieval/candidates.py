@@ -21,6 +21,7 @@ from graphmem.retrieval.token_matching import TokenMatches
 from graphmem.retrieval.types import ScoredIds, SearchDeps, SearchPartition
 from graphmem.retrieval.weights import SearchWeights, Weights
 from graphmem.stores.ledger import entity_names, memories, term_stats
+from graphmem.stores.ledger.columns import PartitionColumns
 from graphmem.stores.ledger.term_stats import PartitionStatistics
 from graphmem.text import KeyCandidate, key_candidates, query_term_counts, term_id, tokens, words_of
 
@@ -195,7 +196,11 @@ def _with_partitions(candidates: Candidates, keys: Sequence[str], deps: SearchDe
         if unlisted := [key for key in keys[:MAX_PARTITIONS] if key not in known]:
             known = {**known, **term_stats.statistics_of(connection, unlisted)}
         statistics = [known[key] for key in keys[:MAX_PARTITIONS]]
-        partitions = [named_in(connection, one, named, own) for one in statistics]
+        columns = candidates.reader.candidates.columns
+        partitions = [
+            named_in(connection, one, named, own, columns if columns is not None and columns.key == one.key else None)
+            for one in statistics
+        ]
         words = () if encoded.tokens is None else encoded.tokens.words
         further = [
             *query_term_counts(query.text),
@@ -208,7 +213,11 @@ def _with_partitions(candidates: Candidates, keys: Sequence[str], deps: SearchDe
 
 
 def named_in(
-    connection: Connection, partition: PartitionStatistics, candidates: Mapping[str, KeyCandidate], own_partition: str
+    connection: Connection,
+    partition: PartitionStatistics,
+    candidates: Mapping[str, KeyCandidate],
+    own_partition: str,
+    columns: PartitionColumns | None,
 ) -> SearchPartition:
     """Reads a partition with the entities that a query names in it, also by their aliases.
 
@@ -219,7 +228,7 @@ def named_in(
     Aliases are followed only in the scope's own partition: a user's aliases mean nothing to a view by agent or run.
     """
     row = partition.row
-    found, similar = entity_names.same_and_similar(connection, row, candidates)
+    found, similar = entity_names.same_and_similar(connection, row, candidates, columns)
     if similar:
         candidates = {**{key: candidates[asked]._replace(key=key) for key, asked in similar.items()}, **candidates}
     kinds = _kinds(connection, row, candidates, found)

@@ -75,6 +75,24 @@ class CandidateReader:
         """
         return self._embeddings(connection, self._spec.tokens or "", row_ids)
 
+    @property
+    def columns(self) -> PartitionColumns | None:
+        """The columns of the view's partition; None if there are none."""
+        return None if self._visible is None else self._visible.columns
+
+    def mentions(self, connection: Connection, row_ids: Sequence[int]) -> list[tuple[int, int, str, str, str, int]]:
+        """Returns the mentions of memories as (row id, kind, and the entity's key, name, type, document frequency).
+
+        By row id, kind and key.
+        """
+        if (columns := self.columns) is None:
+            return [tuple(row) for row in connection.execute(_mentions(), {"row_ids": list(row_ids)})]
+        return sorted(
+            (row, kind, columns.entities[entity][0], *columns.names[entity], columns.entities[entity][1])
+            for row in row_ids
+            for entity, kind in columns.mentioned.get(row, ())
+        )
+
     def _embeddings(self, connection: Connection, form: str, row_ids: Sequence[int]) -> tuple[list[int], list[bytes]]:
         if not row_ids:
             return [], []
@@ -160,11 +178,6 @@ def _embeddings() -> Select[Any]:
 def read_texts(connection: Connection, row_ids: Sequence[int]) -> dict[int, str]:
     """Returns the texts of memories, by row id."""
     return dict(connection.execute(_texts(), {"row_ids": list(row_ids)}).all())
-
-
-def read_mentions(connection: Connection, row_ids: Sequence[int]) -> list[tuple[int, int, str, str, str, int]]:
-    """Returns the mentions of memories as (row id, kind, and the entity's key, name, type, document frequency)."""
-    return [tuple(row) for row in connection.execute(_mentions(), {"row_ids": list(row_ids)})]
 
 
 @lru_cache(maxsize=1)
