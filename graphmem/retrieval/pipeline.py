@@ -7,7 +7,7 @@
 | `choose_candidates` | `Candidates`: the best that is visible, and the evidence about it | `candidates` |
 | `seeds`, `neighbourhoods`, `walk` | `Walked`: with what PageRank reached | `graph_walk` |
 | `expand_second_hop` | `Walked`: with what shares a rare entity | `graph_walk` |
-| `rank`, `rerank` | `Ranked`: the order, and the relevance of the best | `ranking` |
+| `rank`, `rerank` | `Ranked`: the order, and the relevance of the best | `ranking`, `assessment` |
 | `read_hits` | `SearchOutcome`: hits, explanations, relations, trace | `hits` |
 
 `Evidence` (`features`) is all that is known of memories by id; only the `EvidenceReader` reads more of it, into a new

@@ -1,0 +1,117 @@
+"""Collects what a search knows of its query and its best memories, and has their relevance assessed by it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import chain, islice
+
+import numpy as np
+
+from graphmem.extraction.latin_names import capitalized_names
+from graphmem.model import ASSISTANT, EntityType, MentionKind, embedded_text
+from graphmem.retrieval import relevance, term_overlap
+from graphmem.retrieval.candidates import Candidates
+from graphmem.retrieval.relevance import AskedQuestion, FoundMemory, Relevance
+from graphmem.retrieval.source_grouping import RankedMemory
+from graphmem.retrieval.term_overlap import WeightedTerms
+from graphmem.retrieval.types import SearchDeps
+from graphmem.text import normalise_key
+
+# Types of the entities that a query names, as opposed to things it is about.
+NAMED_TYPES = frozenset({EntityType.PERSON, EntityType.PLACE, EntityType.ORGANIZATION})
+# The least relevance of a reply that the query asks for.
+REPLY_RELEVANCE = 0.5
+
+
+def relevances_of(candidates: Candidates, ranked: Sequence[RankedMemory], deps: SearchDeps) -> Mapping[str, Relevance]:
+    """Returns the relevance of these memories, best first, to the query, by id.
+
+    The reply to a stored repetition of the query is relevant whatever its words are. So is, if the query asks what the
+    assistant said, the best of the assistant's words, or the fact drawn from these.
+    """
+    if not ranked:
+        return {}
+    evidence, retrieved = candidates.evidence, candidates.retrieved
+    analysis, rows = retrieved.analysis, candidates.evidence.rows
+    ids = [memory.id for memory in ranked]
+    replies = set(candidates.replies.values())
+    if analysis.asks_assistant_said:
+        said = (one.id for one in ranked if any(rows[uid].role == ASSISTANT for uid in (one.id, *one.sources)))
+        replies.update(islice(said, 1))
+    questions = {uid: question for uid in ids if (question := evidence.replies_to(uid)) is not None}
+    sources = {memory.id: memory.sources for memory in ranked}
+    texts = candidates.reader.texts(evidence, {*ids, *questions.values(), *chain(*sources.values())})
+    vectors = candidates.reader.vectors(evidence, ids)
+    entities, people = defaultdict[str, dict[str, int]](dict), defaultdict[str, list[str]](list)
+    with deps.ledger.read() as connection:
+        mentioned = candidates.reader.candidates.mentions(connection, [rows[uid].row for uid in ids])
+    for row, kind, key, name, entity_type, frequency in mentioned:
+        if kind < MentionKind.COMMON_NOUN:
+            entities[evidence.ids[row]][key] = frequency
+        if kind < MentionKind.NOUN_PHRASE and entity_type == EntityType.PERSON:
+            people[evidence.ids[row]].append(name)
+    words, statistics = term_overlap.query_words(retrieved.query.text), candidates.statistics
+    is_inflected = not retrieved.encoded.is_supported_script
+    terms = term_overlap.weigh_terms(words, statistics.size, statistics.frequencies, inflected=is_inflected)
+    speakers = analysis.speakers_named({rows[uid].speaker for uid in candidates.ids})
+    beside = {uid: evidence.beside(uid) for uid in ids}
+    matches = {} if evidence.matches is None else evidence.matches.totals([*ids, *chain(*beside.values())])
+
+    def found(uid: str) -> FoundMemory:
+        row, own = rows[uid], [uid, *sources[uid]]
+        return FoundMemory(
+            texts.get(uid, ""),
+            row.speaker,
+            row.role,
+            vectors[uid].astype(np.float64) if uid in vectors else None,
+            evidence.similarity.get(uid, 0.0),
+            matches.get(uid, 0.0),
+            max((matches.get(other, 0.0) for other in beside[uid]), default=0.0),
+            terms.overlap([embedded_text(rows[one].speaker, texts.get(one, "")) for one in own]),
+            terms.overlap([texts[questions[uid]]]) if questions.get(uid) in texts else 0.0,
+            analysis.temporal_proximity(row.at),
+            len(speakers) == 1 and row.speaker in speakers,
+            int(row.answer_types),
+            row.question_share,
+            entities[uid],
+            people[uid],
+        )
+
+    asked = _asked_question(candidates, terms, speakers)
+    assessed = relevance.assess(asked, [found(uid) for uid in ids], with_shares=retrieved.query.explain)
+    return {
+        uid: replace(one, value=max(one.value, REPLY_RELEVANCE)) if uid in replies else one
+        for uid, one in zip(ids, assessed, strict=True)
+    }
+
+
+def _asked_question(candidates: Candidates, terms: WeightedTerms, speakers: set[str]) -> AskedQuestion:
+    query, analysis, encoded = (
+        candidates.retrieved.query, candidates.retrieved.analysis, candidates.retrieved.encoded
+    )  # fmt: skip
+    keys = {key for partition in candidates.partitions for key in partition.keys}
+    if query.view.scope.user_id is not None:
+        keys.add(normalise_key(query.view.scope.user_id))  # whoever speaks links all that they say
+    named = [entity for partition in candidates.partitions for entity in partition.named_entities.values()]
+    names = {
+        *(entity.key for entity in named if entity.type in NAMED_TYPES),
+        *(name.words.casefold() for name in capitalized_names(query.text) if name.is_certain),
+        *(name.casefold() for name in speakers),
+    }
+    cosines = sorted(candidates.evidence.similarity.get(uid, 0.0) for uid in candidates.ids)
+    return AskedQuestion(
+        query.text,
+        None if encoded.multilingual is None else encoded.multilingual.astype(np.float64),
+        encoded.is_supported_script and not encoded.is_multilingual,
+        names,
+        keys,
+        int(analysis.answer_types),
+        analysis.asks_assistant_said,
+        bool(analysis.periods),
+        sum(terms.weights.values()),
+        cosines[len(cosines) // 2] if cosines else 0.0,
+        candidates.statistics.kept,
+        analysis.is_keywords,
+    )
