@@ -17,7 +17,6 @@ from graphmem.retrieval.relevance import AskedQuestion, FoundMemory, Relevance
 from graphmem.retrieval.source_grouping import RankedMemory
 from graphmem.retrieval.term_overlap import WeightedTerms
 from graphmem.retrieval.types import SearchDeps
-from graphmem.stores.ledger import candidate_rows
 from graphmem.text import normalise_key
 
 # Types of the entities that a query names, as opposed to things it is about.
@@ -50,7 +49,7 @@ def relevances_of(candidates: Candidates, ranked: Sequence[RankedMemory], deps: 
     vectors = candidates.reader.vectors(evidence, ids)
     entities, people = defaultdict[str, dict[str, int]](dict), defaultdict[str, list[str]](list)
     with deps.ledger.read() as connection:
-        mentioned = candidate_rows.read_mentions(connection, [rows[uid].row for uid in ids])
+        mentioned = candidates.reader.candidates.mentions(connection, [rows[uid].row for uid in ids])
     for row, kind, key, name, entity_type, frequency in mentioned:
         if kind < MentionKind.COMMON_NOUN:
             entities[evidence.ids[row]][key] = frequency

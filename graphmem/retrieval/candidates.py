@@ -9,18 +9,21 @@ from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
+from sqlalchemy import Connection
+
+from graphmem.model import Entity, MentionKind
 from graphmem.retrieval import character_matching, scoring, term_overlap, token_matching
 from graphmem.retrieval.arms import DENSE_LIMIT, KEYWORD_LIMIT, Attempt, Retrieved, dense, keyword, unread
 from graphmem.retrieval.character_matching import CharacterMatches
 from graphmem.retrieval.evidence_reader import EvidenceReader
 from graphmem.retrieval.features import Evidence, FeatureTable
-from graphmem.retrieval.named_entities import named_in
 from graphmem.retrieval.token_matching import TokenMatches
 from graphmem.retrieval.types import ScoredIds, SearchDeps, SearchPartition
 from graphmem.retrieval.weights import SearchWeights, Weights
-from graphmem.stores.ledger import memories, term_stats
+from graphmem.stores.ledger import entity_names, memories, term_stats
+from graphmem.stores.ledger.columns import PartitionColumns
 from graphmem.stores.ledger.term_stats import PartitionStatistics
-from graphmem.text import key_candidates, query_term_counts, term_id, tokens, words_of
+from graphmem.text import KeyCandidate, key_candidates, query_term_counts, term_id, tokens, words_of
 
 # The best of the keyword arm that become candidates, and all candidates of the arms. More (250 to 400 in all) cost time
 # and gain nothing (benchmarks/ABLATIONS.md, "Left out").
@@ -69,10 +72,8 @@ class Candidates:
 
         `Memory.rebuild` embeds memories again after a change of the embedder.
         """
-        evidence = self.evidence
-        return evidence.matches is None or not all(
-            evidence.matches.contains(uid) for uid in self.ids if uid in evidence.similarity
-        )
+        matches, similarity = self.evidence.matches, self.evidence.similarity
+        return matches is None or not similarity.keys() & self.ids <= matches.places.keys()
 
     @property
     def seed_weights(self) -> Weights:
@@ -81,8 +82,9 @@ class Candidates:
 
     def with_ids(self, ids: Sequence[str]) -> Candidates:
         """Returns these candidates and further ones, visible memories."""
-        union = scoring.union_in_order(self.ids, ids)
-        return replace(self, ids=union, evidence=self.reader.compared(self.evidence, union))
+        return replace(
+            self, ids=scoring.union_in_order(self.ids, ids), evidence=self.reader.compared(self.evidence, ids)
+        )
 
 
 def choose_candidates(retrieved: Retrieved, deps: SearchDeps, weights: SearchWeights) -> Candidates:
@@ -194,7 +196,11 @@ def _with_partitions(candidates: Candidates, keys: Sequence[str], deps: SearchDe
         if unlisted := [key for key in keys[:MAX_PARTITIONS] if key not in known]:
             known = {**known, **term_stats.statistics_of(connection, unlisted)}
         statistics = [known[key] for key in keys[:MAX_PARTITIONS]]
-        partitions = [named_in(connection, one, named, own) for one in statistics]
+        columns = candidates.reader.candidates.columns
+        partitions = [
+            named_in(connection, one, named, own, columns if columns is not None and columns.key == one.key else None)
+            for one in statistics
+        ]
         words = () if encoded.tokens is None else encoded.tokens.words
         further = [
             *query_term_counts(query.text),
@@ -204,6 +210,57 @@ def _with_partitions(candidates: Candidates, keys: Sequence[str], deps: SearchDe
         ]
         first = statistics[0].with_terms(connection, further)
     return replace(candidates, partitions=partitions, statistics=first)
+
+
+def named_in(
+    connection: Connection,
+    partition: PartitionStatistics,
+    candidates: Mapping[str, KeyCandidate],
+    own_partition: str,
+    columns: PartitionColumns | None,
+) -> SearchPartition:
+    """Reads a partition with the entities that a query names in it, also by their aliases.
+
+    No model reads the query: the entities that a parser finds in it are the same but for a few, and parsing took a
+    sixth of the search (benchmarks/ABLATIONS.md, "Entities of a question"). Its runs of words are looked up among the
+    keys of the partition.
+    A key without an entity stands for those that differ in marks of Latin letters only ("walesa" for "wałęsa").
+    Aliases are followed only in the scope's own partition: a user's aliases mean nothing to a view by agent or run.
+    """
+    row = partition.row
+    found, similar = entity_names.same_and_similar(connection, row, candidates, columns)
+    if similar:
+        candidates = {**{key: candidates[asked]._replace(key=key) for key, asked in similar.items()}, **candidates}
+    kinds = _kinds(connection, row, candidates, found)
+    named = {key: entity for key, entity in found.items() if key in kinds}
+    alias_of = entity_names.linked_keys(connection, row, named) if partition.key == own_partition else {}
+    if alias_of:
+        named |= entity_names.existing_entities(connection, row, alias_of)
+    alias_kinds = {alias: kinds[key] for alias, key in alias_of.items() if key in kinds}
+    asked = candidates.keys() | alias_of
+    return SearchPartition(partition.key, partition.size, partition.kept, named, {**alias_kinds, **kinds}, asked)
+
+
+def _kinds(
+    connection: Connection, row: int | None, candidates: Mapping[str, KeyCandidate], found: Mapping[str, Entity]
+) -> dict[str, MentionKind]:
+    """Returns how the query mentions the entities that were found, by key; without those inside longer ones.
+
+    Where its writing does not tell a name, an entity is mentioned as the memories that name it best do.
+    """
+    untold = [key for key in found if candidates[key].is_name is None]
+    kinds = entity_names.mention_kinds(connection, row, untold) if untold else {}
+    for key in found:
+        if candidates[key].is_name:
+            kinds[key] = MentionKind.NAME
+        elif key not in kinds:
+            kinds[key] = MentionKind.NOUN_PHRASE if " " in key else MentionKind.COMMON_NOUN
+    inside = {
+        key
+        for key, kind in kinds.items()
+        if any(candidates[key].is_inside(candidates[other]) and kinds[other] <= kind for other in kinds)
+    }
+    return {key: kind for key, kind in kinds.items() if key not in inside}
 
 
 def _with_repetitions(candidates: Candidates) -> Candidates:

@@ -13,8 +13,7 @@ from graphmem.boundary.filters import Matcher
 from graphmem.model import CandidateRow
 from graphmem.plugins import Matrix, embedding_spec_of
 from graphmem.retrieval.character_matching import CharacterMatches
-from graphmem.retrieval.features import Evidence
-from graphmem.retrieval.space_estimates import SpaceEstimates, UnreadMemories
+from graphmem.retrieval.features import Evidence, SpaceEstimates, UnreadMemories
 from graphmem.retrieval.types import EncodedQuery, SearchDeps, SearchQuery
 from graphmem.stores.ledger import Ledger, candidate_rows, memories
 from graphmem.stores.ledger.candidate_rows import CandidateReader
@@ -175,11 +174,13 @@ def _with_rows(evidence: Evidence, rows: Sequence[CandidateRow]) -> Evidence:
 
 def _cosines(evidence: Evidence, rows: Sequence[int], vectors: Matrix, vector: Matrix) -> dict[str, float]:
     """Returns the cosine of each memory's best window with the query, by id."""
-    cosines: dict[str, float] = {}
     if not rows:
-        return cosines
+        return {}
     # Row by row, unlike a product of BLAS: equal texts get equal cosines to the last bit, wherever they stand.
-    for row, cosine in zip(rows, np.einsum("ij,j->i", vectors, vector).tolist(), strict=True):
-        uid = evidence.ids[row]
-        cosines[uid] = max(cosine, cosines.get(uid, cosine))
+    of_windows = np.einsum("ij,j->i", vectors, vector).tolist()
+    ids = list(map(evidence.ids.__getitem__, rows))
+    cosines = dict(zip(ids, of_windows, strict=True))
+    if len(cosines) < len(ids):  # some memories have several windows
+        for uid, cosine in zip(ids, of_windows, strict=True):
+            cosines[uid] = max(cosine, cosines[uid])
     return cosines

@@ -1,10 +1,15 @@
-"""The feature table of a search: one row for each candidate, one column for each feature. Pure."""
+"""What a search knows of memories (`Evidence`), and the table of features that is made of it. Pure.
+
+The table has one row for each candidate, and one column for each feature.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain, repeat
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,10 +17,10 @@ import numpy.typing as npt
 from graphmem.model import ASSISTANT, AnswerType, CandidateRow
 from graphmem.retrieval.character_matching import CharacterMatches
 from graphmem.retrieval.query_analysis import AnalyzedQuery
-from graphmem.retrieval.space_estimates import UnreadMemories
 from graphmem.retrieval.token_matching import TokenMatches
 
 Column = npt.NDArray[np.float64]
+Columns = dict[str, Column]
 # The part of a neighbour's score that a memory gets: the message next to a match often is the answer.
 NEIGHBOUR_WEIGHT = 0.7
 # The factor of a neighbour's token matches, which are squared cosines: .85 squared.
@@ -24,6 +29,10 @@ NEIGHBOUR_TOKEN_WEIGHT = 0.7225
 # Smaller differences stay small: among three like memories the date that was asked for must count more than a hundredth
 # of cosine (docs/decisions/0017-one-sum-of-features.md).
 MIN_RANGE = 0.25
+# The fewest memories with both values of which `SpaceEstimates` are made; with fewer, cosines are taken as they are.
+MIN_MEMORIES = 8
+# The least standard deviation of multilingual cosines: smaller differences are chance and are not stretched.
+MIN_DEVIATION = 0.03
 # The memories before and after one in its session.
 Pair = tuple[str | None, str | None]
 IS_QUESTION = int(AnswerType.ASKS)  # plain numbers: a search compares thousands
@@ -43,8 +52,7 @@ class FeatureTable:
 
     def with_column(self, name: str, scores: Mapping[str, float]) -> FeatureTable:
         """Returns the table with a column, not normalised; candidates without a score get 0."""
-        column = np.array([scores.get(uid, 0.0) for uid in self.ids])
-        return FeatureTable(self.ids, {**self.columns, name: column})
+        return FeatureTable(self.ids, {**self.columns, name: _scores_of(self.ids, scores)})
 
     def total(self, weights: Mapping[str, float]) -> Column:
         """Returns the weighted sum of the columns; weights without a column are ignored."""
@@ -62,9 +70,63 @@ def min_max_normalized(column: Column, min_range: float = 0.0) -> Column:
     return np.asarray((column - column.min()) / max(value_range, min_range))
 
 
+class SpaceEstimates:
+    """Converts multilingual cosines to values of another kind by mean and standard deviation.
+
+    In a store of several languages a query that the embedder reads is compared with some memories in both spaces and
+    with others in the multilingual one alone. Cosines of two spaces cannot be ranked together: what is near in one is
+    .6, in the other .35. So the value that such a memory would have is estimated from the memories that have both, in
+    this search.
+
+    The estimate of u is mean(x) + sd(x) · (u - mean(u)) / max(sd(u), `MIN_DEVIATION`), over the memories that have both
+    a value x and a cosine u. A map that is the same in every search was measured to be much worse: with it, half of the
+    right memories of the other language were no longer found (docs/decisions/0030-two-encoders.md).
+    """
+
+    def __init__(self, values: Mapping[str, float], cosines: Mapping[str, float]) -> None:
+        both = [uid for uid in values if uid in cosines]
+        self._is_identity = len(both) < MIN_MEMORIES
+        if not self._is_identity:
+            x, u = np.array([values[uid] for uid in both]), np.array([cosines[uid] for uid in both])
+            self._slope = float(x.std() / max(u.std(), MIN_DEVIATION))
+            self._offset = float(x.mean() - self._slope * u.mean())
+
+    def convert(self, cosines: Mapping[str, float]) -> dict[str, float]:
+        """Returns the estimate of each cosine."""
+        if self._is_identity:
+            return dict(cosines)
+        return {uid: self._offset + self._slope * cosine for uid, cosine in cosines.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadMemories:
+    """Memories that have a vector in the multilingual space alone, with how their evidence is estimated.
+
+    `cosines` are their multilingual ones, `read` those of the memories that have both vectors, by id. `similarity` and
+    `tokens` estimate cosines and token matches (None: not needed yet).
+    """
+
+    cosines: Mapping[str, float]
+    read: Mapping[str, float]
+    similarity: SpaceEstimates
+    tokens: SpaceEstimates | None = None
+
+    def token_matches(self, ids: Iterable[str]) -> dict[str, float]:
+        """Returns the estimated token matches of these memories, 0..1, by id; none without `tokens`."""
+        asked = {uid: self.cosines[uid] for uid in ids}
+        estimates = {} if self.tokens is None else self.tokens.convert(asked)
+        return {uid: min(max(estimate, 0.0), 1.0) for uid, estimate in estimates.items()}
+
+
+def _scores_of(ids: Sequence[str | None], scores: Mapping[str, float]) -> Column:
+    """Returns the scores of memories as a column; 0 for None, and for those without one."""
+    get: Any = scores.get
+    return np.fromiter(map(get, ids, repeat(0.0)), np.float64, len(ids))
+
+
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """All that a search has read and computed about memories so far, by id; `evidence_reader` reads more.
+    """All that a search has read and computed about memories so far, by id; `EvidenceReader` reads more.
 
     `neighbours`: the memories before and after in the session (None: the view shows none). `similarity`: cosines.
     `keyword`: BM25 scores. `matches`: the query's tokens compared with those of memories, or its characters where the
@@ -92,64 +154,72 @@ class Evidence:
     def with_neighbours(self, ids: Iterable[str]) -> list[str]:
         """Returns these memories, then their neighbours, each once."""
         own = list(ids)
-        return list(dict.fromkeys([*own, *(other for uid in own for other in self.beside(uid))]))
+        nobody: Pair = (None, None)
+        beside = chain.from_iterable(map(self.neighbours.get, own, repeat(nobody)))
+        return list(dict.fromkeys([*own, *(other for other in beside if other is not None)]))
 
     def table(self, ids: Sequence[str], query: AnalyzedQuery) -> FeatureTable:
         """Computes the features of these memories.
 
         Rows are ordered as the ledger stored the memories, so that equal totals do not depend on random ids.
         """
-        rows = tuple(sorted(ids, key=lambda uid: self.rows[uid].row))
-        pairs = [self.neighbours.get(uid, (None, None)) for uid in rows]
+        rows = sorted(map(self.rows.__getitem__, ids))  # by their first column, the row's number
+        own = tuple([row.id for row in rows])
+        pairs = list(map(self.neighbours.get, own, repeat((None, None))))
+        before, after = [one for one, _ in pairs], [other for _, other in pairs]
         return FeatureTable(
-            rows,
+            own,
             {
-                **self._arm_columns(rows, pairs),
-                **self._match_columns(rows, pairs),
-                **self._query_columns(rows, pairs, query),
+                **self._arm_columns(own, before, after),
+                **self._match_columns(rows, before, after),
+                **self._query_columns(rows, before, after, query),
             },
         )
 
-    def _arm_columns(self, ids: Sequence[str], pairs: Sequence[Pair]) -> dict[str, Column]:
+    def _arm_columns(self, ids: Sequence[str], before: Sequence[str | None], after: Sequence[str | None]) -> Columns:
         """Returns `dense` and `keyword`, and each with the neighbours' scores added (`dense_beside`, …)."""
-        columns: dict[str, Column] = {}
+        columns: Columns = {}
         scores_by_arm = (
             {"dense": self.similarity, "keyword": self.keyword} if self.compares_vectors else {"keyword": self.keyword}
         )
         for name, scores in scores_by_arm.items():
-            own = np.array([scores.get(uid, 0.0) for uid in ids])
-            before = np.array([0.0 if other is None else scores.get(other, 0.0) for other, _ in pairs])
-            after = np.array([0.0 if other is None else scores.get(other, 0.0) for _, other in pairs])
-            beside = own + NEIGHBOUR_WEIGHT * (before + after)
+            own = _scores_of(ids, scores)
+            beside = own + NEIGHBOUR_WEIGHT * (_scores_of(before, scores) + _scores_of(after, scores))
             if name == "dense":  # averaged, or a memory without neighbours would fall behind; shared words add up
-                count = [(before is not None) + (after is not None) for before, after in pairs]
+                count = [(one is not None) + (other is not None) for one, other in zip(before, after, strict=True)]
                 beside /= 1 + NEIGHBOUR_WEIGHT * np.array(count)
             min_range = MIN_RANGE if name == "dense" else MIN_RANGE * own.max(initial=0.0)
             columns[name] = min_max_normalized(own, min_range)
             columns[f"{name}_beside"] = min_max_normalized(beside, min_range)
         return columns
 
-    def _match_columns(self, ids: Sequence[str], pairs: Sequence[Pair]) -> dict[str, Column]:
-        """Returns `tokens`, `tokens_beside` (of each part of the query the better of own and neighbour), `reply`."""
-        if self.matches is None or not ids:
+    def _match_columns(
+        self, rows: Sequence[CandidateRow], before: Sequence[str | None], after: Sequence[str | None]
+    ) -> Columns:
+        """Returns `tokens`, `tokens_beside` (of each part of the query the better of own and neighbour), `reply`.
+
+        `reply` has for each reply the `tokens` score of the question it replies to, and 0 for other memories.
+        """
+        if self.matches is None or not rows:
             return {}
+        ids = [row.id for row in rows]
         own = self.matches.matrix(ids)
-        beside = np.maximum(
-            self.matches.matrix([before for before, _ in pairs]), self.matches.matrix([after for _, after in pairs])
-        )
+        beside = np.maximum(self.matches.matrix(before), self.matches.matrix(after))
         tokens = min_max_normalized(own @ self.matches.weights, MIN_RANGE)
         return {
             "tokens": tokens,
             "tokens_beside": min_max_normalized(
                 np.maximum(own, NEIGHBOUR_TOKEN_WEIGHT * beside) @ self.matches.weights, MIN_RANGE
             ),
-            "reply": self._reply_column(ids, dict(zip(ids, tokens.tolist(), strict=True))),
+            "reply": np.array(
+                [
+                    score if score and self.replies_to(uid) is not None else 0.0
+                    for uid, score in zip(
+                        ids, _scores_of(before, dict(zip(ids, tokens.tolist(), strict=True))), strict=True
+                    )
+                ]
+            ),
         }
-
-    def _reply_column(self, ids: Sequence[str], tokens: Mapping[str, float]) -> Column:
-        """Returns for each reply the `tokens` score of the question it replies to; 0 for other memories."""
-        questions = (self.replies_to(uid) for uid in ids)
-        return np.array([0.0 if question is None else tokens.get(question, 0.0) for question in questions])
 
     def replies_to(self, uid: str) -> str | None:
         """Returns the memory just before this one in its session if another speaker asks something in it, else None.
@@ -171,13 +241,18 @@ class Evidence:
         question, reply = self.rows[uid], self.rows[after]
         return after if (reply.speaker, reply.role) != (question.speaker, question.role) else None
 
-    def _query_columns(self, ids: Sequence[str], pairs: Sequence[Pair], query: AnalyzedQuery) -> dict[str, Column]:
+    def _query_columns(
+        self,
+        rows: Sequence[CandidateRow],
+        before: Sequence[str | None],
+        after: Sequence[str | None],
+        query: AnalyzedQuery,
+    ) -> Columns:
         """Returns features of speaker, time, kind of answer, questions and assistants; one number of 0..1 for each id.
 
         `unasked`, for an assistant's message that the query does not ask for, is normalised over the candidates: if it
         is the same for all of them, it is 0.
         """
-        rows = [self.rows[uid] for uid in ids]
         nothing = np.zeros(len(rows))
         named_speakers = query.speakers_named({row.speaker for row in rows})
         answer_types = int(query.answer_types)
@@ -197,8 +272,8 @@ class Evidence:
             # A request to an assistant states facts along the way.
             "question_share": np.array(
                 [
-                    0.0 if before in assistants or after in assistants else row.question_share
-                    for row, (before, after) in zip(rows, pairs, strict=True)
+                    0.0 if one in assistants or other in assistants else row.question_share
+                    for row, one, other in zip(rows, before, after, strict=True)
                 ]
             ),
             # An assistant's message if the query asks neither for the assistant's words nor names it.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count, repeat
 from math import log
 from typing import Self
 
@@ -41,7 +42,7 @@ class MatchMatrix:
         """
         former = np.zeros((1, len(self.weights))) if self.rows is None else self.rows
         places = dict(self.places)
-        places.update((uid, len(former) + number) for number, uid in enumerate(ids))
+        places.update(zip(ids, count(len(former)), strict=False))
         return replace(self, places=places, rows=np.concatenate([former, rows / length_penalty(lengths)[:, None]]))
 
     def row(self, uid: str) -> Row:
@@ -50,7 +51,7 @@ class MatchMatrix:
 
     def matrix(self, ids: Iterable[str | None]) -> npt.NDArray[np.float64]:
         """Returns the rows of these memories (ids x parts); zeros for None."""
-        numbers = [self.places.get(uid, 0) for uid in ids]
+        numbers = list(map(self.places.get, ids, repeat(0)))
         return np.zeros((len(numbers), len(self.weights))) if self.rows is None else np.asarray(self.rows[numbers])
 
     def totals(self, ids: Sequence[str]) -> dict[str, float]:

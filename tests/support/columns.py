@@ -8,8 +8,9 @@ from typing import Any
 
 from sqlalchemy import select
 
+from graphmem.folding import without_marks
 from graphmem.model import GraphBounds, Kind, Scope, Seeds, View
-from graphmem.stores.ledger import Ledger, graph_neighbourhood
+from graphmem.stores.ledger import Ledger, entity_names, graph_neighbourhood
 from graphmem.stores.ledger.candidate_rows import CandidateReader
 from graphmem.stores.ledger.columns import Columns, PartitionColumns, VisibleColumns
 from graphmem.stores.ledger.schema import entities, memories, partitions
@@ -54,6 +55,9 @@ def assert_columns_agree(ledger: Ledger, spec) -> int:
             uids = list(connection.scalars(select(memories.c.uid).order_by(memories.c.id)))
             rows = list(connection.scalars(select(memories.c.id).order_by(memories.c.id)))
             keys = list(connection.scalars(select(entities.c.key).order_by(entities.c.id)))
+            asked = {*keys, *map(without_marks, keys), "bob", "nobody"}
+            alike = entity_names.same_and_similar(connection, partition, asked)
+            assert entity_names.same_and_similar(connection, partition, asked, columns) == alike
             for view in views_of(key):
                 visible = VisibleColumns(columns, view)
                 mine = CandidateReader(view, partition, spec, visible)
@@ -61,6 +65,7 @@ def assert_columns_agree(ledger: Ledger, spec) -> int:
                 assert sorted(mine.by_id(connection, uids)) == sorted(theirs.by_id(connection, uids))
                 assert sorted(mine.by_row(connection, rows)) == sorted(theirs.by_row(connection, rows))
                 own = [one.row for one in theirs.by_id(connection, uids)]
+                assert mine.mentions(connection, own) == theirs.mentions(connection, own)
                 assert mine.tokens(connection, own) == theirs.tokens(connection, own)
                 assert mine.vectors(connection, own)[0] == theirs.vectors(connection, own)[0]
                 assert mine.vectors(connection, own)[1].tolist() == theirs.vectors(connection, own)[1].tolist()
@@ -77,7 +82,9 @@ def assert_equal_columns(one: PartitionColumns, other: PartitionColumns | None) 
     assert other is not None
     for values_of in (_memories, _mentions, lambda columns: (columns.state, columns.further_runs, columns.entity_rows)):
         assert values_of(one) == values_of(other)
-    assert (one.postings, one.entities) == (other.postings, other.entities)
+    assert (one.postings, one.entities, one.names) == (other.postings, other.entities, other.names)
+    marked, others = ({key: keys for key, keys in each.marked.items() if keys} for each in (one, other))
+    assert marked == others
     assert one.positions_by_id.keys() == other.positions_by_id.keys()
 
 

@@ -21,7 +21,15 @@ from graphmem.plugins import Embedder, embedding_spec_of
 from graphmem.settings import Settings
 from graphmem.testing import HashEmbedder, WordExtractor
 
-TEXTS = ("Ann met Bob in Bergen", "Bob likes tea", "Ann likes tea", "Dora visited Ann", "I like Bergen", "Tea for Dora")
+TEXTS = (
+    "Ann met Bob in Bergen",
+    "Bob likes tea",
+    "Ann likes tea",
+    "Dora visited Ann",
+    "I like Bergen",
+    "Tea for Dora",
+    "Bob met Böb in Tromsø",
+)
 START = datetime(2026, 3, 1, tzinfo=UTC)
 SCOPES = ({"user_id": "ann"}, {"user_id": "ann", "agent_id": "helper"}, {"user_id": "ann", "run_id": "run-1"},
           {"user_id": "bob", "run_id": "run-1"}, {"agent_id": "helper", "run_id": "run-1"})  # fmt: skip

@@ -23,7 +23,7 @@ from graphmem.model import (
     Subgraph,
     micros,
 )
-from graphmem.retrieval import features, pagerank, passages, scoring, second_hop, token_matching
+from graphmem.retrieval import features, graph_walk, pagerank, passages, scoring, token_matching
 from graphmem.retrieval.pagerank import personalized_pagerank, rarity
 from graphmem.retrieval.query_analysis import analyze_query
 from graphmem.retrieval.weights import CONFIGURATIONS
@@ -435,23 +435,23 @@ def test_a_reply_gets_the_score_of_the_question_before_it() -> None:
 def test_the_second_hop_prefers_memories_with_other_matches() -> None:
     mentions = {"m1": ["a"], "m2": ["a"], "m3": ["a"], "m4": ["b"]}
     subgraph = graph(mentions, {"a": 3, "b": 1})
-    links = second_hop.shared_entity_links(subgraph, SIZE, ["m1"])
+    links = graph_walk.shared_entity_links(subgraph, SIZE, ["m1"])
     assert set(links["m1"]) == {"m2", "m3"}
-    assert second_hop.strongest_candidates(links, {"m1": 1.0}) == ["m2", "m3"]
+    assert graph_walk.strongest_candidates(links, {"m1": 1.0}) == ["m2", "m3"]
     repeats, adds = [1.0, 0.0], [0.0, 1.0]
-    gains = second_hop.marginal_gains(
+    gains = graph_walk.marginal_gains(
         links, {"m1": 1.0}, token_matches(m1=[1.0, 0.0], m2=repeats, m3=adds), ["m2", "m3"]
     )
     assert gains["m3"] == 1.0
     assert gains["m2"] == pytest.approx(0.05 / 0.55, abs=0.01)
-    assert second_hop.marginal_gains(links, {"m1": 1.0}, None, ["m2", "m3"]) == {"m2": 1.0, "m3": 1.0}
-    assert second_hop.marginal_gains({}, {}, None, []) == {}
+    assert graph_walk.marginal_gains(links, {"m1": 1.0}, None, ["m2", "m3"]) == {"m2": 1.0, "m3": 1.0}
+    assert graph_walk.marginal_gains({}, {}, None, []) == {}
 
 
 def test_an_entity_of_too_many_memories_links_nothing() -> None:
     crowd = {f"m{n}": ["a"] for n in range(5)}
-    assert second_hop.shared_entity_links(graph(crowd, {"a": 61}), 10_000, ["m0"]) == {"m0": {}}
-    assert set(second_hop.shared_entity_links(graph(crowd, {"a": 60}), 10_000, ["m0"])["m0"]) == {
+    assert graph_walk.shared_entity_links(graph(crowd, {"a": 61}), 10_000, ["m0"]) == {"m0": {}}
+    assert set(graph_walk.shared_entity_links(graph(crowd, {"a": 60}), 10_000, ["m0"])["m0"]) == {
         "m1",
         "m2",
         "m3",

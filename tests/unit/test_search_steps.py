@@ -16,18 +16,17 @@ from sqlalchemy import Engine, event
 from graphmem import Memory
 from graphmem.errors import ModelError, StoreUnavailable
 from graphmem.model import MentionEdge, MentionKind, Scope, Subgraph, View
-from graphmem.retrieval import arms, graph_walk, second_hop
+from graphmem.retrieval import arms, graph_walk
 from graphmem.retrieval.arms import Attempt, Retrieved, attempt, retrieve
 from graphmem.retrieval.candidates import Candidates, choose_candidates
 from graphmem.retrieval.evidence_reader import EvidenceReader
-from graphmem.retrieval.features import Evidence
+from graphmem.retrieval.features import Evidence, SpaceEstimates, UnreadMemories
 from graphmem.retrieval.graph_walk import Walked, expand_second_hop, names_one_speaker, neighbourhoods, seeds, walk
 from graphmem.retrieval.hits import read_hits
 from graphmem.retrieval.pipeline import search
 from graphmem.retrieval.query_analysis import analyze_query
 from graphmem.retrieval.ranking import Ranked, rank, rerank
 from graphmem.retrieval.reranking import BoundedReranker
-from graphmem.retrieval.space_estimates import SpaceEstimates, UnreadMemories
 from graphmem.retrieval.types import EncodedQuery, SearchDeps, SearchQuery
 from graphmem.retrieval.weights import CONFIGURATIONS, FULL
 from graphmem.settings import Settings
@@ -290,8 +289,8 @@ def test_the_second_hop_adds_what_shares_a_rare_entity(deps: SearchDeps, ids: li
     expanded = expand_second_hop(walked).candidates
     assert expanded.arms["hop"] == {ids[RAIN]: 1.0}
     assert expanded.ids == [*before.ids, ids[RAIN]]
-    strength = second_hop.MENTION_WEIGHTS[MentionKind.NAME] * log(100 / 2) / log(100)
-    assert second_hop.shared_entity_links(bergen(ids), 100, [ids[LIVES]]) == {
+    strength = graph_walk.LINK_WEIGHTS[MentionKind.NAME] * log(100 / 2) / log(100)
+    assert graph_walk.shared_entity_links(bergen(ids), 100, [ids[LIVES]]) == {
         ids[LIVES]: {ids[RAIN]: pytest.approx(strength)}
     }
 
@@ -419,7 +418,7 @@ def test_a_warm_search_reads_each_thing_once(memory: Memory) -> None:
         memory.search("Where does Ann live?", user_id="ann")
     finally:
         event.remove(Engine, "before_cursor_execute", note)
-    # The embedder, statistics, the state of the columns; entities and their links; texts and mentions of the best;
-    # records, relations, chosen names. The index of a ledger in memory has one more.
+    # The embedder, statistics, the state of the columns, links of the named entities, texts of the best, records,
+    # relations, chosen names. The index of a ledger in memory has one more.
     assert len(read) == len(set(read))
-    assert len(read) <= 11
+    assert len(read) <= 9

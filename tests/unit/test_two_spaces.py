@@ -12,7 +12,7 @@ from support.fakes import DIMS, HashEncoder, two_space_embedder
 
 from graphmem.commands.types import DeleteMemory, ReindexMemory, UpdateMemory
 from graphmem.model import VECTOR, SpaceVector
-from graphmem.retrieval.space_estimates import MIN_MEMORIES, SpaceEstimates
+from graphmem.retrieval.features import MIN_MEMORIES, SpaceEstimates
 from graphmem.stores.ledger import change_feed, embeddings, outbox
 from graphmem.stores.ledger.ledger_state import check_embedder, record_embedder, recorded_spaces
 from graphmem.stores.ledger.schema import embeddings as embeddings_table

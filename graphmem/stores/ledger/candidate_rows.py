@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Select, bindparam, func, select
@@ -74,13 +75,30 @@ class CandidateReader:
         """
         return self._embeddings(connection, self._spec.tokens or "", row_ids)
 
+    @property
+    def columns(self) -> PartitionColumns | None:
+        """The columns of the view's partition; None if there are none."""
+        return None if self._visible is None else self._visible.columns
+
+    def mentions(self, connection: Connection, row_ids: Sequence[int]) -> list[tuple[int, int, str, str, str, int]]:
+        """Returns the mentions of memories as (row id, kind, and the entity's key, name, type, document frequency).
+
+        By row id, kind and key.
+        """
+        if (columns := self.columns) is None:
+            return [tuple(row) for row in connection.execute(_mentions(), {"row_ids": list(row_ids)})]
+        return sorted(
+            (row, kind, columns.entities[entity][0], *columns.names[entity], columns.entities[entity][1])
+            for row in row_ids
+            for entity, kind in columns.mentioned.get(row, ())
+        )
+
     def _embeddings(self, connection: Connection, form: str, row_ids: Sequence[int]) -> tuple[list[int], list[bytes]]:
         if not row_ids:
             return [], []
-        if self._visible is None:
-            rows = _read_embeddings(connection, self._spec.model, form, row_ids)
-        else:
-            rows = _kept_embeddings(connection, self._visible.columns, self._spec.model, form, row_ids)
+        if self._visible is not None:
+            return _kept_embeddings(connection, self._visible.columns, self._spec.model, form, row_ids)
+        rows = _read_embeddings(connection, self._spec.model, form, row_ids)
         return [row for row, _ in rows], [data for _, data in rows]
 
 
@@ -92,16 +110,23 @@ def _read_embeddings(connection: Connection, model: str, form: str, row_ids: Seq
 
 def _kept_embeddings(
     connection: Connection, columns: PartitionColumns, model: str, form: str, row_ids: Sequence[int]
-) -> list[tuple[int, bytes]]:
-    """Returns what `_read_embeddings` does; reads those that the columns do not keep, which then keep them."""
+) -> tuple[list[int], list[bytes]]:
+    """Returns the embeddings of the windows of memories, by row and window, and their rows.
+
+    Reads those that the columns do not keep, which then keep them.
+    """
     kept = columns.embeddings.of(model, form)
-    missing = [row for row in row_ids if row not in kept]
-    if missing:
-        read: dict[int, list[bytes]] = {row: [] for row in missing}
-        for row, data in _read_embeddings(connection, model, form, missing):
-            read[row].append(data)
+    lacking = columns.lacking.setdefault((model, form), set())
+    unread = [row for row in row_ids if row not in kept and row not in lacking]
+    if unread:
+        read: dict[int, list[bytes]] = {}
+        for row, data in _read_embeddings(connection, model, form, unread):
+            read.setdefault(row, []).append(data)
+        lacking.update(row for row in unread if row not in read)
         columns.embeddings.add(model, form, read)
-    return [(row, data) for row in sorted(row_ids) for data in kept.get(row, ())]
+    ordered = sorted(row_ids)
+    windows = [kept.get(row, ()) for row in ordered]
+    return [row for row, own in zip(ordered, windows, strict=True) for _ in own], list(chain.from_iterable(windows))
 
 
 def _candidate_rows(
@@ -153,11 +178,6 @@ def _embeddings() -> Select[Any]:
 def read_texts(connection: Connection, row_ids: Sequence[int]) -> dict[int, str]:
     """Returns the texts of memories, by row id."""
     return dict(connection.execute(_texts(), {"row_ids": list(row_ids)}).all())
-
-
-def read_mentions(connection: Connection, row_ids: Sequence[int]) -> list[tuple[int, int, str, str, str, int]]:
-    """Returns the mentions of memories as (row id, kind, and the entity's key, name, type, document frequency)."""
-    return [tuple(row) for row in connection.execute(_mentions(), {"row_ids": list(row_ids)})]
 
 
 @lru_cache(maxsize=1)

@@ -9,8 +9,9 @@ is not kept here.
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from threading import Lock
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -19,11 +20,12 @@ import numpy as np
 import numpy.typing as npt
 from sqlalchemy import Connection, Transaction, bindparam, select
 
-from graphmem.model import ALL_KINDS, CandidateRow, View, micros
+from graphmem.folding import without_marks
+from graphmem.model import ALL_KINDS, CandidateRow, Entity, View, micros
 from graphmem.stores.ledger.memories import sized_partition
 from graphmem.stores.ledger.schema import entities, further_runs, ledger, memories, mentions
 from graphmem.stores.ledger.schema import tombstones as tombstones_table
-from graphmem.stores.ledger.sql import CorruptValue, in_array, mention_kind, moment
+from graphmem.stores.ledger.sql import CorruptValue, entity_type, in_array, mention_kind, moment
 
 # Memories of the largest partition that is kept. Reading so many takes about 0.3 s.
 MAX_MEMORIES = 20_000
@@ -203,6 +205,8 @@ class PartitionColumns:
     these by its row, `positions_by_id` by its id. `further_runs` has the rows of memories that were said again in a
     run. `mentioned` has the mentions of each memory by its row, as (entity, kind), `postings` those of each entity,
     ranked. `entities` has the key and the document frequency of each entity, `entity_rows` the entity of each key.
+    `names` has the name and the type of each entity, `marked` the keys with marks of Latin letters by those without.
+    `lacking` has the memories that were found to have no embedding in this state, by model and form.
     """
 
     key: str
@@ -218,7 +222,19 @@ class PartitionColumns:
     postings: Mapping[int, Sequence[Posting]] = field(default_factory=dict)
     entities: Mapping[int, tuple[str, int]] = field(default_factory=dict)
     entity_rows: Mapping[str, int] = field(default_factory=dict)
+    names: Mapping[int, tuple[str, str]] = field(default_factory=dict)
+    marked: Mapping[str, frozenset[str]] = field(default_factory=dict)
     embeddings: KeptEmbeddings = field(default_factory=KeptEmbeddings)
+    lacking: dict[tuple[str, str], set[int]] = field(default_factory=dict)
+
+    def entities_alike(self, keys: Collection[str]) -> dict[str, Entity]:
+        """Returns the entities whose keys are these, with or without marks of Latin letters, by key."""
+        bare = set(map(without_marks, keys))
+        alike = {*keys, *bare, *chain.from_iterable(self.marked.get(key, ()) for key in bare)}
+        rows = [self.entity_rows[key] for key in sorted(alike & self.entity_rows.keys())]
+        ranked = sorted(rows, key=lambda row: -self.entities[row][1])  # those with the most mentions first, then by key
+        named = ((*self.entities[row], *self.names[row]) for row in ranked)
+        return {key: Entity(key, name, entity_type(type_), frequency) for key, frequency, name, type_ in named}
 
     @property
     def size_bytes(self) -> int:
@@ -260,7 +276,7 @@ class PartitionColumns:
         changed = connection.execute(_CHANGED, values).all()
         erased = [uid for uid in connection.scalars(_ERASED_IDS, values) if uid in self.positions_by_id]
         if not changed and not erased:
-            return replace(self, state=state)
+            return replace(self, state=state, lacking={})
         return self.with_changes(connection, changed, erased, state)
 
     def with_changes(
@@ -287,6 +303,7 @@ class PartitionColumns:
         return replace(
             self,
             state=state,
+            lacking={},
             candidates=draft.candidates,
             rows=draft.rows,
             times=draft.times,
@@ -297,6 +314,8 @@ class PartitionColumns:
             postings=draft.postings,
             entities=draft.entities,
             entity_rows=draft.entity_rows,
+            names=draft.names,
+            marked=draft.marked,
             embeddings=self.embeddings.without(former) if former else self.embeddings,
         )
 
@@ -315,6 +334,7 @@ class _Draft:
         self.further_runs, self.mentioned = dict(columns.further_runs), dict(columns.mentioned)
         self.postings, self.entities = dict(columns.postings), dict(columns.entities)
         self.entity_rows = dict(columns.entity_rows)
+        self.names, self.marked = dict(columns.names), dict(columns.marked)
         # The rows of changed and erased memories; what their `previous` says now, and what it said before.
         self.touched: set[int] = set()
         self._followers: dict[int, int] = {}
@@ -393,12 +413,23 @@ class _Draft:
                 del self.postings[entity]
         return list(changed)
 
-    def set_entities(self, changed: Sequence[int], found: Iterable[tuple[int, str, int]]) -> None:
-        """Replaces entities, as (row, key, document frequency); those that are not found are gone."""
+    def set_entities(self, changed: Sequence[int], found: Iterable[tuple[int, str, int, str, str, str | None]]) -> None:
+        """Replaces entities; those that are not found are gone.
+
+        An entity is (row, key, document frequency, name, type, key without marks). Raises CorruptValue.
+        """
         for entity in changed:
-            self.entity_rows.pop(self.entities.pop(entity, ("", 0))[0], None)
-        for entity, key, frequency in found:
+            key, _ = self.entities.pop(entity, ("", 0))
+            self.entity_rows.pop(key, None)
+            self.names.pop(entity, None)
+            bare = without_marks(key)
+            if key in (marked := self.marked.get(bare, frozenset())):
+                self.marked[bare] = marked - {key}
+        for entity, key, frequency, name, type_, bare_key in found:
             self.entities[entity], self.entity_rows[key] = (key, frequency), entity
+            self.names[entity] = name, entity_type(type_).value  # one text for all; raises for a corrupt type
+            if bare_key is not None:
+                self.marked[bare_key] = self.marked.get(bare_key, frozenset()) | {key}
 
 
 class VisibleColumns:
@@ -408,10 +439,13 @@ class VisibleColumns:
         self.columns = columns
         self._shown = columns.visible(view).tolist()
 
-    def candidate(self, row: int) -> CandidateRow | None:
-        """Returns a memory by its row, whether the view shows it or not; None if it is not there."""
-        position = self.columns.positions.get(row)
-        return None if position is None else self.columns.candidates[position]
+    def candidates(self, rows: Iterable[int]) -> Iterator[tuple[CandidateRow, bool]]:
+        """Yields those of these memories that are there, and whether the view shows them."""
+        candidates, shown, position_of = self.columns.candidates, self._shown, self.columns.positions.get
+        for row in rows:
+            position = position_of(row)
+            if position is not None and (candidate := candidates[position]) is not None:
+                yield candidate, shown[position]
 
     def shows(self, row: int) -> bool:
         """Whether the view shows the memory of a row."""
@@ -420,15 +454,19 @@ class VisibleColumns:
 
     def by_row(self, rows: Iterable[int]) -> list[CandidateRow]:
         """Returns those of these memories that the view shows."""
-        return self._visible(self.columns.positions.get(row) for row in rows)
+        return self._visible(map(self.columns.positions.get, rows))
 
     def by_id(self, uids: Iterable[str]) -> list[CandidateRow]:
         """Returns those of these memories that the view shows."""
-        return self._visible(self.columns.positions_by_id.get(uid) for uid in uids)
+        return self._visible(map(self.columns.positions_by_id.get, uids))
 
     def _visible(self, positions: Iterable[int | None]) -> list[CandidateRow]:
-        found = (self.columns.candidates[one] for one in positions if one is not None and self._shown[one])
-        return [candidate for candidate in found if candidate is not None]
+        candidates, shown = self.columns.candidates, self._shown
+        return [
+            candidate
+            for one in positions
+            if one is not None and shown[one] and (candidate := candidates[one]) is not None
+        ]
 
 
 _m = memories.c
@@ -451,6 +489,7 @@ _RUNS_OF = _ALL_RUNS.where(in_array(further_runs.c.memory, "rows"))
 _ALL_MENTIONS = select(mentions.c.memory, mentions.c.entity, mentions.c.kind, mentions.c.at)
 _MENTIONS = _ALL_MENTIONS.join(memories, _m.id == mentions.c.memory).where(_IN_PARTITION)
 _MENTIONS_OF = _ALL_MENTIONS.where(in_array(mentions.c.memory, "rows"))
-_ALL_ENTITIES = select(entities.c.id, entities.c.key, entities.c.mentions)
+_e = entities.c
+_ALL_ENTITIES = select(_e.id, _e.key, _e.mentions, _e.name, _e.type, _e.bare_key)
 _ENTITIES = _ALL_ENTITIES.where(entities.c.partition == bindparam("partition"))
 _ENTITIES_OF = _ALL_ENTITIES.where(in_array(entities.c.id, "entities"))

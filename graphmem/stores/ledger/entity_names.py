@@ -31,6 +31,7 @@ from graphmem.extraction.entity_resolution import ChosenName
 from graphmem.folding import without_marks
 from graphmem.model import Entity, EntityType, Link, MentionKind, Origin
 from graphmem.stores.ledger import outbox
+from graphmem.stores.ledger.columns import PartitionColumns
 from graphmem.stores.ledger.memories import BATCH
 from graphmem.stores.ledger.schema import aliases, entities, jobs, memories, mentions, names, partitions, relations
 from graphmem.stores.ledger.sql import array_rows, decoding, in_array, mention_kind, upsert
@@ -291,14 +292,14 @@ def similar_keys(connection: Connection, partition: int | None, keys: Collection
 
 
 def same_and_similar(
-    connection: Connection, partition: int | None, keys: Iterable[str]
+    connection: Connection, partition: int | None, keys: Iterable[str], columns: PartitionColumns | None = None
 ) -> tuple[dict[str, Entity], dict[str, str]]:
     """Returns the entities with these keys and those like a key without one, by key; and `similar_keys` of the latter.
 
-    One statement reads both.
+    The partition's columns have both if they are given; else one statement reads both.
     """
     asked = set(keys)
-    alike = _alike(connection, partition, asked)
+    alike = _alike(connection, partition, asked) if columns is None else columns.entities_alike(asked)
     similar = _similar(asked - alike.keys(), alike)
     found = [*sorted(asked & alike.keys()), *sorted(similar.keys() - asked)]
     return {key: alike[key] for key in found}, similar

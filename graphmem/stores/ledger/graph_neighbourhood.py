@@ -224,9 +224,8 @@ class _ColumnNeighbourhood(_Neighbourhood):
         return [candidate.row for candidate in self._visible.by_id(uids)]
 
     def _read_session_rows(self, row_ids: Sequence[int]) -> Iterator[tuple[int, _SessionRow]]:
-        for row in row_ids:
-            if (one := self._visible.candidate(row)) is not None:
-                yield row, _SessionRow(one.id, one.before, one.after, is_visible=self._visible.shows(row))
+        for one, is_visible in self._visible.candidates(row_ids):
+            yield one.row, _SessionRow(one.id, one.before, one.after, is_visible)
 
     def rarest_entities(self, row_ids: Sequence[int], limit: int, without: Iterable[int]) -> list[int]:
         linked = {entity for _, _, entity, _, _ in self._mentions_of(row_ids)}.difference(without)
