@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import Stemmer  # type: ignore[import-not-found, unused-ignore]  # a C extension without stubs
 
-from graphmem.folding import fold, without_marks
+from graphmem.folding import fold, typed_spellings, without_marks
 
 # BM25's term saturation (k1) and length normalisation (b).
 K1 = 1.5
@@ -111,10 +111,12 @@ def tokens(text: str) -> list[str]:
 
 
 def tokens_with_and_without_marks(text: str) -> tuple[list[str], list[str]]:
-    """Returns the terms of a text, and those without the marks of Latin letters, which "Walesa" and "Wałęsa" share."""
+    """Returns the terms of a text, and those of `folding.typed_spellings`, which "Walesa" and "Wałęsa" share."""
     folded = fold(text)
-    terms, bare = _split_terms(folded), without_marks(folded)
-    return terms, terms if bare == folded else _split_terms(bare)
+    terms, spellings = _split_terms(folded), typed_spellings(folded)
+    if spellings == (folded,):
+        return terms, terms
+    return terms, [term for spelling in spellings for term in _split_terms(spelling)]
 
 
 def claims(text: str) -> tuple[list[str], bool]:
@@ -124,8 +126,8 @@ def claims(text: str) -> tuple[list[str], bool]:
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def bare_terms(word: str) -> tuple[str, ...]:
-    """Returns the terms of a folded word without the marks of Latin letters."""
-    return tuple(_split_terms(without_marks(word)))
+    """Returns the terms of a folded word as it is typed without the marks of Latin letters."""
+    return tuple(term for spelling in typed_spellings(word) for term in _split_terms(spelling))
 
 
 def words_of(text: str) -> list[str]:
@@ -143,13 +145,16 @@ def term_id(token: str) -> int:
 def term_counts(text: str) -> dict[int, float]:
     """Counts the terms of a text: {number of the term: occurrences}.
 
-    A term with Latin marks counts also without them, `WITHOUT_MARKS_COUNT` each time.
+    A term with Latin marks counts also as it is typed without them, `WITHOUT_MARKS_COUNT` each time.
     """
     folded_text = fold(text)
     counts = Counter(_split_terms(folded_text))
     by_number: dict[int, float] = {term_id(term): count for term, count in counts.items()}
-    if (bare_text := without_marks(folded_text)) != folded_text:
-        for term, count in (Counter(_split_terms(bare_text)) - counts).items():
+    if (spellings := typed_spellings(folded_text)) != (folded_text,):
+        typed = Counter[str]()
+        for spelling in spellings:
+            typed |= Counter(_split_terms(spelling))
+        for term, count in (typed - counts).items():
             by_number[term_id(term)] = by_number.get(term_id(term), 0) + WITHOUT_MARKS_COUNT * count
     return by_number
 

@@ -28,7 +28,7 @@ from sqlalchemy import (
 
 from graphmem.extraction import entity_resolution
 from graphmem.extraction.entity_resolution import ChosenName
-from graphmem.folding import without_marks
+from graphmem.folding import meant_spellings, typed_spellings, without_marks
 from graphmem.model import Entity, EntityType, Link, MentionKind, Origin
 from graphmem.stores.ledger import outbox
 from graphmem.stores.ledger.memories import BATCH
@@ -280,12 +280,14 @@ def _shared_prefixes() -> Select[Any]:
 def similar_keys(connection: Connection, partition: int | None, keys: Collection[str]) -> dict[str, str]:
     """Returns the keys of entities that differ from these in marks of Latin letters only, each with the one it is like.
 
-    "łódź" is like "lodz", "hòa" like "hoa" and "hoà". Those with the most mentions come first.
+    "łódź" is like "lodz", "hòa" like "hoa" and "hoà", "möhre" like "moehre". Those with the most mentions come first.
     """
-    key_of = {without_marks(key): key for key in keys}
+    key_of = {
+        spelling: key for spellings in (meant_spellings, typed_spellings) for key in keys for spelling in spellings(key)
+    }
     values = {"partition": partition, "keys": list(key_of)}
     rows = connection.execute(_SIMILAR_KEYS, values).all()
-    return {key: key_of[without_marks(key)] for (key,) in rows if key not in keys}
+    return {key: key_of.get(key) or key_of[without_marks(key)] for (key,) in rows if key not in keys}
 
 
 def entities_with_prefix(
