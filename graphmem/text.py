@@ -59,6 +59,8 @@ UNSPACED_RANGES = (
 )
 # Characters of the longest key that is looked for in text without spaces: most names have two to four.
 MAX_UNSPACED_KEY = 4
+# Letters of the shortest name whose genitive is looked for.
+MIN_POSSESSOR_CHARS = 3
 MAX_TITLE_CHARS = 100
 MIN_PASSAGE_CHARS = 100
 GREETINGS = frozenset(("hi", "hey", "hello", "dear", "thanks"))
@@ -290,13 +292,15 @@ class KeyCandidate(NamedTuple):
     """A key that a question may name an entity by.
 
     `start` and `end` count the question's words, then the characters of its parts in scripts without spaces. `is_name`:
-    whether its first and its last word are written with capitals; None where the writing does not tell.
+    whether its first and its last word are written with capitals; None where the writing does not tell. `is_possessor`:
+    whether it is the name of which the question may have the genitive ("Friedas Pläne").
     """
 
     key: str
     start: int
     end: int
     is_name: bool | None
+    is_possessor: bool = False
 
     def is_inside(self, other: KeyCandidate) -> bool:
         """Whether this is a part of another candidate."""
@@ -307,8 +311,8 @@ def key_candidates(text: str, longest: int = 7) -> dict[str, KeyCandidate]:
     """Returns the entity keys that a question may name, normalised: of its runs of 1 to `longest` words.
 
     Runs of stop words alone are left out; those with an inner possessive come with and without it ("anna's dog", "anna
-    dog"), those that end in small letters also in the singular ("art galleries", "art gallery"). Text of scripts
-    without spaces adds its runs of 2 to 4 characters.
+    dog"), those that end in small letters also in the singular ("art galleries", "art gallery"), those in capitals also
+    without the ending of a genitive. Text of scripts without spaces adds its runs of 2 to 4 characters.
     """
     words, tells = text.split(), not text[1:].islower()
     capital = [any(map(str.isupper, word)) for word in words]
@@ -319,6 +323,9 @@ def key_candidates(text: str, longest: int = 7) -> dict[str, KeyCandidate]:
             for key in _phrase_keys(words[start:end], with_singular=not capital[end - 1]):
                 if key not in found or (is_name and not found[key].is_name):
                     found[key] = KeyCandidate(key, start, end, is_name)
+                if capital[start] and capital[end - 1] and end < len(words):  # before what is theirs
+                    for name in possessors(key):
+                        found.setdefault(name, KeyCandidate(name, start, end, None, is_possessor=True))
     place = len(words)
     for run in UNSPACED_RUN.findall(fold(text)):
         for start in range(len(run)):
@@ -429,6 +436,14 @@ def _phrase_keys(words: list[str], *, with_singular: bool) -> Iterator[str]:
             yield spelling
             if with_singular:
                 yield from _singulars(spelling)
+
+
+def possessors(key: str) -> list[str]:
+    """Returns whose something may be by a folded name in the genitive: "friedas" of frieda, "hansens" of hans too."""
+    if key.endswith("ss"):
+        return []
+    stems = (key.removesuffix(ending) for ending in ("s", "ens") if key.endswith(ending))
+    return [stem for stem in stems if len(stem) >= MIN_POSSESSOR_CHARS]
 
 
 def _singulars(key: str) -> Iterator[str]:

@@ -22,7 +22,8 @@ def named_in(
 ) -> SearchPartition:
     """Reads a partition with the entities that a query names in it, also by their aliases.
 
-    A key without an entity stands for those that differ in marks of Latin letters only ("walesa" for "wałęsa").
+    A key without an entity stands for those that differ in marks of Latin letters only ("walesa" for "wałęsa"), and a
+    genitive for the name: of an entity that is more than a common noun.
     Aliases are followed only in the scope's own partition: a user's aliases mean nothing to a view by agent or run.
     """
     row = partition.row
@@ -32,12 +33,15 @@ def named_in(
         found |= entity_names.existing_entities(connection, row, similar)
         candidates = {**{key: candidates[asked]._replace(key=key) for key, asked in similar.items()}, **candidates}
     kinds = _kinds(connection, row, candidates, found)
+    # "Windows" is not what the windows have that were cleaned.
+    common = {key for key, kind in kinds.items() if candidates[key].is_possessor and kind is MentionKind.COMMON_NOUN}
+    kinds = {key: kind for key, kind in kinds.items() if key not in common}
     named = {key: entity for key, entity in found.items() if key in kinds}
     alias_of = entity_names.linked_keys(connection, row, named) if partition.key == own_partition else {}
     if alias_of:
         named |= entity_names.existing_entities(connection, row, alias_of)
     alias_kinds = {alias: kinds[key] for alias, key in alias_of.items() if key in kinds}
-    asked = candidates.keys() | alias_of
+    asked = {*(key for key, one in candidates.items() if key in kinds or not one.is_possessor), *alias_of}
     return SearchPartition(partition.key, partition.size, partition.kept, named, {**alias_kinds, **kinds}, asked)
 
 
