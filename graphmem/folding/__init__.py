@@ -54,6 +54,8 @@ _NUKTA = "\u093c"
 _KATAKANA, _TO_HIRAGANA = range(0x30A1, 0x30F7), -0x60
 # Characters that nobody sees: joiners, soft hyphens and marks of direction.
 _UNSEEN = frozenset("\u00ad\u061c\u200c\u200d\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+# Of them, those that a text may consist of and is as good as empty, besides white space.
+_IS_BLANK = re.compile(f"[\\s\u200b\u2060\ufeff{''.join(sorted(_UNSEEN))}]*+")
 # Combining marks that are dropped where they are no part of a composed letter: those of Latin, Greek and Cyrillic
 # script, of Hebrew and of Arabic. With them Arabic's hamza without a carrier, and the stroke that draws words out.
 _MARKS = "\u0300-\u036f\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u064b-\u065f\u0670"
@@ -72,6 +74,11 @@ def fold(text: str) -> str:
     # Case folding can undo the composition, so NFKC is applied again.
     composed = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
     return composed if composed.isascii() else composed.translate(_table())
+
+
+def is_blank(text: str) -> bool:
+    """Whether a text has nothing that anybody sees: white space, zero-width spaces, joiners and marks of direction."""
+    return _IS_BLANK.fullmatch(text) is not None
 
 
 def without_marks(text: str) -> str:
