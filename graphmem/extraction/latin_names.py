@@ -42,6 +42,8 @@ _PERSON_NOUNS = frozenset(
     сестра брат мама папа друг подруга тётя дядя сын дочь жена муж
     """.split()
 )
+# Those by which a family calls somebody.
+_NOUNS_AS_NAMES = frozenset("oma opa".split())
 _TYPES_BY_PRECEDING_WORD = {
     word: type_
     for type_, words in {
@@ -146,10 +148,16 @@ def _name_ranges(words: list[str]) -> Iterator[tuple[int, int]]:
     while index < len(words):
         end = index
         word = words[index]
-        if _is_capitalized(word) and not _is_sentence_opener(word, index) and word.lower() not in _PERSON_NOUNS:
+        if _is_capitalized(word) and not _is_sentence_opener(word, index) and not _introduces_name(words, index):
             end = _name_end(words, index)
             yield index, end
         index = max(end, index + 1)
+
+
+def _introduces_name(words: list[str], index: int) -> bool:
+    """Whether a word says who somebody is, and is no name itself: as "Oma" is where no name follows."""
+    word, following = words[index].lower(), " ".join(words[index + 1 : index + 2])
+    return word in _PERSON_NOUNS and (word not in _NOUNS_AS_NAMES or _is_capitalized(following))
 
 
 def _name_end(words: list[str], start: int) -> int:

@@ -138,6 +138,8 @@ def test_impossible_aliases_and_names_are_refused_with_reasons(memory: Memory) -
         memory.alias("nordlich", "bergen", user_id="u1")
     with pytest.raises(NotFoundError, match="entities"):
         memory.rename_entity("qqq", "Q", user_id="u1")
+    with pytest.raises(NotFoundError, match="'building' stands in memories.*'u1'.*is no entity there"):
+        memory.alias("building", "bergen", user_id="u1")
     with pytest.raises(NotFoundError, match="not linked"):
         memory.unalias("nordlicht", "bergen", user_id="u1")
     with pytest.raises(ValidationError, match="b='the Bergen'.*same"):
@@ -151,6 +153,13 @@ def test_impossible_aliases_and_names_are_refused_with_reasons(memory: Memory) -
     with pytest.raises(ValidationError, match="user_id"):
         memory.alias("a", "b")
     assert dump_names(memory) == "[[], []]"
+
+
+def test_what_a_german_family_calls_somebody_is_an_alias(memory: Memory) -> None:
+    for text in ("Meine Oma hat Katzen.", "Meine Großmutter wohnt in Ulm.", "Meine Oma Gerda ist müde."):
+        add_message(memory, text)
+    entity = memory.alias("Oma", "Großmutter", user_id="u1")
+    assert [len(entity["memories"]), "gerda" in list_names(memory, "u1")] == [2, True]
 
 
 # --- capitals ---------------------------------------------------------------------------------------------------------
