@@ -12,6 +12,7 @@ from enum import IntEnum, IntFlag, StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
+from graphmem.folding import is_blank
 from graphmem.text import cut_line, folded_key
 from graphmem.times import said
 
@@ -406,7 +407,7 @@ class Message:
         That is so for a message whose attachments nobody has described.
         """
         text = described_text(self.content, self.attachments)
-        return text if text.strip() else ""
+        return "" if is_blank(text) else text
 
     @property
     def identity(self) -> str:

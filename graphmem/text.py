@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import Stemmer  # type: ignore[import-not-found, unused-ignore]  # a C extension without stubs
 
-from graphmem.folding import fold, without_marks
+from graphmem.folding import fold, typed_spellings, without_marks
 
 # BM25's term saturation (k1) and length normalisation (b).
 K1 = 1.5
@@ -59,6 +59,8 @@ UNSPACED_RANGES = (
 )
 # Characters of the longest key that is looked for in text without spaces: most names have two to four.
 MAX_UNSPACED_KEY = 4
+# Letters of the shortest name whose genitive is looked for.
+MIN_POSSESSOR_CHARS = 3
 MAX_TITLE_CHARS = 100
 MIN_PASSAGE_CHARS = 100
 GREETINGS = frozenset(("hi", "hey", "hello", "dear", "thanks"))
@@ -111,10 +113,12 @@ def tokens(text: str) -> list[str]:
 
 
 def tokens_with_and_without_marks(text: str) -> tuple[list[str], list[str]]:
-    """Returns the terms of a text, and those without the marks of Latin letters, which "Walesa" and "Wałęsa" share."""
+    """Returns the terms of a text, and those of `folding.typed_spellings`, which "Walesa" and "Wałęsa" share."""
     folded = fold(text)
-    terms, bare = _split_terms(folded), without_marks(folded)
-    return terms, terms if bare == folded else _split_terms(bare)
+    terms, spellings = _split_terms(folded), typed_spellings(folded)
+    if spellings == (folded,):
+        return terms, terms
+    return terms, [term for spelling in spellings for term in _split_terms(spelling)]
 
 
 def claims(text: str) -> tuple[list[str], bool]:
@@ -124,8 +128,8 @@ def claims(text: str) -> tuple[list[str], bool]:
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def bare_terms(word: str) -> tuple[str, ...]:
-    """Returns the terms of a folded word without the marks of Latin letters."""
-    return tuple(_split_terms(without_marks(word)))
+    """Returns the terms of a folded word as it is typed without the marks of Latin letters."""
+    return tuple(term for spelling in typed_spellings(word) for term in _split_terms(spelling))
 
 
 def words_of(text: str) -> list[str]:
@@ -143,13 +147,16 @@ def term_id(token: str) -> int:
 def term_counts(text: str) -> dict[int, float]:
     """Counts the terms of a text: {number of the term: occurrences}.
 
-    A term with Latin marks counts also without them, `WITHOUT_MARKS_COUNT` each time.
+    A term with Latin marks counts also as it is typed without them, `WITHOUT_MARKS_COUNT` each time.
     """
     folded_text = fold(text)
     counts = Counter(_split_terms(folded_text))
     by_number: dict[int, float] = {term_id(term): count for term, count in counts.items()}
-    if (bare_text := without_marks(folded_text)) != folded_text:
-        for term, count in (Counter(_split_terms(bare_text)) - counts).items():
+    if (spellings := typed_spellings(folded_text)) != (folded_text,):
+        typed = Counter[str]()
+        for spelling in spellings:
+            typed |= Counter(_split_terms(spelling))
+        for term, count in (typed - counts).items():
             by_number[term_id(term)] = by_number.get(term_id(term), 0) + WITHOUT_MARKS_COUNT * count
     return by_number
 
@@ -285,13 +292,15 @@ class KeyCandidate(NamedTuple):
     """A key that a question may name an entity by.
 
     `start` and `end` count the question's words, then the characters of its parts in scripts without spaces. `is_name`:
-    whether its first and its last word are written with capitals; None where the writing does not tell.
+    whether its first and its last word are written with capitals; None where the writing does not tell. `is_possessor`:
+    whether it is the name of which the question may have the genitive ("Friedas Pläne").
     """
 
     key: str
     start: int
     end: int
     is_name: bool | None
+    is_possessor: bool = False
 
     def is_inside(self, other: KeyCandidate) -> bool:
         """Whether this is a part of another candidate."""
@@ -302,8 +311,8 @@ def key_candidates(text: str, longest: int = 7) -> dict[str, KeyCandidate]:
     """Returns the entity keys that a question may name, normalised: of its runs of 1 to `longest` words.
 
     Runs of stop words alone are left out; those with an inner possessive come with and without it ("anna's dog", "anna
-    dog"), those that end in small letters also in the singular ("art galleries", "art gallery"). Text of scripts
-    without spaces adds its runs of 2 to 4 characters.
+    dog"), those that end in small letters also in the singular ("art galleries", "art gallery"), those in capitals also
+    without the ending of a genitive. Text of scripts without spaces adds its runs of 2 to 4 characters.
     """
     words, tells = text.split(), not text[1:].islower()
     capital = [any(map(str.isupper, word)) for word in words]
@@ -314,6 +323,9 @@ def key_candidates(text: str, longest: int = 7) -> dict[str, KeyCandidate]:
             for key in _phrase_keys(words[start:end], with_singular=not capital[end - 1]):
                 if key not in found or (is_name and not found[key].is_name):
                     found[key] = KeyCandidate(key, start, end, is_name)
+                if capital[start] and capital[end - 1] and end < len(words):  # before what is theirs
+                    for name in possessors(key):
+                        found.setdefault(name, KeyCandidate(name, start, end, None, is_possessor=True))
     place = len(words)
     for run in UNSPACED_RUN.findall(fold(text)):
         for start in range(len(run)):
@@ -424,6 +436,14 @@ def _phrase_keys(words: list[str], *, with_singular: bool) -> Iterator[str]:
             yield spelling
             if with_singular:
                 yield from _singulars(spelling)
+
+
+def possessors(key: str) -> list[str]:
+    """Returns whose something may be by a folded name in the genitive: "friedas" of frieda, "hansens" of hans too."""
+    if key.endswith("ss"):
+        return []
+    stems = (key.removesuffix(ending) for ending in ("s", "ens") if key.endswith(ending))
+    return [stem for stem in stems if len(stem) >= MIN_POSSESSOR_CHARS]
 
 
 def _singulars(key: str) -> Iterator[str]:

@@ -20,10 +20,12 @@ from difflib import get_close_matches
 from inspect import iscoroutinefunction
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar, get_args
+from unicodedata import normalize
 
 from graphmem.boundary import content_parts
 from graphmem.errors import ValidationError
 from graphmem.escapes import json_text
+from graphmem.folding import is_blank
 from graphmem.model import (
     EPOCH,
     SCOPE_NAMES,
@@ -212,11 +214,19 @@ def refuse_scope_names(node: object, argument: str, depth: int = 0) -> None:
 
 
 def identifier(value: object, argument: str) -> str:
-    """Returns the id of a user, agent or run: a string of 1..256 characters after trimming, or a number as text."""
-    name = _checked_name(_number_to_text(value, argument), argument)
+    """Returns the id of a user, agent or run: a string of 1..256 characters after trimming, or a number as text.
+
+    In NFC: keyboards and file systems write "é" as one character or as two, and both are one user.
+    """
+    name = _checked_name(composed(_checked_name(_number_to_text(value, argument), argument)), argument)
     if name == "*":
         refuse(argument, value, "wildcards are not supported; give the id of one user, agent or run")
     return name
+
+
+def composed(name: str) -> str:
+    """Returns an id in NFC, as ids are compared."""
+    return normalize("NFC", name)
 
 
 def _number_to_text(value: object, argument: str) -> object:
@@ -316,7 +326,7 @@ def parse_messages(
     return [
         replace(message, index=index)
         for index, (message, has_parts) in enumerate(parsed)
-        if message.role in REMEMBERED_ROLES and (message.content.strip() or has_parts)
+        if message.role in REMEMBERED_ROLES and (has_parts or not is_blank(message.content))
     ]
 
 
@@ -688,9 +698,9 @@ def _checked_mapping(value: object, argument: str) -> Mapping[str, Any]:
 
 
 def content(value: object, argument: str, max_chars: int = MAX_CONTENT_CHARS) -> str:
-    """Checks the text of a memory, which is stored unchanged: at least one character that is no whitespace."""
+    """Checks the text of a memory, which is stored unchanged: at least one character that is seen."""
     text = _checked_text(value, argument, max_chars)
-    return text if text.strip() else refuse(argument, value, "is empty; to remove a memory, delete it")
+    return refuse(argument, value, "is empty; to remove a memory, delete it") if is_blank(text) else text
 
 
 def storable_part(text: str, max_chars: int) -> str:

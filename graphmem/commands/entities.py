@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from datetime import datetime
 
 from rapidfuzz import process
@@ -19,12 +20,12 @@ from graphmem.errors import NotFoundError
 from graphmem.extraction import entity_resolution
 from graphmem.extraction.entity_resolution import ChosenName
 from graphmem.folding import fold
-from graphmem.model import Entity, EntityType, Link, MentionKind, Origin, View, micros
-from graphmem.stores.ledger import entity_names, entity_queries
+from graphmem.model import Entity, EntityType, Link, ListFilter, MentionKind, Origin, View, micros
+from graphmem.stores.ledger import entity_names, entity_queries, memories
 from graphmem.stores.ledger.entity_names import MentionedEntities
 from graphmem.stores.ledger.graph_writes import GraphAddition
 from graphmem.stores.ledger.memories import partition_row
-from graphmem.text import is_passage
+from graphmem.text import is_passage, words_of
 
 # The most names that are compared with a new one: if more begin alike, no rule can decide which of them it means.
 MAX_COMPARED = 50
@@ -67,11 +68,24 @@ def _mentioned_key(connection: Connection, view: View, key: str) -> str:
         scope = ", ".join(f"{name}={value!r}" for name, value in view.scope.parts.items())
         keys = entity_queries.keys_in(connection, view)
         similar = [match for match, *_ in process.extract(key, keys, limit=NEAREST_LIMIT, score_cutoff=MIN_SIMILARITY)]
+        text = f"no memory written under {scope} mentions {key!r:.80}"
+        if _is_written(connection, view, key):
+            text = f"{key!r:.80} stands in memories written under {scope}, but is no entity there"
         advice = "entities() lists what is known there"
         if similar:
             advice = f"the nearest that is known: {', '.join(map(repr, similar))}"
-        raise NotFoundError(f"no memory written under {scope} mentions {key!r:.80}; {advice}")
+        raise NotFoundError(f"{text}; {advice}")
     return key if key in entity.keys else entity.key
+
+
+def _is_written(connection: Connection, view: View, key: str) -> bool:
+    """Whether a memory inside the view has all words of a key, which no extractor took for a name."""
+    words = words_of(key)
+    listed = ListFilter(words=tuple(words))
+    with closing(
+        memories.list_page(connection, view, listed, after=None, limit=MAX_COMPARED, with_sources=True)
+    ) as found:
+        return any(set(words).issubset(words_of(record.text)) for record in found)
 
 
 def _not_linked_message(connection: Connection, view: View, link: Link) -> str:

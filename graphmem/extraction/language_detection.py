@@ -57,7 +57,13 @@ _FOREIGN_BY_LANGUAGE = {
     """,
 }
 # German words that no other language here has, nor English in chats ("im home").
-_GERMAN = frozenset(_FOREIGN_BY_LANGUAGE["de"].split()) - {"im", "du", "das"} | {"der", "dem"}
+_GERMAN = (frozenset(_FOREIGN_BY_LANGUAGE["de"].split()) - {"im", "du", "das"}) | frozenset(
+    """
+    der dem wann warum welche welcher welches welchen wem wen wessen woher wohin macht machst gibt haben seid
+    soll kann muss möchte magst dieser dieses jeder mich ihm ihn ihnen durch gegen ohne seit zwischen ihren
+    kennt kenne weiß hieß wohnen arbeiten geht gehört kommt spielt
+    """.split()
+)
 FOREIGN = frozenset(word for words in _FOREIGN_BY_LANGUAGE.values() for word in words.split())
 # Words that also occur in names ("Ludwig van Beethoven", "La La Land"); they count before a lower-case word only.
 PARTICLES = frozenset("de der die den del della di da do dos das du la le les los las van von el il lo te ten".split())

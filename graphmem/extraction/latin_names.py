@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from graphmem.extraction.language_detection import PARTICLES, is_function_word
+from graphmem.extraction.language_detection import PARTICLES, is_function_word, is_german
 from graphmem.model import EntityType
 
 
@@ -42,6 +42,8 @@ _PERSON_NOUNS = frozenset(
     сестра брат мама папа друг подруга тётя дядя сын дочь жена муж
     """.split()
 )
+# Those by which a family calls somebody.
+_NOUNS_AS_NAMES = frozenset("oma opa".split())
 _TYPES_BY_PRECEDING_WORD = {
     word: type_
     for type_, words in {
@@ -51,6 +53,16 @@ _TYPES_BY_PRECEDING_WORD = {
     }.items()
     for word in words.split()
 }
+# What stands before a name in a German question, if anything is known by that name; and before its article.
+_BEFORE_GERMAN_NAMES = frozenset("von für über zu und oder als ist sind war".split())
+_BEFORE_ARTICLES_OF_NAMES = frozenset("von mit".split())
+# A German question for a person, or for what a subject does, whose name follows the verb: "Wo wohnt Tobi?". Bare
+# nouns follow these verbs as well ("Was kostet Kaffee?").
+_ASKS_FOR_PERSON = frozenset("wer wen wem".split())
+_ASKS_FOR_REST = frozenset("wo was wie wann warum woher wohin wieso weshalb wem wen".split())
+_NO_VERBS_OF_PEOPLE = frozenset("ist sind war gibt kostet kosten heißt bedeutet viel viele".split())
+_ADJECTIVE_ENDINGS = ("e", "er", "es", "en", "em")
+_VERBS_OF_BEING = frozenset("ist war heißt".split())
 # Before two or more capitalised words, these introduce an author: "von Thomas Mann".
 _AUTHOR_PREPOSITIONS = frozenset("von par por da".split())
 JOINING_WORDS = PARTICLES - frozenset("der die den il lo el te ten".split())
@@ -79,16 +91,73 @@ def capitalized_names(text: str) -> Iterator[NameCandidate]:
             yield _name_candidate(words, start, numbered_end, german=german)
 
 
+def names_asked(text: str) -> Iterator[NameCandidate]:
+    """Yields the names in a question. Not `is_certain`: a name only if something is known by it.
+
+    German writes every noun with a capital, so a certain name there stands where no other noun does.
+    """
+    if not is_german(text):
+        yield from (name for name in capitalized_names(text) if name.is_certain)
+        return
+    for sentence in _SENTENCE_END.split(_ABBREVIATED_TITLES.sub(r"\1", text)):
+        words = _WORD.findall(sentence)
+        lower = [word.lower() for word in words]
+        for index, word in enumerate(words):
+            if not _is_capitalized(word) or lower[index] in _PERSON_NOUNS or is_function_word(word) or is_german(word):
+                continue
+            if _PERSON_NOUNS.intersection(lower[max(index - 1, 0) : index]) or _follows_verb(lower, index):
+                yield NameCandidate(word, EntityType.PERSON)
+            elif _may_be_german_name(words, index):
+                yield NameCandidate(word, is_certain=False)
+
+
+def _follows_verb(lower: list[str], index: int) -> bool:
+    """Whether a capitalised word is the subject of a German question for what somebody does, or the one asked for."""
+    if index != 2:  # noqa: PLR2004 - behind the question word and the verb
+        return False
+    asks, verb = lower[:2]
+    return (asks in _ASKS_FOR_REST and verb not in _NO_VERBS_OF_PEOPLE) or (
+        asks in _ASKS_FOR_PERSON and verb in _VERBS_OF_BEING
+    )
+
+
+def _may_be_german_name(words: list[str], index: int) -> bool:
+    """Whether a capitalised word of a German question is a name if something is known by it.
+
+    It begins the text or follows a verb that does, is somebody whose something is asked for ("Friedas Pläne"), or
+    stands behind a word that names follow: also with an article ("mit der Ayşe"), where most other nouns have one.
+    """
+    before = [word.lower() for word in words[max(index - 2, 0) : index]]
+    if before[-1:] and before[-1] in _GERMAN_DETERMINERS:
+        return before[0] in _BEFORE_ARTICLES_OF_NAMES
+    if before[-1:] and before[-1].startswith("welch"):
+        return False
+    # Behind a genitive stands what is somebody's, also with an adjective.
+    of_it, behind = [*words[index + 1 : index + 3], "", ""][:2]
+    is_genitive = words[index].endswith("s") and (
+        of_it[:1].isupper() or (of_it.endswith(_ADJECTIVE_ENDINGS) and behind[:1].isupper())
+    )
+    if index <= 1 or is_genitive:
+        return True
+    return before[-1] in _BEFORE_GERMAN_NAMES or before[-1] in _TYPES_BY_PRECEDING_WORD
+
+
 def _name_ranges(words: list[str]) -> Iterator[tuple[int, int]]:
     """Yields start and end of each name: capitalised words with the particles between them, without "Tante" etc."""
     index = 0
     while index < len(words):
         end = index
         word = words[index]
-        if _is_capitalized(word) and not _is_sentence_opener(word, index) and word.lower() not in _PERSON_NOUNS:
+        if _is_capitalized(word) and not _is_sentence_opener(word, index) and not _introduces_name(words, index):
             end = _name_end(words, index)
             yield index, end
         index = max(end, index + 1)
+
+
+def _introduces_name(words: list[str], index: int) -> bool:
+    """Whether a word says who somebody is, and is no name itself: as "Oma" is where no name follows."""
+    word, following = words[index].lower(), " ".join(words[index + 1 : index + 2])
+    return word in _PERSON_NOUNS and (word not in _NOUNS_AS_NAMES or _is_capitalized(following))
 
 
 def _name_end(words: list[str], start: int) -> int:

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from importlib import resources
+from itertools import product
 
 # Letters that readers of a script take for one another and that Unicode does not decompose. Those of Arabic script are
 # what keyboards of Persian, Urdu and other languages write for the same letter, and endings that people leave out.
@@ -33,6 +34,12 @@ _LETTERS = {
 }
 # Latin letters with a stroke, or joined, as people type them on other keyboards.
 _STROKES = {"ł": "l", "đ": "d", "ð": "d", "ø": "o", "ħ": "h", "ŧ": "t", "þ": "th", "æ": "ae", "œ": "oe"}
+# German letters as they are typed where a keyboard lacks them. The other way round "ue" is no "ü" behind a, e and q.
+_DIGRAPHS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue"})
+_DIGRAPH = re.compile("[ao]e|(?<![aeq])ue")
+_LETTER_OF_DIGRAPH = {"ae": "ä", "oe": "ö", "ue": "ü"}
+# Of more digraphs in one text, all or none stand for a letter.
+_MAX_DIGRAPHS = 3
 # Where Unicode has the small Latin letters with marks and strokes.
 _MARKED_LETTER = re.compile("[\u00df-\u024f\u1e00-\u1eff]")
 _ASCII_FOR_STROKES = str.maketrans(
@@ -47,6 +54,8 @@ _NUKTA = "\u093c"
 _KATAKANA, _TO_HIRAGANA = range(0x30A1, 0x30F7), -0x60
 # Characters that nobody sees: joiners, soft hyphens and marks of direction.
 _UNSEEN = frozenset("\u00ad\u061c\u200c\u200d\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+# Of them, those that a text may consist of and is as good as empty, besides white space.
+_IS_BLANK = re.compile(f"[\\s\u200b\u2060\ufeff{''.join(sorted(_UNSEEN))}]*+")
 # Combining marks that are dropped where they are no part of a composed letter: those of Latin, Greek and Cyrillic
 # script, of Hebrew and of Arabic. With them Arabic's hamza without a carrier, and the stroke that draws words out.
 _MARKS = "\u0300-\u036f\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u064b-\u065f\u0670"
@@ -67,9 +76,48 @@ def fold(text: str) -> str:
     return composed if composed.isascii() else composed.translate(_table())
 
 
+def is_blank(text: str) -> bool:
+    """Whether a text has nothing that anybody sees: white space, zero-width spaces, joiners and marks of direction."""
+    return _IS_BLANK.fullmatch(text) is not None
+
+
 def without_marks(text: str) -> str:
     """Returns a folded text with its Latin letters as ASCII has them: without accents, tones and strokes."""
     return text.translate(_BARE_LETTERS) if _MARKED_LETTER.search(text) else text
+
+
+def typed_spellings(text: str) -> tuple[str, ...]:
+    """Returns a folded text as it is typed without the marks of Latin letters, and with ae, oe, ue for ä, ö, ü.
+
+    One spelling for a text without ä, ö and ü, which is the text itself if it is ASCII.
+    """
+    if text.isascii():
+        return (text,)
+    return tuple(dict.fromkeys((without_marks(text), without_marks(text.translate(_DIGRAPHS)))))
+
+
+def meant_spellings(text: str) -> tuple[str, ...]:
+    """Returns what a folded text may have been typed for: with ä, ö, ü for some of its ae, oe, ue.
+
+    Most texts have no such spelling. "poet" may be "pöt" by this: look for words that are there.
+    """
+    parts, ends = [], 0
+    for digraph in _DIGRAPH.finditer(text):
+        parts.append((text[ends : digraph.start()], digraph.group()))
+        ends = digraph.end()
+    letters = [_LETTER_OF_DIGRAPH[digraph] for _, digraph in parts]
+    choices: Iterable[Sequence[bool]] = product((False, True), repeat=len(parts))
+    if len(parts) > _MAX_DIGRAPHS:
+        choices = ([True] * len(parts),)
+    return tuple(
+        "".join(
+            f"{start}{letter if is_letter else digraph}"
+            for (start, digraph), letter, is_letter in zip(parts, letters, choice, strict=True)
+        )
+        + text[ends:]
+        for choice in choices
+        if any(choice)
+    )
 
 
 def without_strokes(text: str) -> str:

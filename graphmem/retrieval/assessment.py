@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 
 import numpy as np
 
-from graphmem.extraction.latin_names import capitalized_names
+from graphmem.extraction.latin_names import NameCandidate, names_asked
+from graphmem.folding import fold, typed_spellings
 from graphmem.model import ASSISTANT, CandidateRow, EntityType, MentionKind, embedded_text
 from graphmem.retrieval import relevance, term_overlap
 from graphmem.retrieval.candidates import Candidates
@@ -17,7 +19,7 @@ from graphmem.retrieval.relevance import AskedQuestion, FoundMemory, Relevance
 from graphmem.retrieval.source_grouping import RankedMemory
 from graphmem.retrieval.term_overlap import WeightedTerms
 from graphmem.retrieval.types import SearchDeps
-from graphmem.text import normalise_key
+from graphmem.text import normalise_key, possessors
 
 # Types of the entities that a query names, as opposed to things it is about.
 NAMED_TYPES = frozenset({EntityType.PERSON, EntityType.PLACE, EntityType.ORGANIZATION})
@@ -82,7 +84,7 @@ def relevances_of(candidates: Candidates, ranked: Sequence[RankedMemory], deps: 
             people[uid],
         )
 
-    asked = _asked_question(candidates, terms, speakers)
+    asked = _asked_question(candidates, terms, speakers, list(texts.values()))
     assessed = relevance.assess(asked, [found(uid) for uid in ids], with_shares=retrieved.query.explain)
     values = {uid: one.value for uid, one in zip(ids, assessed, strict=True)}
     if analysis.is_only_temporal:
@@ -98,7 +100,9 @@ def _dated(value: float, proximity: float, row: CandidateRow) -> float:
     return value if row.question_share >= ASKS else max(value, DATED_RELEVANCE)
 
 
-def _asked_question(candidates: Candidates, terms: WeightedTerms, speakers: set[str]) -> AskedQuestion:
+def _asked_question(
+    candidates: Candidates, terms: WeightedTerms, speakers: set[str], texts: Sequence[str]
+) -> AskedQuestion:
     query, analysis, encoded = (
         candidates.retrieved.query, candidates.retrieved.analysis, candidates.retrieved.encoded
     )  # fmt: skip
@@ -108,8 +112,8 @@ def _asked_question(candidates: Candidates, terms: WeightedTerms, speakers: set[
     named = [entity for partition in candidates.partitions for entity in partition.named_entities.values()]
     names = {
         *(entity.key for entity in named if entity.type in NAMED_TYPES),
-        *(name.words.casefold() for name in capitalized_names(query.text) if name.is_certain),
-        *(name.casefold() for name in speakers),
+        *_names(list(names_asked(query.text)), texts),
+        *(fold(name) for name in speakers),
     }
     cosines = sorted(candidates.evidence.similarity.get(uid, 0.0) for uid in candidates.ids)
     return AskedQuestion(
@@ -126,3 +130,28 @@ def _asked_question(candidates: Candidates, terms: WeightedTerms, speakers: set[
         candidates.statistics.kept,
         analysis.is_keywords,
     )
+
+
+def _names(candidates: Sequence[NameCandidate], texts: Sequence[str]) -> Iterator[str]:
+    """Yields the names (folded) that a question means: those in the memories' texts, and those that are certain.
+
+    A genitive is also of the name that the texts have ("Friedas", Frieda).
+    """
+    told: list[str] | None = None
+    for candidate in candidates:
+        name = fold(candidate.words)
+        owners = possessors(name)
+        if owners or not candidate.is_certain:
+            if told is None:
+                told = [spelling for text in texts for spelling in typed_spellings(fold(text))]
+            known = [owner for owner in owners if _stands_in(told, owner)]
+            yield from known
+            if known or not (candidate.is_certain or _stands_in(told, name, "(?:['’]?s)?")):
+                continue
+        yield name
+
+
+def _stands_in(texts: Sequence[str], name: str, ending: str = "") -> bool:
+    """Whether one of the texts (of `folding.typed_spellings`) has a name as a word, with this ending (a pattern)."""
+    pattern = re.compile(rf"\b(?:{'|'.join(map(re.escape, typed_spellings(name)))}){ending}\b")
+    return any(map(pattern.search, texts))

@@ -224,7 +224,8 @@ def named_in(
     No model reads the query: the entities that a parser finds in it are the same but for a few, and parsing took a
     sixth of the search (benchmarks/ABLATIONS.md, "Entities of a question"). Its runs of words are looked up among the
     keys of the partition.
-    A key without an entity stands for those that differ in marks of Latin letters only ("walesa" for "wałęsa").
+    A key without an entity stands for those that differ in marks of Latin letters only ("walesa" for "wałęsa"), and a
+    genitive for the name: of an entity that is more than a common noun.
     Aliases are followed only in the scope's own partition: a user's aliases mean nothing to a view by agent or run.
     """
     row = partition.row
@@ -232,12 +233,15 @@ def named_in(
     if similar:
         candidates = {**{key: candidates[asked]._replace(key=key) for key, asked in similar.items()}, **candidates}
     kinds = _kinds(connection, row, candidates, found)
+    # "Windows" is not what the windows have that were cleaned.
+    common = {key for key, kind in kinds.items() if candidates[key].is_possessor and kind is MentionKind.COMMON_NOUN}
+    kinds = {key: kind for key, kind in kinds.items() if key not in common}
     named = {key: entity for key, entity in found.items() if key in kinds}
     alias_of = entity_names.linked_keys(connection, row, named) if partition.key == own_partition else {}
     if alias_of:
         named |= entity_names.existing_entities(connection, row, alias_of)
     alias_kinds = {alias: kinds[key] for alias, key in alias_of.items() if key in kinds}
-    asked = candidates.keys() | alias_of
+    asked = {*(key for key, one in candidates.items() if key in kinds or not one.is_possessor), *alias_of}
     return SearchPartition(partition.key, partition.size, partition.kept, named, {**alias_kinds, **kinds}, asked)
 
 

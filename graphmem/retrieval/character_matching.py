@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from graphmem.folding import fold, without_marks
+from graphmem.folding import fold, typed_spellings
 from graphmem.retrieval.token_matching import MatchMatrix, Row
 from graphmem.text import (
     FUNCTION_CHARACTERS,
@@ -82,8 +82,14 @@ def _read(parts: Sequence[QueryPart], text: str) -> _Read:
     characters = frozenset([*folded, *map("".join, pairwise(folded))]) if has_characters else _NOTHING
     # Splitting a text into words is slow, so it is left out for a text that contains no word of the query, not even
     # without its last letter. Words with the same beginning are missed in such a text.
-    bare_text = without_marks(folded)
-    may_match = any(part.is_word and without_marks(part.whole[0])[:-1] in bare_text for part in parts)
+    spellings = typed_spellings(folded)
+    may_match = any(
+        spelling[:-1] in text
+        for part in parts
+        if part.is_word
+        for spelling in typed_spellings(part.whole[0])
+        for text in spellings
+    )
     words, bare_words = map(frozenset, tokens_with_and_without_marks(folded)) if may_match else (_NOTHING, _NOTHING)
     return _Read(characters, words, bare_words)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
 
-from graphmem.folding import fold, without_marks
+from graphmem.folding import fold, typed_spellings
 from graphmem.model import AnswerType, from_micros, micros
 from graphmem.retrieval.temporal import (
     EventOffset,
@@ -89,7 +89,7 @@ MIN_FULL_NAME_CHARS = 3
 
 @dataclass(frozen=True, slots=True)
 class AnalyzedQuery:
-    """A query's text, its folded words without Latin marks, and what they ask for.
+    """A query's text, its folded words as they are typed without Latin marks, and what they ask for.
 
     `answer_types`: the kinds of answer (0: unknown). `periods`: the times that the query names, by the clock of whoever
     asks, in the time zone `zone`, written as if it were UTC. `offset`: the distance from an event, if the query
@@ -125,7 +125,7 @@ class AnalyzedQuery:
         if is_unspaced(name):
             name, text = fold(name), fold(self.text)
             return name in text or (len(name) >= MIN_FULL_NAME_CHARS and name[1:] in text)
-        return without_marks(fold(name.split(maxsplit=1)[0])) in self.words
+        return not self.words.isdisjoint(typed_spellings(fold(name.split(maxsplit=1)[0])))
 
     def temporal_proximity(self, at: int) -> float:
         """Returns how near an observation time (microseconds since 1970, UTC) is to the query's periods, 0 to 1."""
@@ -161,7 +161,7 @@ def analyze_query(query: str, now: datetime) -> AnalyzedQuery:
     about_assistant = _NOT_ASSISTANT.sub(" ", query)
     return AnalyzedQuery(
         text=query,
-        words=frozenset(words_of(without_marks(fold(query)))),
+        words=frozenset(word for spelling in typed_spellings(fold(query)) for word in words_of(spelling)),
         answer_types=next(
             (answer_type for pattern, answer_type in _ANSWER_TYPES if pattern.search(query)), AnswerType(0)
         ),

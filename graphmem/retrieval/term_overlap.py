@@ -63,7 +63,7 @@ class WeightedTerms:
             occurs_otherwise = (
                 not bare_words.isdisjoint(bare_terms(word))
                 or (prefix and any(other.startswith(prefix) for other in words))
-                or any(_is_end(word, compound) for compound in compounds)
+                or any(_is_end(term, compound) for compound in compounds for term in (word, *bare_terms(word)))
             )
             return PARTIAL_WEIGHT if occurs_otherwise else 0.0
 
@@ -71,9 +71,12 @@ class WeightedTerms:
 
 
 def _compounds(text: str) -> list[str]:
-    """Returns the terms of the words of a German text that may be compounds: long and capitalised."""
+    """Returns the terms of the words of a German text that may be compounds: long and capitalised; in any spelling."""
     long_words = _CAPITALISED.findall(text)
-    return tokens(" ".join(long_words)) if long_words and is_german(text) else []
+    if not long_words or not is_german(text):
+        return []
+    terms, bare = tokens_with_and_without_marks(" ".join(long_words))
+    return [*terms, *bare]
 
 
 def _is_end(word: str, compound: str) -> bool:

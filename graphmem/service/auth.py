@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import SecretStr
 from starlette.datastructures import Headers
 
+from graphmem.boundary import validation
 from graphmem.concurrency import Pool
 from graphmem.errors import StoreError, StoreUnavailable
 from graphmem.model import SCOPE_NAMES
@@ -50,7 +51,9 @@ class Caller:
         a key is bound to other ids, 400 if an id that this role has to name is missing. The calls of a request by an
         application take the share of the user that it names.
         """
-        ids: dict[str, Any] = {name: value for name in SCOPE_NAMES if (value := named.get(name)) is not None}
+        ids: dict[str, Any] = {
+            name: validation.composed(value) for name in SCOPE_NAMES if (value := named.get(name)) is not None
+        }
         if self.role == "user":
             for name, bound in (("user_id", self.user_id), ("agent_id", self.agent_id)):
                 if bound is not None and ids.setdefault(name, bound) != bound:

@@ -138,6 +138,8 @@ def test_impossible_aliases_and_names_are_refused_with_reasons(memory: Memory) -
         memory.alias("nordlich", "bergen", user_id="u1")
     with pytest.raises(NotFoundError, match="entities"):
         memory.rename_entity("qqq", "Q", user_id="u1")
+    with pytest.raises(NotFoundError, match="'building' stands in memories.*'u1'.*is no entity there"):
+        memory.alias("building", "bergen", user_id="u1")
     with pytest.raises(NotFoundError, match="not linked"):
         memory.unalias("nordlicht", "bergen", user_id="u1")
     with pytest.raises(ValidationError, match="b='the Bergen'.*same"):
@@ -151,6 +153,13 @@ def test_impossible_aliases_and_names_are_refused_with_reasons(memory: Memory) -
     with pytest.raises(ValidationError, match="user_id"):
         memory.alias("a", "b")
     assert dump_names(memory) == "[[], []]"
+
+
+def test_what_a_german_family_calls_somebody_is_an_alias(memory: Memory) -> None:
+    for text in ("Meine Oma hat Katzen.", "Meine Großmutter wohnt in Ulm.", "Meine Oma Gerda ist müde."):
+        add_message(memory, text)
+    entity = memory.alias("Oma", "Großmutter", user_id="u1")
+    assert [len(entity["memories"]), "gerda" in list_names(memory, "u1")] == [2, True]
 
 
 # --- capitals ---------------------------------------------------------------------------------------------------------
@@ -254,6 +263,29 @@ def test_a_stated_nickname_is_linked(memory: Memory) -> None:
     memory.delete(uid, user_id="u1")
     assert list_links(memory) == set()  # the memory that states the alias is deleted; others still mention both names
     assert memory.entity("bo", user_id="u1") is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "speaker", "link"),
+    [
+        ("Nennt mich Bo.", "Robert", ("bo", "robert")),
+        ("Bitte nenn mich einfach Bo!", "Robert", ("bo", "robert")),
+        ("Robert Özer wird von allen Bo genannt.", "Tom", ("bo", "robert özer")),
+        ("Roberts Spitzname ist Bo.", "Tom", ("bo", "robert")),
+        ("叫我阿远就行", "李志远", ("李志远", "阿远")),
+        ("王磊的外号叫小王。", "李志远", ("小王", "王磊")),
+        ("Niemand nannte mich Bo.", "Robert", None),
+        ("Mein Chef nennt mich nie beim Namen.", "Robert", None),
+        ("别叫我阿远就好。", "李志远", None),
+        ("早上七点叫我起床就行", "李志远", None),
+        ("他叫我回家。", "李志远", None),
+    ],
+)
+def test_a_nickname_stated_in_german_and_chinese_is_linked(
+    memory: Memory, text: str, speaker: str, link: tuple[str, str] | None
+) -> None:
+    add_message(memory, text, speaker)
+    assert list_links(memory) == ({link} if link else set())
 
 
 def test_two_spellings_of_a_name_are_linked(memory: Memory) -> None:

@@ -63,7 +63,7 @@ def test_what_was_said_is_found_in_other_words_and_other_languages(memory: Memor
         "🦊🌲🌧️",
         "مرحبا \u202eعكس\u202c שלום",
         "Mein 朋友 Иван likes スキー and 김치",
-        "\u200b\u200d\ufeff",
+        "\u200bzero\u200d\ufeff",
         "1234567890",
         "ß ﬁ Ⅷ ½",
     ],

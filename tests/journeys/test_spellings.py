@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 from support.fakes import DIMS, fake_models
-from support.spellings import SAME, WITHOUT_MARKS
+from support.spellings import DIGRAPHS, SAME, WITHOUT_MARKS
 
 from graphmem import Memory, Settings, wiring
 from graphmem.service.listing import list_memories
@@ -47,6 +47,20 @@ def test_a_word_is_found_as_people_type_it(memory: Memory, written: str, typed: 
     assert named in memory.graph(around=typed, hops=1, **user)
     listed = list_memories(memory, user, None, limit=9, q=typed)
     assert {one["memory"] for one in listed.results} == {f"1 {written} 2", "Good morning."}
+
+
+@pytest.mark.parametrize(("written", "typed"), [*DIGRAPHS, *((typed, written) for written, typed in DIGRAPHS)])
+def test_a_name_is_found_by_the_two_letters_for_an_umlaut(memory: Memory, written: str, typed: str) -> None:
+    user = {"user_id": f"{written} {typed}"}
+    memory.add({"role": "user", "name": "Bo", "content": "It rains."}, **user)
+    memory.add({"role": "user", "name": written, "content": "Good morning."}, **user)
+    found = memory.search(typed, explain=True, **user)["results"]
+    assert [hit["memory"] for hit in found if "keyword" in hit["explain"]["arms"]] == ["Good morning."]
+    assert written in memory.context(typed, **user)
+    entity = memory.entity(typed, **user)
+    assert entity is not None
+    assert entity["name"] == written
+    assert [one["name"] for one in memory.entities(query=typed, **user)] == [written]
 
 
 def test_the_exact_spelling_comes_first(memory: Memory) -> None:

@@ -16,6 +16,7 @@ from contextlib import ExitStack
 from io import StringIO
 from random import Random
 from typing import Any
+from unicodedata import normalize
 
 import networkx as nx
 import pytest
@@ -54,6 +55,7 @@ import graphmem.wiring
 from graphmem import AsyncMemory, Memory, Settings
 from graphmem.cli.app import app
 from graphmem.errors import GraphmemError
+from graphmem.service.auth import Caller
 from graphmem.testing import HashEmbedder
 
 # --- two worlds -----------------------------------------------------------------------------------------------------
@@ -246,6 +248,14 @@ def test_ids_similar_to_the_victims_match_nothing(worlds, scope):
         arguments, _ = list_attempts(worlds.ids)[method][0]
         compare(worlds, lambda memory: getattr(memory, method)(*arguments, **scope))
     assert snapshot_victim(worlds.with_victim) == worlds.before
+
+
+def test_a_name_in_either_normal_form_is_one_user(worlds):
+    memory = worlds.with_victim
+    for name in (VICTIM, normalize("NFD", VICTIM)):
+        assert memory.get_all(user_id=name) == memory.get_all(filters={"user_id": VICTIM})
+    bound = Caller("key", "user", VICTIM)
+    assert bound.scope({"user_id": normalize("NFD", VICTIM)}) == {"user_id": VICTIM}
 
 
 def test_ids_in_filters_are_compared_exactly(worlds):

@@ -41,6 +41,16 @@ WITHOUT_MARKS = (
     ("Peña", "Pena"),
     ("Þórður", "Thordur"),
 )
+# ä, ö and ü as people type them on a keyboard without them: found likewise, but for filters for words.
+DIGRAPHS = (
+    ("Schlüssel", "Schluessel"),
+    ("Möhren", "Moehren"),
+    ("Österreicher", "Oesterreicher"),
+    ("Doktor Özdemir", "Doktor Oezdemir"),
+    ("Jürgen Größl", "Juergen Groessl"),
+)
+# English words that have ae, oe or ue and are no other word by it.
+ENGLISH_DIGRAPHS = (("poet", "pot"), ("shoes", "shos"), ("fuel", "ful"), ("toes", "tos"))
 # Other words, whose letters look alike.
 DIFFERENT = (
     ("йод", "иод"),

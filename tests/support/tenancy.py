@@ -13,7 +13,6 @@ from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
-from unicodedata import normalize
 from uuid import UUID
 
 import networkx as nx
@@ -168,9 +167,9 @@ SCOPES = [
     {**STRANGER_SCOPE, "run_id": RUN},
     {**STRANGER_SCOPE, "agent_id": AGENT, "run_id": RUN},
 ]
-# Ids similar to the victim's: parts of them, another case or normal form, patterns, her ids as another argument.
+# Ids similar to the victim's: parts of them, another case, patterns, her ids as another argument.
 SIMILAR_SCOPES: list[dict[str, str]] = [
-    *({"user_id": name} for name in ("ánn", "ánna2", "Ánna", "ÁNNA", "anna", normalize("NFD", VICTIM), "ánnа")),
+    *({"user_id": name} for name in ("ánn", "ánna2", "Ánna", "ÁNNA", "anna", "ánnа")),
     *({"user_id": name} for name in ("ánn%", "ánn*", "ánn_", "%", "_" * 4, "á.*", "ánna'", 'ánna"', "ánna\\")),
     *({"user_id": name} for name in ("ánna' OR '1'='1", "ánna\u200b", "ánna\u2060", "user:ánna", "None", "null")),
     *({name: VICTIM} for name in ("agent_id", "run_id")),

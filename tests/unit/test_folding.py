@@ -5,12 +5,29 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.spellings import DIFFERENT, SAME, WITHOUT_MARKS
+from support.spellings import DIFFERENT, DIGRAPHS, ENGLISH_DIGRAPHS, SAME, WITHOUT_MARKS
 
-from graphmem.folding import SEVERAL_LETTERS, fold, translation_to, without_marks, without_strokes
+from graphmem.folding import (
+    SEVERAL_LETTERS,
+    fold,
+    meant_spellings,
+    translation_to,
+    typed_spellings,
+    without_marks,
+    without_strokes,
+)
 from graphmem.retrieval.character_matching import character_matches
 from graphmem.retrieval.term_overlap import WeightedTerms, query_words
-from graphmem.text import bm25_weights, display_form, idf, normalise_key, query_term_counts, term_counts, tokens
+from graphmem.text import (
+    bm25_weights,
+    display_form,
+    idf,
+    normalise_key,
+    query_term_counts,
+    term_counts,
+    term_id,
+    tokens,
+)
 
 
 def keyword_score(text: str, query: str) -> float:
@@ -45,6 +62,30 @@ def test_a_word_is_found_without_its_marks_behind_the_exact_one(written: str, ty
     for measure in (keyword_score, overlap, character_match):
         for text, query in ((written, typed), (typed, written)):
             assert 0.0 < measure(text, query) < measure(query, query)
+
+
+@pytest.mark.parametrize(("written", "typed"), DIGRAPHS)
+def test_a_word_is_found_by_the_two_letters_for_an_umlaut(written: str, typed: str) -> None:
+    assert normalise_key(written) != normalise_key(typed)
+    for measure in (keyword_score, overlap, character_match):
+        for text, query in ((written, typed), (typed, written)):
+            assert 0.0 < measure(text, query) < measure(query, query)
+
+
+@pytest.mark.parametrize(("word", "other"), ENGLISH_DIGRAPHS)
+def test_two_letters_that_are_no_umlaut_find_nothing_else(word: str, other: str) -> None:
+    for measure in (keyword_score, overlap, character_match):
+        for text, query in ((word, other), (other, word)):
+            assert measure(text, query) == 0.0
+    assert term_counts(word) == {term_id(term): 1 for term in tokens(word)}
+
+
+def test_a_key_is_looked_up_as_it_may_have_been_meant() -> None:
+    assert typed_spellings("jürgen größe") == ("jurgen große", "juergen groeße")
+    assert typed_spellings("poet") == ("poet",)
+    assert set(meant_spellings("joel mueller")) == {"jöl mueller", "joel müller", "jöl müller"}
+    assert meant_spellings("neue frauen, quelle, bauer") == ()
+    assert meant_spellings("ae oe ue ae") == ("ä ö ü ä",)
 
 
 @pytest.mark.parametrize(("word", "other"), DIFFERENT)
@@ -94,6 +135,7 @@ def test_a_databases_translation_has_each_spelling_of_a_letter() -> None:
     [
         ("Meine Krankenversicherungskarte ist abgelaufen.", "Karte", True),
         ("Der Bußgeldbescheid kam am Montag.", "bescheid", True),
+        ("Der Hausschlüssel liegt unter der Matte.", "schluessel", True),
         ("Meine Karte ist abgelaufen.", "Krankenversicherungskarte", False),
         ("Ich habe den Garten gemietet.", "arten", False),
         ("She moved to Switzerland.", "land", False),

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from graphmem.extraction.cjk_patterns import pattern_names
 from graphmem.extraction.language_detection import is_english
+from graphmem.extraction.latin_names import names_asked
 from graphmem.model import EntityType
 
 PERSON, PLACE, ORGANIZATION, OBJECT, OTHER = (
@@ -90,3 +91,29 @@ def test_names_by_patterns(text: str, expected: list[tuple[str, EntityType, bool
 def test_any_text_is_read(text: str) -> None:
     is_english(text)
     assert all(name.words in text or " " in name.words for name in pattern_names(text))
+
+
+@pytest.mark.parametrize(
+    ("question", "certain", "possible"),
+    [
+        ("Was ist die Abteilung von Anna?", [], ["Anna"]),
+        ("Wo wohnt Tobi?", ["Tobi"], []),
+        ("Wer ist Ayşe?", ["Ayşe"], []),
+        ("Was kostet der Kaffee in der Kantine?", [], []),
+        ("Welche Farbe hat das Auto?", [], []),
+        ("Was weiß Frau Lindner über die Heizung?", ["Lindner"], []),
+        ("Wer war mit der Frieda im Kino?", [], ["Frieda"]),
+        ("Was sind Friedas Pläne?", [], ["Friedas"]),
+        ("Was ist Tobis größte Angst?", [], ["Tobis"]),
+        ("Welche Autos mag er?", [], []),
+        ("Wie viele Autos hat er?", [], []),
+        ("Wann ist Weihnachten?", [], ["Weihnachten"]),
+        ("Hat Oskar eine Katze?", [], ["Oskar"]),
+        ("What does Ayşe do in Berlin?", ["Ayşe", "Berlin"], []),
+        ("Does Die Hard have a sequel?", ["Die Hard"], []),
+    ],
+)
+def test_a_german_noun_is_no_certain_name(question: str, certain: list[str], possible: list[str]) -> None:
+    names = list(names_asked(question))
+    assert [name.words for name in names if name.is_certain] == certain
+    assert [name.words for name in names if not name.is_certain] == possible

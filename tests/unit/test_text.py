@@ -168,3 +168,10 @@ def test_tokens_from_many_threads() -> None:
     words = [f"running{number} painters happily" for number in range(200)]
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(tokens, words)) == [tokens(word) for word in words]
+
+
+def test_a_name_before_what_is_somebodys_comes_without_its_ending() -> None:
+    assert {"friedas", "frieda"} <= key_candidates("Was sind Friedas Pläne?").keys()
+    assert {"hansens", "hans"} <= key_candidates("Wo ist Hansens Hund?").keys()
+    assert key_candidates("Was sind Friedas Pläne?")["frieda"].is_possessor
+    assert "clas" not in key_candidates("Where is Class A?")

@@ -45,6 +45,8 @@ def nested(depth: int) -> dict[str, Any]:
         (("alice", None, None), None, Scope("alice"), None),
         (("  alice\n", None, None), None, Scope("alice"), None),
         ((7, 1.5, "r"), None, Scope("7", "1.5", "r"), None),
+        (("Ays\u0327e", "e\u0301", "\u30ab\u3099"), None, Scope("Ayşe", "é", "ガ"), None),
+        (("é",), {"user_id": "e\u0301"}, Scope("é"), None),
         ((None, None, "李雷"), {}, Scope(run_id="李雷"), None),
         ((None, None, None), {"user_id": "alice"}, Scope("alice"), None),
         ((None, None, None), {"user_id": 7, "topic": "x"}, Scope("7"), {"topic": "x"}),
@@ -211,6 +213,14 @@ def test_the_result_of_a_tool_is_not_said_by_the_user(content: object) -> None:
     one, two = parse_messages([{"role": "user", "content": [result]}, {"role": "user", "content": [result, said]}])
     assert (one.role, one.content, one.attachments) == ("tool", "12 degrees", ())
     assert (two.role, two.content, two.attachments) == ("user", "Thanks", ())
+
+
+@pytest.mark.parametrize("content", ["", " \n", "\u200b", " \u200b\u200d\ufeff\u2060", "\u202e\u00ad"])
+def test_a_message_without_anything_seen_is_empty(content: str) -> None:
+    assert parse_messages(content) == []
+    assert validation.message_list([content, f"{content}a"], now=datetime.now(UTC))[0].content == f"{content}a"
+    with pytest.raises(ValidationError, match=r"text.*empty"):
+        validation.content(content, "text")
 
 
 @pytest.mark.parametrize("content", [[], {"type": "tool_result"}, [{"type": "tool_result", "content": None}]])

@@ -14,6 +14,7 @@ from math import log
 import numpy as np
 import numpy.typing as npt
 
+from graphmem.folding import fold, typed_spellings
 from graphmem.model import ASSISTANT, AnswerType
 
 Row = npt.NDArray[np.float64]
@@ -61,7 +62,7 @@ class AskedQuestion:
     """What a search knows of its query.
 
     `vector` is the one in the multilingual space (dims,), None without one. `is_read`: whether the embedder's own space
-    reads it. `names` are those of people, places and speakers in it, in lower case, `entity_keys` the keys of all
+    reads it. `names` are those of people, places and speakers in it, folded, `entity_keys` the keys of all
     entities in it. `answer_types`: what it asks for. `word_weight`: the weight of all its words. `background`: the
     median cosine of the search's candidates. `size`: the partition's number of memories. `is_keywords`: whether it is a
     few words that ask nothing ("Wałęsa", "gate code").
@@ -201,8 +202,11 @@ def is_first_person(text: str) -> bool:
 
 
 def _names_any(memory: FoundMemory, names: Collection[str]) -> bool:
-    text, speaker = memory.text.casefold(), (memory.speaker or "").casefold()
-    return any(name in text or name in speaker for name in names)
+    """Whether a memory or its speaker has one of the names (folded), whatever marks its Latin letters have."""
+    if not names:
+        return False
+    texts = [one for text in (memory.text, memory.speaker or "") for one in typed_spellings(fold(text))]
+    return any(spelling in text for name in names for spelling in typed_spellings(name) for text in texts)
 
 
 def _begins_with_person(memory: FoundMemory) -> bool:

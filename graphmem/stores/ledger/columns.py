@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from sqlalchemy import Connection, Transaction, bindparam, select
 
-from graphmem.folding import without_marks
+from graphmem.folding import meant_spellings, typed_spellings, without_marks
 from graphmem.model import ALL_KINDS, CandidateRow, Entity, View, micros
 from graphmem.stores.ledger.memories import sized_partition
 from graphmem.stores.ledger.schema import entities, further_runs, ledger, memories, mentions
@@ -228,8 +228,8 @@ class PartitionColumns:
     lacking: dict[tuple[str, str], set[int]] = field(default_factory=dict)
 
     def entities_alike(self, keys: Collection[str]) -> dict[str, Entity]:
-        """Returns the entities whose keys are these, with or without marks of Latin letters, by key."""
-        bare = set(map(without_marks, keys))
+        """Returns the entities whose keys are these or other spellings of them, by key."""
+        bare = {spelling for key in keys for spelling in (*meant_spellings(key), *typed_spellings(key))}
         alike = {*keys, *bare, *chain.from_iterable(self.marked.get(key, ()) for key in bare)}
         rows = [self.entity_rows[key] for key in sorted(alike & self.entity_rows.keys())]
         ranked = sorted(rows, key=lambda row: -self.entities[row][1])  # those with the most mentions first, then by key

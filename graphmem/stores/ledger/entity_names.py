@@ -28,7 +28,7 @@ from sqlalchemy import (
 
 from graphmem.extraction import entity_resolution
 from graphmem.extraction.entity_resolution import ChosenName
-from graphmem.folding import without_marks
+from graphmem.folding import meant_spellings, typed_spellings, without_marks
 from graphmem.model import Entity, EntityType, Link, MentionKind, Origin
 from graphmem.stores.ledger import outbox
 from graphmem.stores.ledger.columns import PartitionColumns
@@ -286,7 +286,7 @@ def _shared_prefixes() -> Select[Any]:
 def similar_keys(connection: Connection, partition: int | None, keys: Collection[str]) -> dict[str, str]:
     """Returns the keys of entities that differ from these in marks of Latin letters only, each with the one it is like.
 
-    "łódź" is like "lodz", "hòa" like "hoa" and "hoà". Those with the most mentions come first.
+    "łódź" is like "lodz", "hòa" like "hoa" and "hoà", "möhre" like "moehre". Those with the most mentions come first.
     """
     return _similar(keys, _alike(connection, partition, keys))
 
@@ -306,15 +306,23 @@ def same_and_similar(
 
 
 def _alike(connection: Connection, partition: int | None, keys: Collection[str]) -> dict[str, Entity]:
-    """Returns the entities whose keys are these with or without marks of Latin letters, by key."""
-    values = {"partition": partition, "keys": list({*keys, *(bare := list(map(without_marks, keys)))}), "bare": bare}
+    """Returns the entities whose keys are these or other spellings of them, by key."""
+    bare = list(_spellings(keys))
+    values = {"partition": partition, "keys": list({*keys, *bare}), "bare": bare}
     return {row.key: decode_entity(row) for row in connection.execute(_ALIKE, values)}
 
 
 def _similar(keys: Collection[str], alike: Iterable[str]) -> dict[str, str]:
-    key_of = {without_marks(key): key for key in keys}
-    bare_keys = ((key, without_marks(key)) for key in alike if key not in keys)
-    return {key: key_of[bare] for key, bare in bare_keys if bare in key_of}
+    key_of = _spellings(keys)
+    others = ((key, key_of.get(key) or key_of.get(without_marks(key))) for key in alike if key not in keys)
+    return {key: asked for key, asked in others if asked is not None}
+
+
+def _spellings(keys: Iterable[str]) -> dict[str, str]:
+    """Returns the keys by their other spellings: without marks, with ae, oe, ue for ä, ö, ü, and these for those."""
+    return {
+        spelling: key for spellings in (meant_spellings, typed_spellings) for key in keys for spelling in spellings(key)
+    }
 
 
 def entities_with_prefix(

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Select, func, select
 
 from graphmem.extraction import entity_resolution
 from graphmem.extraction.entity_resolution import ChosenName
-from graphmem.folding import fold, without_marks
+from graphmem.folding import fold, typed_spellings
 from graphmem.model import Entity, EntityType, Link, View
 from graphmem.stores.ledger import entity_names, visibility
 from graphmem.stores.ledger.memories import BATCH, partition_row, view_values
@@ -32,7 +32,7 @@ def entities_in(
     `kind` those of one type.
     """
     partition = partition_row(connection, view.scope.partition)
-    part = without_marks(words or "")
+    parts = typed_spellings(words or "")
     merged = _merge_linked(
         connection,
         view,
@@ -43,10 +43,14 @@ def entities_in(
     matching = [
         entity
         for entity in merged
-        if (kind is None or entity.type is kind)
-        and (not words or any(part in without_marks(name) for name in [*entity.keys, fold(entity.name)]))
+        if (kind is None or entity.type is kind) and (not words or _contains(parts, [*entity.keys, fold(entity.name)]))
     ]
     return sorted(matching, key=lambda entity: (-entity.mentions, entity.key))[:limit]
+
+
+def _contains(parts: Collection[str], names: Iterable[str]) -> bool:
+    """Whether a name (folded) contains a text, given as it is typed without the marks of Latin letters."""
+    return any(part in spelling for name in names for spelling in typed_spellings(name) for part in parts)
 
 
 def entity_in(connection: Connection, view: View, key: str) -> Entity | None:
