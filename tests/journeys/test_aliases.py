@@ -265,6 +265,29 @@ def test_a_stated_nickname_is_linked(memory: Memory) -> None:
     assert memory.entity("bo", user_id="u1") is not None
 
 
+@pytest.mark.parametrize(
+    ("text", "speaker", "link"),
+    [
+        ("Nennt mich Bo.", "Robert", ("bo", "robert")),
+        ("Bitte nenn mich einfach Bo!", "Robert", ("bo", "robert")),
+        ("Robert Özer wird von allen Bo genannt.", "Tom", ("bo", "robert özer")),
+        ("Roberts Spitzname ist Bo.", "Tom", ("bo", "robert")),
+        ("叫我阿远就行", "李志远", ("李志远", "阿远")),
+        ("王磊的外号叫小王。", "李志远", ("小王", "王磊")),
+        ("Niemand nannte mich Bo.", "Robert", None),
+        ("Mein Chef nennt mich nie beim Namen.", "Robert", None),
+        ("别叫我阿远就好。", "李志远", None),
+        ("早上七点叫我起床就行", "李志远", None),
+        ("他叫我回家。", "李志远", None),
+    ],
+)
+def test_a_nickname_stated_in_german_and_chinese_is_linked(
+    memory: Memory, text: str, speaker: str, link: tuple[str, str] | None
+) -> None:
+    add_message(memory, text, speaker)
+    assert list_links(memory) == ({link} if link else set())
+
+
 def test_two_spellings_of_a_name_are_linked(memory: Memory) -> None:
     add_message(memory, "Katherine Berg lives in Lisbon.", "Tom")
     add_message(memory, "My colleague Kathrine Berg likes tea.", "Tom")

@@ -30,8 +30,9 @@ from graphmem.extraction.spacy.noun_phrases import (
 )
 from graphmem.extraction.spacy.possessive_relations import is_favorite, referent
 from graphmem.extraction.spacy.relations import statements
-from graphmem.extraction.spacy.triples import CONTENT_POS, EntityKeys
+from graphmem.extraction.spacy.triples import CONTENT_POS, EXPLICIT, EntityKeys
 from graphmem.extraction.spacy.vocabulary import in_dictionary
+from graphmem.extraction.stated_names import stated_names
 from graphmem.model import NO_ANSWER_TYPES, EntityType, Extraction, Mention, MentionKind, Statement
 from graphmem.text import display_form, is_question, mostly_latin, normalise_key, split_title
 
@@ -102,16 +103,30 @@ class DocumentReader:
 
     def segments_of(self, *parts: str, is_quoted: bool = False) -> Iterator[Segment]:
         """Yields the segments to parse if the parts are English; else yields none and adds their names as mentions."""
+        says_name = self._add_stated_names("\n".join(parts), is_quoted=is_quoted)
         # First, as most letters of a short Chinese text may be those of a product: 我买了iPhone 14。
         if chinese_words.is_chinese(" ".join(parts)):
             chinese_words.add_mentions(" ".join(parts), self.add_mention)
             return
-        if is_english(" ".join(parts)):
+        if not says_name and is_english(" ".join(parts)):
             yield from (Segment(text, is_quoted=is_quoted) for part in parts for text in segments(part))
             return
         for candidate in (candidate for part in parts for candidate in pattern_names(part)):
             kind = MentionKind.NAME if candidate.is_certain else MentionKind.NOUN_PHRASE
             self.add_mention(candidate.words, kind, candidate.type if candidate.is_certain else EntityType.CONCEPT)
+
+    def _add_stated_names(self, text: str, *, is_quoted: bool) -> bool:
+        """Adds what a text in German or Chinese says people are called; returns whether it says so of anybody."""
+        found = list(stated_names(text))
+        for bearer, name, fact in found:
+            subject = "" if is_quoted else self._speaker
+            if bearer:
+                subject = self.add_mention(bearer, MentionKind.NAME, EntityType.PERSON)
+            key = self.add_mention(name, MentionKind.NAME, EntityType.PERSON)
+            if subject and key and subject != key:
+                statement = Statement(subject, "be called", key, fact, EXPLICIT)
+                self._statements.setdefault((subject, statement.predicate, key, fact), statement)
+        return bool(found)
 
     def add_mentions(self, doc: Doc) -> None:
         """Adds the names, noun phrases and answer types of a parsed segment. Comes before `add_statements`."""
