@@ -323,7 +323,8 @@ def key_candidates(text: str, longest: int = 7) -> dict[str, KeyCandidate]:
             for key in _phrase_keys(words[start:end], with_singular=not capital[end - 1]):
                 if key not in found or (is_name and not found[key].is_name):
                     found[key] = KeyCandidate(key, start, end, is_name)
-                if capital[start] and capital[end - 1] and end < len(words):  # before what is theirs
+                # A genitive stands before what is theirs, and "ORMs" are several.
+                if capital[start] and capital[end - 1] and end < len(words) and words[end - 1][-2:].islower():
                     for name in possessors(key):
                         found.setdefault(name, KeyCandidate(name, start, end, None, is_possessor=True))
     place = len(words)

@@ -140,7 +140,7 @@ def _names(candidates: Sequence[NameCandidate], texts: Sequence[str]) -> Iterato
     told: list[str] | None = None
     for candidate in candidates:
         name = fold(candidate.words)
-        owners = possessors(name)
+        owners = possessors(name) if candidate.words[-2:].islower() else []  # "ORMs" are several
         if owners or not candidate.is_certain:
             if told is None:
                 told = [spelling for text in texts for spelling in typed_spellings(fold(text))]

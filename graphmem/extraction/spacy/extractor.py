@@ -59,7 +59,7 @@ class SpacyExtractor:
         return f"spacy:{self._model}"
 
     def extract(self, utterances: Sequence[Utterance]) -> list[Extraction]:
-        """Returns one extraction for each utterance, in order: of other languages its entities and stated names.
+        """Returns one extraction for each utterance, in order: of other languages entities and stated names.
 
         Raises ModelError.
         """
