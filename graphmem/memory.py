@@ -1345,7 +1345,7 @@ class Memory:
         """Posts an event once more to a webhook that did not take it; if it does now, it is no dead letter any more.
 
         Returns `{"delivered": True}`, or `{"delivered": False, "error"}`. Raises NotFoundError for an unknown dead
-        letter, ValidationError for a webhook that is not configured.
+        letter, ValidationError for one whose memory was erased since, and for a webhook that is not configured.
         """
         self.engine.check_open()
         uid, name = validation.stored_key(event_id, "event_id"), validation.subscriber_name(webhook, "webhook")

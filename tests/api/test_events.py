@@ -299,7 +299,7 @@ def test_a_handler_that_fails_is_called_again_and_holds_up_its_own_name_alone(
     wait_until(lambda: len(failing.told) == 3)
     assert changes(failing.told) == changes(told) == [("ADD", uid) for uid in ids]
     messages = [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
-    assert messages[0] == "the handler of an event failed (RuntimeError); it is called again"
+    assert messages[0] == "a handler failed at an event (RuntimeError); it is called again"
     assert "works again" in messages[1]
     assert len(messages) == 2
 
