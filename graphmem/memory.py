@@ -1367,7 +1367,7 @@ class Memory:
         Where the setting `workers` leaves jobs to other processes, waits for these, and half a minute for one to begin.
         Then waits until the handlers of this process were told of what happened, but not for those that fail. Returns
         `{"pending": […]}`, the unfinished projections ("vectors", "graph") and kinds of jobs ("facts", "procedure",
-        "summary", "composition", "description").
+        "summary", "composition", "description"; "session" for an end of one that failed and is tried again).
         """
         self.engine.check_open()
         return {"pending": administration.flush(self.engine)}

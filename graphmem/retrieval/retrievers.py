@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from math import isfinite
 from typing import TypeVar
+
+import numpy as np
 
 from graphmem.concurrency import WorkStopped
 from graphmem.errors import ModelError, StoreError
+from graphmem.logs import log_text
 from graphmem.model import GraphBounds, Seeds, Subgraph, View
 from graphmem.plugins import MultilingualEmbedder, TokenEmbedder
 from graphmem.retrieval.named_entities import named_in
@@ -17,6 +22,7 @@ from graphmem.stores.ledger.term_stats import TermStatistics
 from graphmem.stores.projection_worker import ProjectionWorker
 from graphmem.text import idf, key_candidates, query_term_counts
 
+logger = logging.getLogger("graphmem")
 T = TypeVar("T")
 
 # Characters of a query that are read: more words would only make everything match a little.
@@ -104,7 +110,14 @@ class Retrievers:
                     return EncodedQuery(tokens.vector, tokens)
                 return EncodedQuery(embedder.embed_query(text), is_supported_script=is_supported)
 
-        return self.degrade_on_error("vectors", encode, EncodedQuery())
+        def encode_or_tell() -> EncodedQuery:
+            try:
+                return encode()
+            except ModelError as error:
+                logger.warning("a search goes on without its meaning, for the embedder failed (%s)", log_text(error))
+                raise
+
+        return self.degrade_on_error("vectors", encode_or_tell, EncodedQuery())
 
     def dense(self, encoded: EncodedQuery, limit: int) -> ScoredIds:
         """Returns the memories nearest to the query's vector with their cosines, unchecked; none without a vector.
@@ -129,7 +142,7 @@ class Retrievers:
         return self._nearest(lambda: index.multilingual(view, multilingual, limit, without_dense=True))
 
     def _nearest(self, search: Callable[[], ScoredIds]) -> ScoredIds:
-        return self.degrade_on_error("vectors", lambda: self._deps.vector_worker.read(search), [])
+        return self.degrade_on_error("vectors", lambda: self._deps.vector_worker.read(lambda: _checked(search())), [])
 
     def keyword(self, partitions: Sequence[str], limit: int) -> ScoredIds:
         """Returns the memories that share words with the query, with their BM25 scores, unchecked; best first.
@@ -152,7 +165,7 @@ class Retrievers:
             term: min(count, 1) * idf(size, frequencies[term]) for term, count in counts.items() if term in frequencies
         }
         view = replace(self._query.view, partition=partition)
-        return self._deps.vector_index.sparse(view, weights, limit) if weights else []
+        return _checked(self._deps.vector_index.sparse(view, weights, limit)) if weights else []
 
     def frequencies(self, partition: str, terms: Iterable[int]) -> tuple[int, dict[int, int]]:
         """Returns a partition's number of memories, and how many of them have each term, if any has."""
@@ -171,3 +184,23 @@ class Retrievers:
         candidates, own = key_candidates(self._query.text), self._query.view.scope.partition
         with self._deps.ledger.read() as connection:
             return tuple(named_in(connection, key, candidates, own) for key in keys[:MAX_PARTITIONS])
+
+
+def _checked(found: ScoredIds) -> ScoredIds:
+    """Returns what a vector index found. Raises StoreError if that is no list of ids with numbers: it may be a given
+    one.
+    """
+    if isinstance(found, list) and all(map(_is_scored_id, found)):
+        return found
+    logger.warning("a search goes on without the vector index, which returned something else than ids with numbers")
+    raise StoreError("the vector index returned something else than ids with numbers")
+
+
+def _is_scored_id(pair: object) -> bool:
+    return (
+        isinstance(pair, tuple)
+        and len(pair) == 2  # noqa: PLR2004  (id, score)
+        and isinstance(pair[0], str)
+        and isinstance(pair[1], int | float | np.floating)
+        and isfinite(pair[1])
+    )

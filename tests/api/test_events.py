@@ -23,7 +23,7 @@ from graphmem.errors import StoreUnavailable, ValidationError
 from graphmem.events_bus import CLOSE_SECONDS
 from graphmem.model import EventType
 from graphmem.stores import projection_worker
-from graphmem.stores.ledger import event_log, outbox
+from graphmem.stores.ledger import event_log, jobs, outbox
 from graphmem.stores.ledger import schema as tables
 
 
@@ -424,3 +424,16 @@ def test_an_add_of_who_subscribes_to_nothing_costs_no_statement_more(make_memory
     listening = make_memory(tmp_path / "listening")
     listening.on("memory.added", lambda _: None)
     assert cost(listening) == plain
+
+
+def test_an_end_of_a_session_that_failed_is_pending(memory: Memory) -> None:
+    """One that goes on is not."""
+    memory.on("session.end", lambda _: None)
+    memory.add("I drink tea.", user_id="ana")
+    assert memory.flush() == {"pending": []}
+    with memory.engine.ledger.write() as connection:
+        (row,) = jobs.all_jobs(connection, {jobs.JobKind.SESSION})
+        jobs.record_failure(connection, row, "StoreUnavailable")
+    assert memory.flush() == {"pending": ["session"]}
+    assert memory.end_session(user_id="ana") == {"ended": True}
+    assert memory.flush() == {"pending": []}

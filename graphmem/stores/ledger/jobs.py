@@ -198,6 +198,12 @@ def pending_kinds(connection: Connection, kinds: Collection[JobKind]) -> list[st
     return sorted(connection.scalars(select(jobs.c.kind).where(jobs.c.kind.in_(sorted(kinds))).distinct()))
 
 
+def has_failed_session(connection: Connection) -> bool:
+    """Returns whether the end of a session failed, and waits for another attempt."""
+    failed = select(jobs.c.id).where(jobs.c.kind == JobKind.SESSION.value, jobs.c.attempts > 0)
+    return connection.scalar(failed.limit(1)) is not None
+
+
 class JobCount(NamedTuple):
     """The number of jobs of one kind and state, and the seconds since the oldest of them was recorded.
 
