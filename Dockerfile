@@ -24,7 +24,7 @@ COPY pyproject.toml README.md LICENSE /src/
 COPY cypher /src/cypher
 COPY graphmem /src/graphmem
 RUN python -m venv --without-pip /opt/graphmem \
-    && pip --python /opt/graphmem install --no-index --find-links /wheels '/src[redis,serve,servers,yaml]'
+    && pip --python /opt/graphmem install --no-index --find-links /wheels '/src[celery,redis,serve,servers,yaml]'
 
 
 FROM wheels AS tests

@@ -87,6 +87,8 @@ def _finish_enrichment_and_deliveries(engine: Engine) -> list[str]:
             engine.job_worker.enrich_all()
     with engine.ledger.read() as connection:
         pending_jobs = jobs.pending_kinds(connection, engine.job_worker.kinds)
+        if jobs.has_failed_session(connection):  # one that goes on is no work that waits
+            pending_jobs = sorted([*pending_jobs, JobKind.SESSION.value])
         is_unenriched = jobs.count_enrichments(connection) > 0
     lagging = [worker for worker in engine.projection_workers if worker.projection.has_pending()]
     for draining in [engine.pool.submit(worker.drain, FLUSH_TIMEOUT) for worker in lagging if not is_unenriched]:

@@ -255,7 +255,9 @@ class Engine:
         return self.extracts_at_session_end or self.events.has_handlers_of(EventType.SESSION_END)
 
     def end_session(self, scope: Scope) -> bool:
-        """Ends the session of exactly this scope; returns False if none goes on."""
+        """Ends the session of exactly this scope, and clears its working memory; returns False if none goes on."""
+        if self.working is not None:
+            self.working.end_sitting(scope)
         with self.ledger.read() as connection:
             session = jobs.open_session(connection, scope)
         if session is None:

@@ -41,10 +41,23 @@ FOLLOWED_BATCH, FOLLOWED_SECONDS = 100, LEASE / 2
 Handler = Callable[[MemoryEvent], object]
 
 
+class TryLater(GraphmemError):
+    """A handler did not take an event; it is to be called again after `pause` seconds at the earliest."""
+
+    pause = 0.0
+
+
 class HandlerFailed(GraphmemError):
-    """A handler raised an error, whose class the text names: what the error says may quote a memory."""
+    """A handler raised an error, whose class the text names: what the error says may quote a memory.
+
+    `pause` are the seconds after which it is called again at the earliest.
+    """
 
     is_loggable = True
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(f"a handler failed ({type(error).__name__})")
+        self.pause = error.pause if isinstance(error, TryLater) else 0.0
 
 
 class Subscription:
@@ -267,6 +280,10 @@ def _call_handler(handler: Handler, event: MemoryEvent) -> None:
         raise TypeError("the handler returned an awaitable; AsyncMemory.on awaits it")
 
 
+def _pause(error: BaseException | None) -> float:
+    return error.pause if isinstance(error, HandlerFailed) else 0.0
+
+
 GivesUp = Callable[[BaseException, float], bool]
 """Takes the error of a handler, and for how many seconds it has failed at the event; tells whether to leave it."""
 
@@ -286,6 +303,8 @@ class Follower:
         self._ledger = ledger
         self.event_type = event_type
         self._place = place
+        name = event_log.name_of(place)[1]
+        self._called = name if gives_up is not None else "a handler"  # of webhooks, whose names are configured
         self._handler = handler
         self._gives_up = gives_up
         self._lease_holder = str(uuid4())
@@ -331,7 +350,7 @@ class Follower:
         while not self._closing.is_set():
             wanted = self._requested
             try:
-                retrying(self._closing, HandlerFailed, StoreError)(self._catch_up)
+                retrying(self._closing, HandlerFailed, StoreError, least_pause=_pause)(self._catch_up)
             except GraphmemError as error:
                 if not self._closing.is_set():
                     logger.warning("events could not be told (%s); they stay recorded", log_text(error))
@@ -391,15 +410,15 @@ class Follower:
             is_first = self._failing_since is None
             began = self._failing_since = monotonic() if self._failing_since is None else self._failing_since
             if self._gives_up is not None and self._gives_up(error, monotonic() - began):
-                logger.warning("an event is left as a dead letter (%s)", log_text(error))
+                logger.warning("an event is left as a dead letter of %s (%s)", self._called, log_text(error))
                 self._failing_since = None
                 return log_text(error)
             if is_first:
-                logger.warning("the handler of an event failed (%s); it is called again", type(error).__name__)
+                logger.warning("%s failed at an event (%s); it is called again", self._called, log_text(error))
                 with self._changed:
                     self._changed.notify_all()
-            raise HandlerFailed(f"a handler failed ({type(error).__name__})") from None
+            raise HandlerFailed(error) from None
         if self._failing_since is not None:
-            logger.warning("the handler of an event works again after %.0f s", monotonic() - self._failing_since)
+            logger.warning("%s works again after %.0f s", self._called, monotonic() - self._failing_since)
             self._failing_since = None
         return None

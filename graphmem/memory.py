@@ -1344,7 +1344,7 @@ class Memory:
         """Posts an event once more to a webhook that did not take it; if it does now, it is no dead letter any more.
 
         Returns `{"delivered": True}`, or `{"delivered": False, "error"}`. Raises NotFoundError for an unknown dead
-        letter, ValidationError for a webhook that is not configured.
+        letter, ValidationError for one whose memory was erased since, and for a webhook that is not configured.
         """
         self.engine.check_open()
         uid, name = validation.stored_key(event_id, "event_id"), validation.subscriber_name(webhook, "webhook")
@@ -1366,7 +1366,7 @@ class Memory:
         Where the setting `workers` leaves jobs to other processes, waits for these, and half a minute for one to begin.
         Then waits until the handlers of this process were told of what happened, but not for those that fail. Returns
         `{"pending": […]}`, the unfinished projections ("vectors", "graph") and kinds of jobs ("facts", "procedure",
-        "summary", "composition", "description").
+        "summary", "composition", "description"; "session" for an end of one that failed and is tried again).
         """
         self.engine.check_open()
         return {"pending": administration.flush(self.engine)}

@@ -16,8 +16,8 @@ from functools import partial
 from hashlib import sha256
 from typing import Any
 
-from graphmem.errors import GraphmemError, NotFoundError, StoreUnavailable, ValidationError
-from graphmem.events_bus import EventBus
+from graphmem.errors import NotFoundError, StoreUnavailable, ValidationError
+from graphmem.events_bus import EventBus, TryLater
 from graphmem.model import EventType, MemoryEvent, iso
 from graphmem.models.http import EndpointError, LazyClient, open_client, post
 from graphmem.settings import WebhookSettings
@@ -28,19 +28,24 @@ from graphmem.stores.ledger.event_log import DeadEvent
 PREFIX = "webhook:"
 # Seconds that a webhook may take for an answer, of which nothing but the status is read. A lease is longer.
 ANSWER_SECONDS = 10.0
-# Seconds of attempts after which an event that a webhook may still take becomes a dead letter.
+# Seconds of attempts after which an event that a webhook may still take becomes a dead letter: the longest pause, too,
+# that it may ask for (Retry-After).
 GIVE_UP_SECONDS = 600.0
 NO_DEAD_LETTER = "no such dead letter of this webhook; dead_letters lists those that there are"
 
 
-class WebhookFailed(GraphmemError):
-    """A webhook did not take an event. `is_final`: it refused it, so that a further attempt is no use."""
+class WebhookFailed(TryLater):
+    """A webhook did not take an event. `is_final`: it refused it, so that a further attempt is no use.
+
+    `pause` are the seconds for which it asks to be left alone.
+    """
 
     is_loggable = True
 
     def __init__(self, error: EndpointError) -> None:
         super().__init__(_cause(error))
         self.is_final = not error.is_transient
+        self.pause = min(GIVE_UP_SECONDS, error.retry_after or 0.0)
 
 
 def _cause(error: EndpointError) -> str:
@@ -121,8 +126,8 @@ class Webhooks:
     def retry(self, event_id: str, name: str) -> str | None:
         """Posts a dead letter once more; returns why the webhook did not take it, None if it did.
 
-        Raises NotFoundError for an event that is none, or that is not in the log any more; ValidationError for a
-        webhook that is not configured.
+        Raises NotFoundError for an event that is none, ValidationError for one that is not in the log any more, and for
+        a webhook that is not configured.
         """
         with self._ledger.read() as connection:
             dead = event_log.find_dead(connection, f"{PREFIX}{name}", event_id)
@@ -132,7 +137,11 @@ class Webhooks:
         if webhook is None:
             raise ValidationError("webhook: it is not configured any more; drop the dead letter", argument="webhook")
         if dead.event is None:
-            raise NotFoundError("the memory of this event was erased, or it is too old to be told; drop it")
+            raise ValidationError(
+                "event_id: the memory of this event was erased since, or the event is too old to be told; drop the "
+                "dead letter",
+                argument="event_id",
+            )
         place = outbox.follower(EventType(dead.event_type), f"{PREFIX}{name}")
         try:
             webhook.post(dead.event)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from graphmem.commands.types import AddMessage, Command, Outcome, OutcomeType
@@ -21,6 +22,8 @@ from graphmem.text import estimate_tokens
 
 # A text is cut to so many characters for each token that all messages may have: what a reader can use at most.
 CHARS_PER_TOKEN = 4
+# The version of the mark that stands for all messages up to a row, of a sitting that was ended. Memories begin at 1.
+ENDED = 0
 # What gives a memory other words.
 _CHANGES = frozenset({OutcomeType.UPDATE, OutcomeType.PUT_ITEM})
 
@@ -43,19 +46,36 @@ class Working:
         """Returns what was said just before under exactly this scope, oldest first; nothing after a pause."""
         now, most = datetime.now(UTC), self.store.most
         kept = self.store.recent(scope)
+        ended = kept[:1] if kept and kept[0].version == ENDED else []
+        last_of_ended = ended[0].row if ended else 0
         if kept is not None:
             with self._ledger.read() as connection:
                 versions = sessions.versions_last_said(connection, scope, now, most)
-            if versions == [(one.row, one.version) for one in kept]:
-                return self._sitting(kept, now)
+            of_sitting = kept[len(ended) :]
+            if [one for one in versions if one[0] > last_of_ended] == [(one.row, one.version) for one in of_sitting]:
+                return self._sitting(of_sitting, now)
         with self._ledger.read() as connection:
-            messages = [self._copy(record) for record in sessions.last_said(connection, scope, now, most)]
+            records = sessions.last_said(connection, scope, now, most)
+        messages = [self._copy(record) for record in records if record.row > last_of_ended]
         said = self._sitting(messages, now)
         if said:
-            self.store.replace(scope, messages)
-        elif kept is not None:
+            self.store.replace(scope, [*ended, *messages])
+        elif kept is not None and not ended:
             self.store.clear(scope)
         return said
+
+    def end_sitting(self, scope: Scope) -> None:
+        """Clears what was said under exactly this scope: whoever speaks next begins a new sitting (seed 002 §2.1).
+
+        A mark in the place of the messages tells which is the last one that has ended. If working memory loses it, they
+        are those of the sitting again, until the pause that ends one by itself.
+        """
+        now = datetime.now(UTC)
+        with self._ledger.read() as connection:
+            last = sessions.last_said(connection, scope, now, 1)
+        if last:
+            mark = replace(self._copy(last[-1]), id="", version=ENDED, text="", tokens=0, role=None, speaker=None)
+            self.store.replace(scope, [mark])
 
     def committed(self, commands: Sequence[Command], outcomes: Sequence[Outcome]) -> None:
         """Adds the new messages of a committed change set, and drops what has other words now or none.

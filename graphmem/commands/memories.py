@@ -170,6 +170,10 @@ def _updated(record: MemoryRecord, command: UpdateMemory) -> MemoryRecord:
         after = command.attachments
         longer = described_text(text, new)
         text = longer if command.text is None and len(longer) <= MAX_CONTENT_CHARS else text
+    elif command.text is not None:  # new words, which may tell by lines of their own what came with them
+        untold = [one for one in after if f"\n[{one.kind}: " not in f"\n{text}"]
+        longer = described_text(text, untold)
+        text = longer if len(longer) <= MAX_CONTENT_CHARS else text
     return replace(
         record,
         text=text,

@@ -18,7 +18,7 @@ from celery import Celery, signals
 from graphmem.engine import Engine
 from graphmem.errors import ConfigError, GraphmemError
 from graphmem.jobs.celery_messages import JOB_TASK, RESEND_SECONDS, SWEEP_TASK, celery_app
-from graphmem.jobs.worker import CYCLE_SECONDS, model_claim_seconds
+from graphmem.jobs.worker import CYCLE_SECONDS, model_job_seconds
 from graphmem.logs import log_text
 from graphmem.settings import Settings
 from graphmem.settings.schema import CeleryWorkers
@@ -61,8 +61,8 @@ def make_app(settings: Settings) -> Celery:
     """
     if not isinstance(settings.workers, CeleryWorkers):
         raise ConfigError("workers.provider: must be 'celery' for workers of Celery, with workers.config.broker_url")
-    longest_claim = max(CYCLE_SECONDS, model_claim_seconds(settings, has_llm=settings.llm is not None))
-    app = celery_app(settings.workers.config, visibility_timeout=longest_claim + VISIBILITY_MARGIN)
+    longest_job = max(CYCLE_SECONDS, model_job_seconds(settings, has_llm=settings.llm is not None))
+    app = celery_app(settings.workers.config, visibility_timeout=longest_job + VISIBILITY_MARGIN)
     app.conf.update(
         task_acks_late=True,
         task_reject_on_worker_lost=True,

@@ -22,6 +22,7 @@ from graphmem.concurrency import Pool, start_thread
 from graphmem.errors import ConfigError, GraphmemError
 from graphmem.ingest.enrichment import Enricher
 from graphmem.ingest.facts.job_result import JobResult
+from graphmem.jobs.claims import CLAIM_SECONDS, RenewedClaims
 from graphmem.jobs.enrichment_lane import NO_RECORDS, SHARED_BATCH, EnrichmentLane
 from graphmem.jobs.handover import HandOver
 from graphmem.logs import cause_of, log_text
@@ -44,12 +45,11 @@ NO_MODEL = (
 )
 # Parallel jobs for a model; their threads mostly wait for the endpoint. Cycles compute, so they run one by one.
 MODEL_THREADS, CYCLE_THREADS = 8, 1
-# Another process may claim a job of the language model after 9 x `timeout` + 30 s, as if its worker had died: time for
-# the calls of one job (summary, facts, decision), each with its retries. If it had not died, the ledger accepts only
-# the first result.
-CLAIM_TIMEOUTS, CLAIM_MARGIN = 9, 30.0
-# Seconds after which another process may begin a cycle anew, as if the one that claimed it had died.
-CYCLE_SECONDS = 900.0
+# A job of a model may take 9 x `timeout` + 30 s: its calls (summary, facts, decision), each with its retries. One that
+# takes longer hangs: another process may claim it, and if both end, the ledger accepts only the first result.
+JOB_TIMEOUTS, JOB_MARGIN = 9, 30.0
+# Seconds after which a cycle hangs. One that gives way to searches takes several times as long as one that does not.
+CYCLE_SECONDS = 3600.0
 # The longest time in seconds after which the clock is looked at again for the next night: it may have been set.
 NIGHT_CHECK_SECONDS = 3600.0
 # The longest time in seconds after which a session that another process has begun is looked for.
@@ -73,12 +73,12 @@ class JobFailure:
         return cls(type(error).__name__, cause_of(error))
 
 
-def model_claim_seconds(settings: Settings, *, has_llm: bool) -> float:
-    """Returns the seconds for which a job of a model is claimed; `has_llm`: of a language model, also a given one."""
+def model_job_seconds(settings: Settings, *, has_llm: bool) -> float:
+    """Returns the longest time in seconds of a job of a model; `has_llm`: of a language model, also a given one."""
     llm = (settings.llm or OpenaiLlm()) if has_llm else None
     models = (llm, settings.vision, settings.speech)
     timeout = max((model.config.timeout for model in models if model is not None), default=0.0)
-    return CLAIM_TIMEOUTS * timeout + CLAIM_MARGIN
+    return JOB_TIMEOUTS * timeout + JOB_MARGIN
 
 
 class JobWorker:
@@ -109,7 +109,8 @@ class JobWorker:
         self._ledger = ledger
         self._pipeline = pipeline
         self._descriptions = descriptions
-        self._claim_seconds = model_claim_seconds(settings, has_llm=pipeline is not None)
+        self._model_job_seconds = model_job_seconds(settings, has_llm=pipeline is not None)
+        self._claims = RenewedClaims(ledger)
         self._on_background_done = on_background_done
         self._nights = nights = settings.lifecycle.nights(settings.zone)
         self._purge_after = settings.lifecycle.purge_after
@@ -145,19 +146,30 @@ class JobWorker:
         return self._hand_over is not None
 
     def run(
-        self, row: int, kind: JobKind, *, in_background: bool = True, by_force: bool = False
+        self,
+        row: int,
+        kind: JobKind,
+        *,
+        in_background: bool = True,
+        also_waiting: bool = False,
+        by_force: bool = False,
     ) -> Future[JobResult | JobFailure]:
         """Starts a job, unless it is running here; its future has the result, or the failure.
 
         `in_background`: no caller waits, so the worker also has the result delivered and due summaries started.
-        `by_force`: runs the job even if another process has claimed it.
+        `also_waiting`: runs the job even if it waits after a failure; `by_force`: even if another process has it.
         """
         with self._lock:
             running = self._running.get(row)
             if running is None or running.done():  # done: a job that failed may run again
                 pool = self._cycle_pool if kind is JobKind.CYCLE else self._model_pool
                 running = self._running[row] = pool.submit(
-                    copy_context().run, self._run_claimed, row, in_background=in_background, by_force=by_force
+                    copy_context().run,
+                    self._run_claimed,
+                    row,
+                    in_background=in_background,
+                    also_waiting=also_waiting,
+                    by_force=by_force,
                 )
                 running.add_done_callback(lambda future: self._forget(row, future))
             return running
@@ -295,7 +307,7 @@ class JobWorker:
         at = optional_micros(now)
         with self._ledger.write() as connection:
             rows = [jobs.enqueue(connection, replace(job, request={**job.request, AT: at})).row for job in compositions]
-        futures = [self.run(row, JobKind.COMPOSITION, in_background=False) for row in rows]
+        futures = [self.run(row, JobKind.COMPOSITION, in_background=False, also_waiting=True) for row in rows]
         return [future.result() for future in futures]
 
     def wait_for_texts(self, timeout: float | None = None, *, also_long: bool = True) -> bool:
@@ -362,7 +374,10 @@ class JobWorker:
             new = {row: kind for row, kind in recorded.items() if row not in failed and row not in running}
             if not new and not running:
                 return results
-            started = {**running, **{row: self.run(row, kind, by_force=by_force) for row, kind in new.items()}}
+            started = {
+                **running,
+                **{row: self.run(row, kind, also_waiting=True, by_force=by_force) for row, kind in new.items()},
+            }
             done = {row: future.result() for row, future in started.items()}
             failed |= {row for row, result in done.items() if isinstance(result, JobFailure)}
             results += done.values()
@@ -420,20 +435,23 @@ class JobWorker:
             logger.warning("recorded work could not be taken up (%s)", type(error).__name__)
             self._set_timer(jobs.RETRY_BASE)
 
-    def _run_claimed(self, row: int, *, in_background: bool, by_force: bool) -> JobResult | JobFailure:
+    def _run_claimed(
+        self, row: int, *, in_background: bool, also_waiting: bool = False, by_force: bool = False
+    ) -> JobResult | JobFailure:
         if self._leaves_queued:
             return JobResult()
         with self._ledger.write() as connection:
             job = jobs.get(connection, row)
-            seconds = CYCLE_SECONDS if job is not None and job.kind is JobKind.CYCLE else self._claim_seconds
             # The end of a session is one transaction, which needs no claim.
             is_claimed = (job is not None and job.kind is JobKind.SESSION) or jobs.claim(
-                connection, row, self._ledger.job_holder, seconds, by_force=by_force
+                connection, row, self._ledger.job_holder, CLAIM_SECONDS, also_waiting=also_waiting, by_force=by_force
             )
         if job is None or not is_claimed:
             return JobResult()
+        longest = CYCLE_SECONDS if job.kind is JobKind.CYCLE else self._model_job_seconds
         try:
-            result = self._run(job)
+            with self._claims.renewed(row, longest):
+                result = self._run(job)
             if in_background:
                 self._on_background_done()
         except Exception as error:  # noqa: BLE001  (an answer is untrusted text: whatever it causes, the job stays)
@@ -489,7 +507,7 @@ class JobWorker:
 
         If it fails, it stays recorded, and the facts are drawn without it: they do not depend on it.
         """
-        result = self._run_claimed(row, in_background=True, by_force=False)
+        result = self._run_claimed(row, in_background=True, also_waiting=True)
         with self._lock:
             other = self._running.get(row)
         # Another thread has claimed it. One that is still queued has not: waiting for it could be waiting for this one.

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from functools import cache, partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
@@ -283,6 +285,7 @@ class EndpointError:
     """A failed request. `status` is None if there was no response.
 
     `code` and `text` (lower case) come from the endpoint and may quote prompts: search them, never show them.
+    `retry_after` are the seconds that it asks to wait, None if it does not say.
     """
 
     status: int | None = None
@@ -290,6 +293,7 @@ class EndpointError:
     code: str = field(default="", repr=False)
     text: str = field(default="", repr=False)
     tries: int = 1
+    retry_after: float | None = None
 
     @property
     def is_transient(self) -> bool:
@@ -347,13 +351,27 @@ def open_client(timeout: float) -> Any:
 def post(client: Any, url: str, headers: Mapping[str, str], body: bytes) -> EndpointError | None:
     """Posts bytes with a client of `open_client`; returns None for an answer of status 2xx, else the failure.
 
-    Of the answer only the status is read. Never raises.
+    Of the answer only the status and the header Retry-After are read. Never raises.
     """
     try:
         with mute_request_logs(), client.stream("POST", url, headers=headers, content=body) as response:
-            return None if response.is_success else EndpointError(response.status_code)
+            if response.is_success:
+                return None
+            return EndpointError(response.status_code, retry_after=_retry_after(response.headers.get("retry-after")))
     except Exception as error:  # noqa: BLE001  (errors of the transport, whose text may quote the request)
         return EndpointError(timed_out="Timeout" in type(error).__name__)
+
+
+def _retry_after(value: str | None) -> float | None:
+    """Returns the seconds of a header Retry-After, which has seconds or a date (RFC 9110 §10.2.3); None for others."""
+    if value is None:
+        return None
+    if re.fullmatch(r"\s*[0-9]{1,9}\s*", value):
+        return float(value)
+    try:
+        return max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds())
+    except (ValueError, TypeError, OverflowError):  # no date, or one without a time zone
+        return None
 
 
 def send(call: Callable[[], Any]) -> EndpointResponse | EndpointError:

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from graphmem.stores.ledger import Ledger, events, integrity, jobs, memories, outbox, vitals
+from graphmem.stores.ledger import Ledger, event_log, events, integrity, jobs, memories, outbox, vitals
 from graphmem.stores.ledger.jobs import JobCount
 from graphmem.stores.projection import Projection
 from graphmem.stores.projection_worker import ProjectionWorker
@@ -25,7 +25,8 @@ class Gauges:
     `memories` is the number of stored memories by kind and layer, `retention` the mean retention of the short-term
     ones (None without the lifecycle), `ledger_bytes` the size of the ledger and `embedding_bytes` that of the
     embeddings in it. `pending_changes` and `dead_letters` are by projection: the sequence numbers above its cursor,
-    and the rows that its store refuses.
+    and the rows that its store refuses. `delays` and `dead_events` are by the name of a subscriber, such as
+    "webhook:orders": seconds since the oldest event that it was not told, and events that it did not take.
     """
 
     memories: Mapping[tuple[str, str], int]
@@ -35,6 +36,8 @@ class Gauges:
     pending_changes: Mapping[str, int]
     dead_letters: Mapping[str, int]
     jobs: Sequence[JobCount]
+    delays: Mapping[str, float]
+    dead_events: Mapping[str, int]
 
 
 def read_gauges(ledger: Ledger, projections: Sequence[Projection], *, lifecycle: bool) -> Gauges:
@@ -52,6 +55,8 @@ def read_gauges(ledger: Ledger, projections: Sequence[Projection], *, lifecycle:
             pending_changes={one.name: one.count_pending(connection) for one in projections},
             dead_letters={one.name: one.count_dead_letters(connection) for one in projections},
             jobs=jobs.count_jobs(connection),
+            delays=event_log.delays(connection),
+            dead_events=event_log.count_dead(connection),
         )
 
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from math import isfinite
 from typing import Generic, NamedTuple, TypeVar
+
+import numpy as np
 
 from graphmem.concurrency import WorkStopped
 from graphmem.errors import ModelError, StoreError
+from graphmem.logs import log_text
 from graphmem.plugins import MultilingualEmbedder, TokenEmbedder
 from graphmem.retrieval.query_analysis import AnalyzedQuery
 from graphmem.retrieval.types import EncodedQuery, ScoredIds, SearchDeps, SearchQuery
@@ -16,6 +21,7 @@ from graphmem.stores.ledger import memories, term_stats
 from graphmem.stores.ledger.term_stats import PartitionStatistics
 from graphmem.text import idf, query_term_counts
 
+logger = logging.getLogger("graphmem")
 T = TypeVar("T")
 
 # Memories that each arm returns. All memories as candidates would gain half a point of R@10 (benchmarks/ABLATIONS.md,
@@ -108,7 +114,14 @@ def encode(text: str, deps: SearchDeps) -> Attempt[EncodedQuery]:
                 return EncodedQuery(tokens.vector, tokens)
             return EncodedQuery(embedder.embed_query(text), is_supported_script=is_supported)
 
-    return attempt("vectors", call, EncodedQuery())
+    def call_or_tell() -> EncodedQuery:
+        try:
+            return call()
+        except ModelError as error:
+            logger.warning("a search goes on without its meaning, for the embedder failed (%s)", log_text(error))
+            raise
+
+    return attempt("vectors", call_or_tell, EncodedQuery())
 
 
 def dense(query: SearchQuery, encoded: EncodedQuery, deps: SearchDeps, limit: int) -> Attempt[ScoredIds]:
@@ -155,7 +168,7 @@ def keyword(
                 if own.frequencies[term]
             }
             if weights:
-                pairs.extend(deps.vector_index.sparse(replace(query.view, partition=key), weights, limit))
+                pairs.extend(_checked(deps.vector_index.sparse(replace(query.view, partition=key), weights, limit)))
         return sorted(pairs, key=lambda pair: -pair[1])
 
     return _read(deps, search_partitions)
@@ -163,4 +176,25 @@ def keyword(
 
 def _read(deps: SearchDeps, search: Callable[[], ScoredIds]) -> Attempt[ScoredIds]:
     nothing: ScoredIds = []
-    return attempt("vectors", lambda: deps.vector_worker.read(search), nothing)
+    return attempt("vectors", lambda: deps.vector_worker.read(lambda: _checked(search())), nothing)
+
+
+def _checked(found: ScoredIds) -> ScoredIds:
+    """Returns what a vector index found. Raises StoreError unless it is a list of ids with numbers.
+
+    The index may be a given one.
+    """
+    if isinstance(found, list) and all(map(_is_scored_id, found)):
+        return found
+    logger.warning("a search goes on without the vector index, which returned something else than ids with numbers")
+    raise StoreError("the vector index returned something else than ids with numbers")
+
+
+def _is_scored_id(pair: object) -> bool:
+    return (
+        isinstance(pair, tuple)
+        and len(pair) == 2  # noqa: PLR2004  (id, score)
+        and isinstance(pair[0], str)
+        and isinstance(pair[1], int | float | np.floating)
+        and isfinite(pair[1])
+    )

@@ -28,8 +28,9 @@ from graphmem.plugins import LanguageModel, Prompt
 from graphmem.retrieval.dependence import depends_on_conversation
 from graphmem.retrieval.types import Hit, SearchOutcome
 
-# The relevance of a hit from which on no further query is needed.
-SUFFICIENT = 0.5
+# The relevance of a hit from which on no further query is needed, and of one that may be the answer all the same if the
+# subject has changed: then what was said just before would find what is not asked any more.
+SUFFICIENT, PLAUSIBLE = 0.5, 0.25
 # Characters of a query with the last messages in front: a longer one matches everything.
 MAX_QUERY_CHARS = 1200
 # The name of the prompt template.
@@ -79,7 +80,8 @@ class ConversationQuery:
 class FallbackStep:
     """The result after one of the queries: `query` is this query, `hits` are best first.
 
-    The hits are those of this query if it is sufficient, else those of all queries so far (`interleave`). `relevance`
+    The hits are those of this query if it is sufficient, with the plausible ones of the question alone, else those of
+    all queries so far (`interleave`). `relevance`
     is the highest of what this query found, None if it found nothing. `seconds`: how long making the query and
     searching took.
     """
@@ -114,7 +116,7 @@ def search_with_fallback(
         yield FallbackStep(
             kind,
             query,
-            interleave([outcome] if enough else outcomes),
+            interleave([*_plausible(outcomes[:-1]), outcome] if enough else outcomes),
             enough,
             outcome.best_relevance,
             monotonic() - begin,
@@ -165,6 +167,11 @@ def interleave(outcomes: Sequence[SearchOutcome]) -> tuple[Hit, ...]:
     """
     ranks = zip_longest(*(outcome.hits for outcome in reversed(outcomes)))
     return tuple({hit.record.id: hit for rank in ranks for hit in rank if hit is not None}.values())
+
+
+def _plausible(earlier: Sequence[SearchOutcome]) -> list[SearchOutcome]:
+    """Returns the first of earlier searches, that by the question alone, with those of its hits that may answer it."""
+    return [replace(one, hits=tuple(hit for hit in one.hits if hit.relevance >= PLAUSIBLE)) for one in earlier[:1]]
 
 
 def without_turns(outcome: SearchOutcome, turns: Iterable[Message]) -> SearchOutcome:

@@ -18,6 +18,8 @@ from graphmem.retrieval.source_grouping import RankedMemory, Reranked
 
 # Calls of one reranker at the same time; a search that finds all of them taken waits, within its time limit.
 MOST_CALLS = 8
+# The kinds of NumPy's types that are numbers: texts and truth values are none.
+_NUMBERS = "iuf"
 
 
 class BoundedReranker:
@@ -67,8 +69,8 @@ class BoundedReranker:
 
 
 def _checked(answer: Sequence[float], count: int) -> list[float]:
-    scores = np.asarray(answer, dtype=np.float64)
-    if scores.shape != (count,):
+    scores = np.asarray(answer)
+    if scores.shape != (count,) or scores.dtype.kind not in _NUMBERS or any(isinstance(one, bool) for one in answer):
         raise ModelError(f"the reranker returned something else than one score for each of {count} texts")
     if not np.isfinite(scores).all():
         raise ModelError("the reranker returned scores that are not finite")

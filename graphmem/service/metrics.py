@@ -217,6 +217,12 @@ class LedgerGauges(Collector):
         oldest = (([kind], max(job.oldest_seconds for job in latest.jobs if job.kind == kind)) for kind in kinds)
         yield _gauge("jobs_oldest_seconds", "Time since the oldest job was recorded.", ("kind",), oldest)
 
+        delays = (([name], seconds) for name, seconds in latest.delays.items())
+        help_text = "Time since the oldest event that a subscriber was not told."
+        yield _gauge("subscriber_delay_seconds", help_text, ("subscriber",), delays)
+        dead = (([name], latest.dead_events.get(name, 0)) for name in latest.delays)
+        yield _gauge("subscriber_dead_letters", "Events that a subscriber did not take.", ("subscriber",), dead)
+
     def close(self) -> None:
         """Ends the thread; a reading that is under way ends by itself."""
         self._thread.shutdown(wait=False)

@@ -10,7 +10,14 @@ from threading import Condition, Event, Lock, Thread
 from time import monotonic
 from typing import TypeVar
 
-from tenacity import Retrying, retry_if_exception_type, sleep_using_event, stop_when_event_set, wait_random_exponential
+from tenacity import (
+    RetryCallState,
+    Retrying,
+    retry_if_exception_type,
+    sleep_using_event,
+    stop_when_event_set,
+    wait_random_exponential,
+)
 
 from graphmem.concurrency import Pool, start_thread
 from graphmem.errors import ConfigError, GraphmemError, StoreError, StoreUnavailable
@@ -29,11 +36,22 @@ EMBEDDED_CATCH_UP_SECONDS = 10.0
 FLUSH_TURN = 0.1
 
 
-def retrying(closing: Event, *errors: type[Exception]) -> Retrying:
-    """Returns what calls a function again after these errors, until it succeeds or `closing` is set; then it raises."""
+def retrying(
+    closing: Event, *errors: type[Exception], least_pause: Callable[[BaseException | None], float] = lambda _: 0.0
+) -> Retrying:
+    """Returns what calls a function again after these errors, until it succeeds or `closing` is set; then it raises.
+
+    The pauses grow up to `RETRY_MAX` seconds; none is shorter than `least_pause` of the error.
+    """
+    growing = wait_random_exponential(RETRY_BASE, RETRY_MAX)
+
+    def pause(state: RetryCallState) -> float:
+        error = None if state.outcome is None else state.outcome.exception()
+        return max(growing(state), least_pause(error))
+
     return Retrying(
         retry=retry_if_exception_type(errors),
-        wait=wait_random_exponential(RETRY_BASE, RETRY_MAX),
+        wait=pause,
         stop=stop_when_event_set(closing),
         sleep=sleep_using_event(closing),
         reraise=True,

@@ -23,7 +23,7 @@ from graphmem.errors import StoreUnavailable, ValidationError
 from graphmem.events_bus import CLOSE_SECONDS
 from graphmem.model import EventType
 from graphmem.stores import projection_worker
-from graphmem.stores.ledger import event_log, outbox
+from graphmem.stores.ledger import event_log, jobs, outbox
 from graphmem.stores.ledger import schema as tables
 
 
@@ -299,7 +299,7 @@ def test_a_handler_that_fails_is_called_again_and_holds_up_its_own_name_alone(
     wait_until(lambda: len(failing.told) == 3)
     assert changes(failing.told) == changes(told) == [("ADD", uid) for uid in ids]
     messages = [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
-    assert messages[0] == "the handler of an event failed (RuntimeError); it is called again"
+    assert messages[0] == "a handler failed at an event (RuntimeError); it is called again"
     assert "works again" in messages[1]
     assert len(messages) == 2
 
@@ -424,3 +424,16 @@ def test_an_add_of_who_subscribes_to_nothing_costs_no_statement_more(make_memory
     listening = make_memory(tmp_path / "listening")
     listening.on("memory.added", lambda _: None)
     assert cost(listening) == plain
+
+
+def test_an_end_of_a_session_that_failed_is_pending(memory: Memory) -> None:
+    """One that goes on is not."""
+    memory.on("session.end", lambda _: None)
+    memory.add("I drink tea.", user_id="ana")
+    assert memory.flush() == {"pending": []}
+    with memory.engine.ledger.write() as connection:
+        (row,) = jobs.all_jobs(connection, {jobs.JobKind.SESSION})
+        jobs.record_failure(connection, row, "StoreUnavailable")
+    assert memory.flush() == {"pending": ["session"]}
+    assert memory.end_session(user_id="ana") == {"ended": True}
+    assert memory.flush() == {"pending": []}

@@ -122,6 +122,36 @@ def test_an_index_that_fails_loses_nothing(caplog: pytest.LogCaptureFixture) -> 
 # --- embedder -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    "odd", [None, [("id",)], ["id"], [("id", "0.5")], [(1, 0.5)], [("id", float("nan"))], {"id": 0.5}, [("id", 1, 2)]]
+)
+@pytest.mark.parametrize("arm", ["dense", "sparse"])
+def test_an_index_that_returns_something_else_is_left_out(
+    odd: Any, arm: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    index = NotedIndex()
+    with opened(vector_index=index) as memory:
+        added(memory, "green tea")
+        monkeypatch.setattr(index, arm, lambda *_: odd)
+        found = memory.search("green tea", **ANA)
+        assert (found["degraded"], [hit["memory"] for hit in found["results"]]) == (["vectors"], ["green tea"])
+    assert [one.getMessage() for one in caplog.records if "something else than ids" in one.getMessage()]
+
+
+def test_an_embedder_that_fails_at_a_query_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(HashEmbedder):
+        def embed_question(self, text: str) -> Any:
+            raise RuntimeError("green tea is quoted")
+
+        embed_query = embed_question
+
+    with opened(embedder=Broken()) as memory:
+        added(memory, "green tea")
+        assert memory.search("green tea", **ANA)["degraded"] == ["vectors"]
+    (line,) = [one.getMessage() for one in caplog.records if "embedder failed" in one.getMessage()]
+    assert "quoted" not in line
+
+
 def test_an_embedder_gives_the_ledger_its_name(tmp_path: Path) -> None:
     with Memory(tmp_path, config=None, settings=Settings.from_dict(fake_models()), embedder=HashEmbedder(32)) as memory:
         added(memory, "green tea")

@@ -142,6 +142,9 @@ def raising(*_: Any) -> Any:
         lambda _, asked: [[1.0, 2.0]] * len(asked),
         lambda _, asked: None,
         lambda _, asked: "x" * len(asked),
+        lambda _, asked: ["1"] * len(asked),
+        lambda _, asked: [True] * len(asked),
+        lambda _, asked: [0.5] * (len(asked) - 1) + [True],
         lambda query: [],
     ],
 )

@@ -17,9 +17,12 @@ from support.webhook_receiver import SECRET, Received, Receiver
 
 from graphmem import Memory, Settings, webhooks
 from graphmem.errors import ConfigError, NotFoundError, ValidationError
+from graphmem.models import http
+from graphmem.models.http import EndpointError
 from graphmem.stores import projection_worker
+from graphmem.stores.ledger import event_log
 from graphmem.stores.ledger import schema as tables
-from graphmem.webhooks import signature
+from graphmem.webhooks import WebhookFailed, signature
 
 ADDED = ["memory.added"]
 
@@ -165,6 +168,39 @@ def test_a_webhook_that_fails_for_long_loses_an_event_to_the_dead_letters(
         assert len(set(receiver.ids)) == 1
 
 
+def test_a_webhook_is_left_alone_for_as_long_as_it_asks(make_memory: Make, caplog: pytest.LogCaptureFixture) -> None:
+    """And the log names it by its name, never by its URL, at the first failure."""
+    with Receiver(refusing(503), retry_after="3600") as busy, Receiver(refusing(503)) as other:
+        memory = make_memory(webhooks=[hook(busy), hook(other, "other")])
+        added(memory, "tea")
+        wait_until(lambda: len(other.received) >= 5)
+        assert len(busy.received) == 1
+        lines = [record.getMessage() for record in caplog.records]
+        assert "webhook:orders failed at an event (WebhookFailed: HTTP 503); it is called again" in lines
+        assert not [line for line in lines if "127.0.0.1" in line or "hook?from" in line]
+        with memory.engine.ledger.read() as connection:
+            assert set(event_log.delays(connection)) == {"webhook:orders", "webhook:other"}
+            assert min(event_log.delays(connection).values()) > 0
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        (None, None),
+        ("120", 120.0),
+        (" 7 ", 7.0),
+        ("-1", None),
+        ("soon", None),
+        ("1" * 400, None),
+        ("Wed, 21 Oct 2015 07:28:00 GMT", 0.0),
+        ("Wed, 21 Oct 2015 07:28:00", None),
+    ],
+)
+def test_what_a_header_asks_for(value: str | None, seconds: float | None) -> None:
+    assert http._retry_after(value) == seconds
+    assert WebhookFailed(EndpointError(503, retry_after=seconds)).pause == min(600.0, seconds or 0.0)
+
+
 def test_a_webhook_without_an_answer_is_given_up_by_its_cause(
     make_memory: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,7 +231,7 @@ def test_a_dead_letter_of_what_is_gone_can_be_dropped_only(make_memory: Make, tm
         memory.delete(uid)
         gone, other = memory.dead_letters()["results"]
         assert (gone["timestamp"], gone["user_id"], other["user_id"]) == (None, None, "u1")
-        with pytest.raises(NotFoundError, match="was erased"):
+        with pytest.raises(ValidationError, match="event_id: the memory of this event was erased"):
             memory.retry_dead_letter(gone["id"], webhook="orders")
         memory.close()
     memory = make_memory(tmp_path)

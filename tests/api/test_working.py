@@ -88,6 +88,29 @@ def test_a_pause_ends_it_and_old_chats_are_none(memory: Memory) -> None:
     assert texts(memory) == ["I like coffee", "No, cocoa"]
 
 
+@pytest.mark.parametrize("has_handler", [False, True])
+def test_the_end_of_a_session_clears_it(memory: Memory, has_handler: bool) -> None:
+    """Of this scope alone. What is said next is a new sitting, also where the list is lost or full."""
+    if has_handler:
+        memory.on("session.end", lambda _: None)
+    memory.add(["I like tea", "And cake"], **ANA)
+    memory.add("I like beer", **ANA, run_id="1")
+    assert texts(memory) == ["I like tea", "And cake"]
+    assert memory.end_session(**ANA) == {"ended": has_handler}
+    assert (texts(memory), texts(memory, **ANA, run_id="1")) == ([], ["I like beer"])
+    memory.add("Now to something else", **ANA)
+    assert texts(memory) == texts(memory) == ["Now to something else"]
+    uid = memory.add("It is late", **ANA)["results"][0]["id"]
+    memory.engine.backends.working.clear(Scope(**ANA, run_id="1"))
+    assert texts(memory) == ["Now to something else", "It is late"]
+    memory.delete(uid)
+    for number in range(60):
+        memory.add(f"Talk {number}", **ANA)
+    assert texts(memory)[-1] == "Talk 59" and "And cake" not in texts(memory)
+    memory.end_session(**ANA)
+    assert texts(memory) == []
+
+
 def test_the_last_message_stays_and_of_a_long_one_the_end(make_memory: Make) -> None:
     memory = make_memory(working={"config": {"tokens": 10}})
     memory.add("Before.", **ANA)
@@ -146,9 +169,10 @@ def test_a_question_about_the_talk_is_understood_with_the_turns_before(make_memo
     with ChatLink(memory, **ANA, time_limit=60) as link:
         assert ("The wedding is" in link.recall(question)) == working
         assert ("The wedding is" in link.recall(question, [{"role": "user", "content": question}])) == working
-    assert ("The wedding is" in memory.context(question, **ANA)) == working
-    assert "wedding" not in memory.context(question, user_id="ben")
-    assert "Ben" not in memory.context(question, **ANA)
+        assert ("The wedding is" in memory.context(question, **ANA)) == working
+        assert "wedding" not in memory.context(question, user_id="ben")
+        assert "Ben" not in memory.context(question, **ANA)
+    assert memory.context(question, **ANA) == ""  # the link has ended the session
 
 
 def test_the_turns_before_take_no_place_of_what_they_help_to_find(make_memory: Make) -> None:
@@ -180,6 +204,16 @@ def test_a_bad_setting_is_named_without_its_value(config: dict[str, Any], named:
     with pytest.raises(ConfigError, match=named) as raised:
         Settings.from_dict({"working": config})
     assert "hunter22" not in str(raised.value)
+
+
+@pytest.mark.parametrize("url", ["tea:6379", "redis://tea/0?db=a", "redis://tea/0?milk=1", "redis://tea/0?protocol=9"])
+def test_an_unusable_url_of_redis_is_refused_before_it_is_used(url: str) -> None:
+    pytest.importorskip("redis")
+    from graphmem.stores.working.redis import RedisWorkingMemory
+
+    with pytest.raises(ConfigError, match="working.config.url: is no URL of a Redis server, or has options") as raised:
+        RedisWorkingMemory(url, "ledger", 60, 10)
+    assert url not in str(raised.value)
 
 
 def test_a_memory_on_no_disk_leaves_nothing_on_a_server() -> None:

@@ -27,7 +27,7 @@ from support.waiting import SERVER_TIMEOUT, wait_until
 
 from graphmem import Memory
 from graphmem.errors import ConfigError
-from graphmem.jobs.worker import CYCLE_SECONDS, model_claim_seconds
+from graphmem.jobs.worker import CYCLE_SECONDS, model_job_seconds
 from graphmem.settings import Settings
 from graphmem.stores.ledger import schema
 from graphmem.stores.ledger.sql import now_micros
@@ -143,9 +143,7 @@ def test_messages_are_json_and_come_again_only_after_the_longest_claim(config: C
     assert conf.task_acks_late and conf.task_reject_on_worker_lost and conf.task_ignore_result
     assert conf.worker_prefetch_multiplier == 1 and conf.task_default_queue == "graphmem"
     assert (
-        conf.broker_transport_options["visibility_timeout"]
-        > model_claim_seconds(settings, has_llm=True)
-        > CYCLE_SECONDS
+        conf.broker_transport_options["visibility_timeout"] > model_job_seconds(settings, has_llm=True) > CYCLE_SECONDS
     )
 
 

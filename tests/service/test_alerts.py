@@ -44,7 +44,15 @@ PANELS: list[dict[str, Any]] = [panel for panel in BOARD["panels"] if panel["typ
 def counted() -> ServiceMetrics:
     """Metrics with a value for each."""
     gauges = Gauges(
-        {("fact", "short_term"): 1}, 1.0, 1, 1, {"vectors": 0}, {"vectors": 0}, [JobCount("facts", "waiting", 1, 1.0)]
+        {("fact", "short_term"): 1},
+        1.0,
+        1,
+        1,
+        {"vectors": 0},
+        {"vectors": 0},
+        [JobCount("facts", "waiting", 1, 1.0)],
+        {"webhook:orders": 0.0},
+        {},
     )
     metrics = ServiceMetrics(lambda: gauges)
     metrics.on_request("GET", "/search", 200, 0.1, "user")

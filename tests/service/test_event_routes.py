@@ -49,6 +49,14 @@ def test_an_admin_lists_retries_and_drops_dead_letters(make_memory: Make) -> Non
             assert ok(client.post(retry), 404)["code"]
             assert ok(client.delete(f"/webhooks/orders/dead-letters/{second['id']}")) == {"dropped": True}
             assert ok(client.get("/webhooks/dead-letters")) == {"results": [], "total": 0}
+            refused.add("HTTP 400")
+            gone = memory.add("I like figs.", user_id="ana")["results"][0]["id"]
+            wait_until(lambda: memory.dead_letters()["total"] == 1)
+            (letter,) = memory.dead_letters()["results"]
+            memory.delete(gone)
+            retry = f"/webhooks/orders/dead-letters/{letter['id']}/retry"
+            assert "was erased since" in ok(client.post(retry), 400)["detail"]
+            memory.drop_dead_letter(letter["id"], webhook="orders")
             assert client.get("/webhooks/dead-letters", params={"limit": 0}).status_code == 422
             user = headers(memory, "user", user_id="ana")
             assert client.get("/webhooks/dead-letters", headers=user).status_code == 403

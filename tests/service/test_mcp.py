@@ -9,7 +9,7 @@ import re
 import signal
 import sqlite3
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -413,6 +413,27 @@ async def test_what_is_not_relevant_enough_is_left_out_and_said(memory: Memory, 
             assert sentence in answer.content[0].text
             every = await call(client, tool, **question, min_relevance=0)
             assert "Clara drinks tea." in str(every[part]) and not every["note"]
+
+
+async def test_a_reranker_orders_hits_where_there_is_one(memory: Memory) -> None:
+    memory.add("Clara drinks tea.", user_id=ANA)
+    asked = {"query": "Who drinks tea?", "rerank": True}
+    async with Client(server_of(memory)) as client:
+        answer = await client.call_tool("search_memories", asked)
+        assert answer.is_error and "no reranker is configured here" in answer.content[0].text
+    calls: list[str] = []
+
+    def reranker(query: str, texts: Sequence[str]) -> list[float]:
+        calls.append(query)
+        return [float(len(text)) for text in texts]
+
+    with Memory(":memory:", settings=memory.engine.settings, reranker=reranker) as other:
+        other.add(["Clara drinks tea.", "Clara drinks tea with milk and honey."], user_id=ANA)
+        async with Client(server_of(other)) as client:
+            hits = (await call(client, "search_memories", **asked))["results"]
+            await call(client, "search_memories", query="Who drinks tea?")
+    assert "honey" in hits[0]["memory"]
+    assert calls == ["Who drinks tea?"]
 
 
 async def test_hits_have_a_relevance_and_a_similarity(memory: Memory) -> None:

@@ -227,7 +227,7 @@ class Readings:
         self.now += self.duration
         if self.is_away:
             raise StoreUnavailable("away")
-        return Gauges({("fact", "short_term"): self.count}, None, 1, 2, {}, {}, [])
+        return Gauges({("fact", "short_term"): self.count}, None, 1, 2, {}, {}, [], {}, {})
 
     async def facts(self) -> float | None:
         return read((await self.metrics.text()).decode()).get("memories{kind=fact,layer=short_term}")

@@ -32,6 +32,8 @@ REQUEST_VALUES = (
     re.compile(r"[A-Za-z0-9._-]{1,64}"),
     re.compile(r"user|app|admin|metrics|-"),
 )
+# What follows events in logs: a webhook by its configured name, or any handler of the program.
+FOLLOWERS = re.compile(r"webhook:[A-Za-z0-9._-]{1,80}|a handler")
 # The names of embedders in tests: an error about a changed embedder says them, and an export hands them in.
 EMBEDDERS = re.compile(r"fake-\d+")
 # Texts shorter than the first occur in any message; of longer ones a prefix of the second length is searched for.
@@ -157,7 +159,11 @@ def _is_ours(value: object) -> bool:
     if isinstance(value, int | float | GraphmemError):  # an error's text is looked through with the line
         return True
     # "Name: text" is an error with its text (`graphmem.logs`), which is looked through with the line, too.
-    return isinstance(value, str) and (value in OUR_NAMES | VALUE_CLASSES or value.partition(": ")[0] in _errors())
+    return isinstance(value, str) and (
+        value in OUR_NAMES | VALUE_CLASSES
+        or FOLLOWERS.fullmatch(value) is not None
+        or value.partition(": ")[0] in _errors()
+    )
 
 
 def _errors() -> set[str]:

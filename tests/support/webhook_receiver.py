@@ -25,7 +25,13 @@ class Received(NamedTuple):
 class Receiver:
     """Answers each request with the status that `answer` returns for it, by default 204."""
 
-    def __init__(self, answer: Callable[[Received], int] = lambda _: 204, location: str = "", port: int = 0) -> None:
+    def __init__(
+        self,
+        answer: Callable[[Received], int] = lambda _: 204,
+        location: str = "",
+        port: int = 0,
+        retry_after: str = "",
+    ) -> None:
         self.received: list[Received] = []
         self.answer, self.location = answer, location
         receiver = self
@@ -39,6 +45,8 @@ class Receiver:
                 self.send_response(status)
                 if receiver.location:
                     self.send_header("Location", receiver.location)
+                if retry_after:
+                    self.send_header("Retry-After", retry_after)
                 self.send_header("Content-Length", "0")
                 self.end_headers()
 

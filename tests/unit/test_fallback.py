@@ -65,8 +65,21 @@ def test_an_insufficient_query_is_tried_with_the_last_messages(little: SearchOut
     )
     assert [(step.query, texts(step), step.is_sufficient) for step in steps] == [
         (QUESTION, [one.record.text for one in little.hits], False),
-        (WITH_TALK, ["rent"], True),
+        (WITH_TALK, ["rent", *(one.record.text for one in little.hits)], True),
     ]
+
+
+def test_what_may_answer_the_question_alone_stays_if_the_talk_finds_something_else() -> None:
+    """The subject may have changed."""
+    alone = outcome(hit("The lease ends in May.", 0.4), hit("noise", 0.2))
+    step = run_fallback(
+        ConversationQuery(QUESTION, TALK),
+        {
+            QUESTION: alone,
+            WITH_TALK: outcome(hit("The rent is high.", 0.6), hit("He wrote.", 0.5), named=("landlord",)),
+        },
+    )[-1]
+    assert (texts(step), step.is_sufficient) == (["The rent is high.", "The lease ends in May.", "He wrote."], True)
 
 
 def test_a_query_that_names_its_subject_is_not_tried_with_the_last_messages() -> None:

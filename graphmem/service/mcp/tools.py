@@ -263,11 +263,16 @@ class SearchMemories(Tool):
         description="Only what was true at this time: ISO 8601; a date is its first moment",
     )
     min_relevance: Relevance = None
+    rerank: Annotated[
+        bool, Field(description="Let the configured reranker order the best memories; slower; needs one")
+    ] = False
     show_retired: ShowRetired = False
     show_forgotten: ShowForgotten = False
     cursor: CursorArgument = ""
 
     async def run(self, memory: AsyncMemory, scope: Scope) -> results.SearchResult:
+        if self.rerank and not memory.sync.engine.has_reranker:
+            raise ValidationError("rerank: no reranker is configured here; leave it out", argument="rerank")
         arguments = self.model_dump(exclude={"cursor"})
         search = partial(
             memory.search,
@@ -282,7 +287,7 @@ class SearchMemories(Tool):
             show_forgotten=self.show_forgotten,
         )
         least = _least(self.min_relevance)
-        found = result_dict(await search(top_k=self.top_k, min_relevance=least, explain=True))
+        found = result_dict(await search(top_k=self.top_k, min_relevance=least, explain=True, rerank=self.rerank))
         is_narrowed = bool(self.memory_types or self.as_of)
         return results.SearchResult.model_validate(
             {

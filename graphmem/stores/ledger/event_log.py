@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Row, Select, func, select
 
 from graphmem.model import EventType, MemoryEvent, Scope, from_micros, micros
 from graphmem.stores.ledger import events as history
-from graphmem.stores.ledger.outbox import FOLLOWERS, follower, is_followed
+from graphmem.stores.ledger.outbox import FOLLOWERS, IS_OF_PROJECTION, follower, is_followed
 from graphmem.stores.ledger.schema import cursors, dead_letters, events, leases, memories, occurrences
 from graphmem.stores.ledger.sql import decoding, now_micros, upsert
 
@@ -95,6 +95,18 @@ def count_dead(connection: Connection) -> dict[str, int]:
         name = name_of(place)[1]
         counts[name] = counts.get(name, 0) + number
     return counts
+
+
+def delays(connection: Connection) -> dict[str, float]:
+    """Returns how many seconds ago the oldest event happened that a name was not told yet, 0 for none, by the names."""
+    now, found = connection.scalar(select(now_micros())) or 0, dict[str, float]()
+    places = connection.execute(select(cursors.c.projection, cursors.c.seq).where(~IS_OF_PROJECTION)).all()
+    for place, row in places:
+        event_type, name = name_of(place)
+        waiting = after(connection, EventType(event_type), row, 1)
+        seconds = (now - micros(waiting[0].event.timestamp)) / 1_000_000 if waiting else 0.0
+        found[name] = max(found.get(name, 0.0), seconds)
+    return found
 
 
 def _decode_dead(connection: Connection, row: Row[Any]) -> DeadEvent:

@@ -198,6 +198,12 @@ def pending_kinds(connection: Connection, kinds: Collection[JobKind]) -> list[st
     return sorted(connection.scalars(select(jobs.c.kind).where(jobs.c.kind.in_(sorted(kinds))).distinct()))
 
 
+def has_failed_session(connection: Connection) -> bool:
+    """Returns whether the end of a session failed, and waits for another attempt."""
+    failed = select(jobs.c.id).where(jobs.c.kind == JobKind.SESSION.value, jobs.c.attempts > 0)
+    return connection.scalar(failed.limit(1)) is not None
+
+
 class JobCount(NamedTuple):
     """The number of jobs of one kind and state, and the seconds since the oldest of them was recorded.
 
@@ -229,15 +235,32 @@ def next_due(connection: Connection) -> float | None:
     return None if soonest is None else max(0.0, soonest / MICROS_PER_SECOND)
 
 
-def claim(connection: Connection, row: int, holder: str, seconds: float, *, by_force: bool = False) -> bool:
-    """Claims a job for `holder` for some seconds. Returns False if it is claimed already or completed.
+def claim(
+    connection: Connection,
+    row: int,
+    holder: str,
+    seconds: float,
+    *,
+    also_waiting: bool = False,
+    by_force: bool = False,
+) -> bool:
+    """Claims a job for `holder` for some seconds. Returns False if it is completed, claimed already, or waits for its
+    next attempt after a failure.
 
-    `by_force` also takes jobs that somebody has claimed, such as a process that died, and jobs that wait after a
-    failure.
+    A job that is new, or handed over, is free for whoever knows its row: those have no error. `also_waiting` takes jobs
+    that wait after a failure, `by_force` also those that somebody has claimed, such as a process that died.
     """
-    is_free = or_(jobs.c.claimable_at <= now_micros(), jobs.c.holder.is_(None))
+    is_unclaimed = jobs.c.holder.is_(None)
+    is_known_by_row = is_unclaimed if also_waiting else and_(is_unclaimed, jobs.c.error.is_(None))
+    is_free = or_(jobs.c.claimable_at <= now_micros(), is_known_by_row)
     statement = jobs.update().where(jobs.c.id == row).values(holder=holder, claimable_at=_in(seconds))
     return bool(connection.execute(statement if by_force else statement.where(is_free)).rowcount)
+
+
+def renew(connection: Connection, rows: Sequence[int], holder: str, seconds: float) -> None:
+    """Lets `holder` keep jobs for some seconds from now; not those that somebody else has claimed meanwhile."""
+    statement = jobs.update().where(in_array(jobs.c.id, "rows"), jobs.c.holder == holder)
+    connection.execute(statement.values(claimable_at=_in(seconds)), {"rows": list(rows)})
 
 
 def record_failure(connection: Connection, row: int, error: str) -> None:
@@ -382,7 +405,8 @@ def hand_over_claimable(connection: Connection, kinds: Collection[JobKind], seco
         )
         pause = case((age < shortest, shortest), (age > longest, longest), else_=age)
         statement = jobs.update().where(in_array(jobs.c.id, "rows"))
-        connection.execute(statement.values(holder=None, claimable_at=now_micros() + pause), {"rows": rows})
+        handed_over = {"holder": None, "error": None, "claimable_at": now_micros() + pause}
+        connection.execute(statement.values(handed_over), {"rows": rows})
     return rows
 
 

@@ -51,8 +51,12 @@ class RedisWorkingMemory:
         """`ledger` is the ledger's UUID. Raises ConfigError for an unusable URL. Connects at the first use."""
         try:
             self._redis = Redis.from_url(url, retry=Retry(NoBackoff(), 0), **redis_options("working.config.url"))
-        except ValueError:
-            raise ConfigError("working.config.url: is no URL of a Redis server; write redis://host:6379/0") from None
+            self._redis.connection_pool.make_connection()  # does not connect; refuses options that there are not
+        except (ValueError, TypeError, AttributeError, RedisError):
+            raise ConfigError(
+                "working.config.url: is no URL of a Redis server, or has options after ? that the client does not "
+                "know; write redis://host:6379/0"
+            ) from None
         self.most = most
         self._prefix = f"graphmem:{ledger}:"
         self._milliseconds = max(1, round(seconds * 1000))
