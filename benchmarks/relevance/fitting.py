@@ -83,15 +83,15 @@ class Axes:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """All memories of all questions as rows; the columns are the features, then those of the heads."""
+    """All memories of all questions as rows; the columns are the features, then those of the heads, along `axes`."""
 
     names: Sequence[str]
     columns: Matrix
-    axes: Axes | None
     answers: Flags
     is_counted: Flags
     data: npt.NDArray[np.str_]
     fold: npt.NDArray[np.int64]
+    axes: Axes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +123,11 @@ def tabulate(found: Sequence[Evidence], *, has_vectors: bool) -> Table:
     return Table(
         names,
         np.vstack(blocks),
-        axes,
         np.concatenate([one.answering for one in found]),
         np.concatenate([one.counted for one in found]),
         np.repeat([one.data for one in found], sizes),
         np.repeat(folds, sizes),
+        axes,
     )
 
 
