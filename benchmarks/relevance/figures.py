@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from evidence import Evidence
 from fitting import DECIMALS, LABELS, SET_WEIGHTS, SHIFTS, Fit, Row, Table, fit_rows, tabulate
-from scipy.special import logit
+from scipy.special import expit, logit
 
 from graphmem.evaluation import metrics
 from graphmem.retrieval import relevance
+from graphmem.retrieval.relevance.features import vectors_of
 
 
 def measure(found: Sequence[Evidence]) -> dict[str, Any]:
@@ -38,7 +39,7 @@ def _measured(found: Sequence[Evidence], *, has_vectors: bool) -> dict[str, Any]
     sources = {"by case": by_case, "by set": by_set, "shipped": np.array(shipped)}
     return {
         **{source: _figures(table, predicted) for source, predicted in sources.items()},
-        "differences": _differences(table, whole, has_vectors=has_vectors),
+        "differences": _differences(found, table, whole, has_vectors=has_vectors),
     }
 
 
@@ -48,13 +49,20 @@ def _figures(table: Table, predicted: Row) -> dict[str, Any]:
     return {name: metrics.calibration(predicted[rows], table.answers[rows]) for name, rows in groups.items()}
 
 
-def _differences(table: Table, fit: Fit, *, has_vectors: bool) -> dict[str, Any]:
+def _differences(found: Sequence[Evidence], table: Table, fit: Fit, *, has_vectors: bool) -> dict[str, Any]:
     """Returns how a fit to all rows differs from the package's files, whose shifts are taken back for that."""
     model = relevance._model(has_vectors=has_vectors)  # noqa: SLF001  (the files as they are read)
     stored = [model.coefficients[name] - SHIFTS.get(name, 0.0) for name in table.names]
-    heads = np.empty(0) if model.heads is None else model.heads.ravel()
-    package = Fit(np.concatenate([stored, heads]), model.constant)
-    values = [one.predict(table.columns) for one in (fit, package)]
+    odds = table.columns[:, : len(stored)] @ np.array(stored) + model.constant
+    if model.heads is not None:
+        odds += np.concatenate(
+            [
+                model.heads.log_odds(one.question.vector, vectors_of(one.memories, len(one.question.vector)))
+                for one in found
+                if one.question.vector is not None
+            ]
+        )
+    values = [fit.predict(table.columns), expit(odds)]
     log_odds = np.clip([logit(one) for one in values], -30.0, 30.0)
     areas = [metrics.calibration(one[table.is_counted], table.answers[table.is_counted])["area"] for one in values]
     return {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -23,8 +23,10 @@ PACKAGE = Path(relevance.__file__).parent
 # How much a row of each set counts in the fit. Conversations are long and few, and their gold is incomplete.
 SET_WEIGHTS = {"answers": 1.0, "training": 1.0, "locomo": 0.3, "chats": 0.3}
 FOLDS, DECIMALS = 5, 4
-# Penalties of the squares of coefficients of standardised columns: of features, and of the 3 x 512 of the heads.
-FEATURE_PENALTY, HEAD_PENALTY = 3.0, 2000.0
+# The bilinear form pairs so many principal axes of the questions with those of the memories.
+PAIRED_AXES = 24
+# Penalties of the squares of coefficients of standardised columns: of features, of the 3 x 512 of the heads, of pairs.
+FEATURE_PENALTY, HEAD_PENALTY, PAIR_PENALTY = 3.0, 2000.0, 2000.0
 # Where the fit starts, and where it ends. A loss that is greater by this factor is the same: sums are rounded.
 FIRST_CONSTANT, MAX_STEPS, LEAST_STEP, ROUNDING = -2.0, 30, 1e-3, 1 + 1e-6
 LABELS = {"with vectors": True, "without vectors": False}
@@ -32,7 +34,7 @@ LABELS = {"with vectors": True, "without vectors": False}
 SHIFTS = {
     # In the sets, a memory about somebody else is often about what is asked, in the asker's life too. But "Where do I
     # live?" must not be answered by where Ingrid lives.
-    "about_another": -2.5,
+    "about_another": -3.5,
     # The same the other way round: where the asker lives does not tell where Ingrid lives.
     "about_asker": -1.0,
     # Names that no memory has are places and projects in a fifth of these questions, whose answer need not name them.
@@ -44,7 +46,8 @@ SHIFTS = {
 }
 # The least relevance in small partitions, and `_Model.shared_words`: by the share of everyday questions with their
 # answer in the block, among floors that keep it empty for most of those that nothing answers.
-FLOOR, SHARED_WORDS = 0.13, {"with vectors": 0.0, "without vectors": 0.6}
+FLOORS = {"with vectors": 0.16, "without vectors": 0.13}
+SHARED_WORDS = {"with vectors": 0.0, "without vectors": 0.6}
 
 Row = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -52,8 +55,35 @@ Matrix = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
+class Axes:
+    """The mean and the principal axes (dims x number) of vectors of questions and of memories."""
+
+    question_mean: Row
+    question: Row
+    memory_mean: Row
+    memory: Row
+
+    def columns(self, question: Row, memories: Row) -> Row:
+        """Returns the columns of the heads for each memory: question, memory, their product, and pairs of axes."""
+        asked = np.broadcast_to(question, memories.shape)
+        pairs = np.einsum(
+            "i,nj->nij", (question - self.question_mean) @ self.question, (memories - self.memory_mean) @ self.memory
+        )
+        return np.hstack([asked, memories, asked * memories, pairs.reshape(len(memories), -1)])
+
+    def heads(self, coefficients: Row) -> tuple[relevance.Heads, float]:
+        """Returns what coefficients of the columns make of whole vectors, with a constant."""
+        dims = len(self.memory_mean)
+        asked, told, product, pairs = np.split(coefficients, [dims, 2 * dims, 3 * dims])
+        factor = self.question @ pairs.reshape(PAIRED_AXES, PAIRED_AXES)
+        of_mean, of_question_mean = factor @ (self.memory.T @ self.memory_mean), self.question_mean @ factor
+        heads = relevance.Heads(asked - of_mean, told - self.memory @ of_question_mean, product, factor, self.memory)
+        return heads, float(self.question_mean @ of_mean)
+
+
+@dataclass(frozen=True, slots=True)
 class Table:
-    """All memories of all questions as rows; the columns are the features, then those of the heads."""
+    """All memories of all questions as rows; the columns are the features, then those of the heads, along `axes`."""
 
     names: Sequence[str]
     columns: Matrix
@@ -61,6 +91,7 @@ class Table:
     is_counted: Flags
     data: npt.NDArray[np.str_]
     fold: npt.NDArray[np.int64]
+    axes: Axes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +110,13 @@ def tabulate(found: Sequence[Evidence], *, has_vectors: bool) -> Table:
     """Returns the table of all memories found."""
     names: list[str] = []
     blocks: list[Matrix] = []
+    axes = _axes(found) if has_vectors else None
     for one in found:
         question = one.question if has_vectors else replace(one.question, vector=None)
         names, block = features.table(question, one.memories)
-        if question.vector is not None:
+        if axes is not None and question.vector is not None:
             vectors = features.vectors_of(one.memories, len(question.vector))
-            asked = np.broadcast_to(question.vector, vectors.shape)
-            block = np.hstack([block, asked, vectors, asked * vectors])
+            block = np.hstack([block, axes.columns(question.vector, vectors)])
         blocks.append(block.astype(np.float32))
     sizes = [len(one.memories) for one in found]
     folds = [int(sha256(one.unit.encode()).hexdigest(), 16) % FOLDS for one in found]
@@ -96,7 +127,21 @@ def tabulate(found: Sequence[Evidence], *, has_vectors: bool) -> Table:
         np.concatenate([one.counted for one in found]),
         np.repeat([one.data for one in found], sizes),
         np.repeat(folds, sizes),
+        axes,
     )
+
+
+def _axes(found: Sequence[Evidence]) -> Axes:
+    """Returns the principal axes of all questions and of all memories found that have vectors."""
+    questions = np.stack([one.question.vector for one in found if one.question.vector is not None])
+    memories = np.stack([memory.vector for one in found for memory in one.memories if memory.vector is not None])
+
+    def principal(vectors: Row, number: int) -> tuple[Row, Row]:
+        mean = vectors.mean(axis=0, dtype=np.float64)
+        _, directions = np.linalg.eigh(np.cov(vectors.T.astype(np.float64)))
+        return mean, directions[:, ::-1][:, :number]
+
+    return Axes(*principal(questions, PAIRED_AXES), *principal(memories, PAIRED_AXES))
 
 
 def fit_rows(table: Table, rows: Flags, start: Fit | None = None) -> Fit:
@@ -112,8 +157,9 @@ def fit_rows(table: Table, rows: Flags, start: Fit | None = None) -> Fit:
     columns -= mean.astype(np.float32)
     columns /= deviation.astype(np.float32)
     columns = np.column_stack([columns, np.ones(len(columns), np.float32)])
-    heads = columns.shape[1] - 1 - len(table.names)
-    penalty = np.concatenate([np.full(len(table.names), FEATURE_PENALTY), np.full(heads, HEAD_PENALTY), [0.0]])
+    dims = 0 if table.axes is None else len(table.axes.memory_mean)
+    numbers = [len(table.names), 3 * dims, PAIRED_AXES**2 if dims else 0]
+    penalty = np.append(np.repeat([FEATURE_PENALTY, HEAD_PENALTY, PAIR_PENALTY], numbers), 0.0)
     solution = np.append(np.zeros(len(penalty) - 1), FIRST_CONSTANT)
     if start is not None:
         solution = np.append(start.coefficients * deviation, start.constant + start.coefficients @ mean)
@@ -171,13 +217,15 @@ def write_model(found: Sequence[Evidence]) -> None:
             name: round(float(value) + SHIFTS.get(name, 0.0), DECIMALS)
             for name, value in zip(table.names, fit.coefficients, strict=False)
         }
+        constant = fit.constant
+        if table.axes is not None:
+            heads, further = table.axes.heads(fit.coefficients[len(table.names) :])
+            constant += further
+            np.savez_compressed(PACKAGE / "heads.npz", **{k: v.astype(np.float16) for k, v in asdict(heads).items()})
         written[label] = {
             "coefficients": shifted,
-            "constant": round(fit.constant, DECIMALS),
-            "floor": FLOOR,
+            "constant": round(constant, DECIMALS),
+            "floor": FLOORS[label],
             "shared_words": SHARED_WORDS[label],
         }
-        if has_vectors:
-            of_question, of_memory, of_both = np.split(fit.coefficients[len(table.names) :].astype(np.float16), 3)
-            np.savez_compressed(PACKAGE / "heads.npz", question=of_question, memory=of_memory, product=of_both)
     (PACKAGE / "coefficients.json").write_text(json.dumps(written, indent=1) + "\n", "utf-8")

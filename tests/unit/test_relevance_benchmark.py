@@ -62,6 +62,16 @@ def test_memories_that_may_be_shown_but_do_not_answer_are_left_out(fitting: Modu
     assert fitting.fit_rows(wrong, np.ones(ROWS, bool)).coefficients == pytest.approx(right.coefficients)
 
 
+def test_heads_of_whole_vectors_say_what_their_columns_do(fitting: ModuleType) -> None:
+    chance, dims, paired = np.random.default_rng(5), 40, fitting.PAIRED_AXES
+    axes = fitting.Axes(*(chance.normal(size=shape) for shape in ((dims,), (dims, paired)) * 2))
+    coefficients = chance.normal(size=3 * dims + paired**2)
+    heads, constant = axes.heads(coefficients)
+    question, memories = chance.normal(size=dims), chance.normal(size=(3, dims))
+    by_columns = axes.columns(question, memories) @ coefficients
+    assert heads.log_odds(question, memories) + constant == pytest.approx(by_columns)
+
+
 @pytest.mark.thorough
 def test_evidence_is_what_searches_find_and_which_of_it_answers(fitting: ModuleType) -> None:
     texts = {"a": ["I moved to Lisbon in May.", "I bought a bicycle."], "b": ["Ingrid lives in Tavira."]}
@@ -78,5 +88,5 @@ def test_evidence_is_what_searches_find_and_which_of_it_answers(fitting: ModuleT
     assert ([memory.text for memory in foreign.memories], foreign.answering) == (texts["b"], [False])
     assert (own.question.text, own.question.size, foreign.question.size) == (case.question, 2, 1)
     table = fitting.tabulate([own, foreign], has_vectors=True)
-    assert table.columns.shape == (3, len(table.names) + 3 * 512)
+    assert table.columns.shape == (3, len(table.names) + 3 * 512 + fitting.PAIRED_AXES**2)
     assert table.answers.tolist() == [True, False, False]

@@ -2,9 +2,9 @@
 
 An additive logistic model over what a search knows of question and memory anyway, fitted to everyday questions, a third
 of which nothing in the store answers, and to long conversations (benchmarks/relevance, docs/decisions/0032).
-Where there is a multilingual space, three linear heads read the vectors there (of the question, of the memory, and
-their product), and topics are compared with prototype sentences. So no language has patterns of its own; the words of
-the first person are the only closed list.
+Where there is a multilingual space, linear heads read the vectors there of the question and of the memory, a bilinear
+form what kind of statement answers what kind of question, and topics are compared with prototype sentences. So no
+language has patterns of its own; the words of the first person are the only closed list.
 """
 
 from __future__ import annotations
@@ -33,6 +33,9 @@ RARE_AMONG_FOUND, RARE_IN_PARTITION, MIN_RARE = 0.15, 0.05, 4
 # The floor is `floor` of the coefficients, or this share of the best memory's relevance. In partitions of more than so
 # many memories it falls with this power of their number: one of many is less probably the one that is asked for.
 FLOOR_SHARE, FLOOR_SIZE, FLOOR_POWER = 0.25, 20, 0.95
+# The share of the best memory's relevance that is needed in partitions of any size. In conversations of some 500 turns
+# it takes a third of the lines where the best has a relevance above .5, and 1.5 % of the evidence.
+LEAST_SHARE = 0.05
 
 Row = npt.NDArray[np.float64]
 
@@ -46,8 +49,28 @@ class Relevance:
 
 
 @dataclass(frozen=True, slots=True)
+class Heads:
+    """What the vectors of question and memory in the multilingual space tell by themselves.
+
+    `question`, `memory` (dims,) are linear, `product` weighs the product of both; `asked`, `told` (dims x rank) are the
+    factors of a bilinear form.
+    """
+
+    question: Row
+    memory: Row
+    product: Row
+    asked: Row
+    told: Row
+
+    def log_odds(self, question: Row, memories: Row) -> Row:
+        """Returns the part of the log odds of each memory (memories x dims) for a question (dims,)."""
+        of_memory = self.memory + self.product * question + self.told @ (question @ self.asked)
+        return np.asarray(question @ self.question + memories @ of_memory)
+
+
+@dataclass(frozen=True, slots=True)
 class _Model:
-    """Coefficients by feature, the constant, the floor of small partitions, and the heads (3 x dims; None: none).
+    """Coefficients by feature, the constant, the floor of small partitions, and the heads (None: none).
 
     `shared_words`: the relevance of a memory that shares a rare word with the question, or is of the time asked for,
     whatever its cosine. Without a multilingual space the embedder is somebody's own, and nobody knows what its cosines
@@ -58,7 +81,7 @@ class _Model:
     constant: float
     floor: float
     shared_words: float
-    heads: Row | None
+    heads: Heads | None
 
 
 def assess(question: AskedQuestion, memories: Sequence[FoundMemory], *, with_shares: bool = False) -> list[Relevance]:
@@ -70,9 +93,7 @@ def assess(question: AskedQuestion, memories: Sequence[FoundMemory], *, with_sha
     weights = np.array([model.coefficients[name] for name in names])
     logits = table @ weights + model.constant
     if model.heads is not None and question.vector is not None:
-        of_question, of_memory, of_both = model.heads
-        vectors = features.vectors_of(memories, len(question.vector))
-        heads = question.vector @ of_question + vectors @ (of_memory + of_both * question.vector)
+        heads = model.heads.log_odds(question.vector, features.vectors_of(memories, len(question.vector)))
     else:
         heads = np.zeros(len(memories))
     own = 1.0 / (1.0 + np.exp(-np.clip(logits + heads, -30.0, 30.0)))
@@ -94,7 +115,7 @@ def default_floor(size: int, best: float, *, has_vectors: bool) -> float:
     In a partition of `size` memories, of which the best one found has the relevance `best`.
     """
     floor = max(_model(has_vectors=has_vectors).floor, FLOOR_SHARE * best)
-    return float(floor * min(1.0, FLOOR_SIZE / max(size, 1)) ** FLOOR_POWER)
+    return float(max(floor * min(1.0, FLOOR_SIZE / max(size, 1)) ** FLOOR_POWER, LEAST_SHARE * best))
 
 
 def _joined(question: AskedQuestion, memories: Sequence[FoundMemory], own: Row) -> Row:
@@ -123,5 +144,7 @@ def _model(*, has_vectors: bool) -> _Model:
     heads = None
     if has_vectors:
         with np.load(BytesIO(files(__package__).joinpath("heads.npz").read_bytes())) as arrays:
-            heads = np.stack([arrays[name].astype(np.float64) for name in ("question", "memory", "product")])
+            heads = Heads(
+                *(arrays[name].astype(np.float64) for name in ("question", "memory", "product", "asked", "told"))
+            )
     return _Model(part["coefficients"], part["constant"], part["floor"], part["shared_words"], heads)
