@@ -135,7 +135,7 @@ class Candidates:
         compared = self._cosines(*self._reader.vectors(connection, rows), encoded.vector)
         similarity |= compared
         unread = [row for row in rows if self._by_row[row].id not in compared]
-        if encoded.multilingual is None or not unread:
+        if encoded.ranking is None or not unread:
             return
         cosines = self._multilingual_cosines(connection, unread)
         if not cosines:
@@ -153,10 +153,10 @@ class Candidates:
         return {self._by_row[row].id: vector for row, vector in zip(found, vectors, strict=True)}
 
     def _multilingual_cosines(self, connection: Connection, rows: Sequence[int]) -> dict[str, float]:
-        if self._encoded.multilingual is None:
+        if self._encoded.ranking is None:
             return {}
         found, vectors = self._reader.multilingual(connection, rows)
-        return self._cosines(found, vectors, self._encoded.multilingual)
+        return self._cosines(found, vectors, self._encoded.ranking)
 
     def _cosines(self, rows: Sequence[int], vectors: Matrix, vector: Matrix) -> dict[str, float]:
         """Returns the cosine of each memory's best window with the query, by id."""

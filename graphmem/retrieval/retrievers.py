@@ -97,6 +97,9 @@ class Retrievers:
                         question if is_read else None,
                         is_supported_script=is_read,
                         multilingual=question.multilingual,
+                        ranking=question.multilingual
+                        if question.multilingual_ranking is None
+                        else question.multilingual_ranking,
                     )
                 is_supported = self._deps.scripts.supports(text)
                 if is_supported and isinstance(embedder, TokenEmbedder):
@@ -114,8 +117,8 @@ class Retrievers:
         index, view = self._deps.vector_index, self._query.view
         if (vector := encoded.vector) is not None:
             return self._nearest(lambda: index.dense(view, vector, limit))
-        if (multilingual := encoded.multilingual) is not None:
-            return self._nearest(lambda: index.multilingual(view, multilingual, limit))
+        if (ranking := encoded.ranking) is not None:
+            return self._nearest(lambda: index.multilingual(view, ranking, limit))
         return []
 
     def unread(self, encoded: EncodedQuery, limit: int) -> ScoredIds:
@@ -123,10 +126,10 @@ class Retrievers:
 
         None for a query without a vector in either space.
         """
-        index, view, multilingual = self._deps.vector_index, self._query.view, encoded.multilingual
-        if encoded.vector is None or multilingual is None:
+        index, view, ranking = self._deps.vector_index, self._query.view, encoded.ranking
+        if encoded.vector is None or ranking is None:
             return []
-        return self._nearest(lambda: index.multilingual(view, multilingual, limit, without_dense=True))
+        return self._nearest(lambda: index.multilingual(view, ranking, limit, without_dense=True))
 
     def _nearest(self, search: Callable[[], ScoredIds]) -> ScoredIds:
         return self.degrade_on_error("vectors", lambda: self._deps.vector_worker.read(search), [])
