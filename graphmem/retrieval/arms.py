@@ -107,6 +107,9 @@ def encode(text: str, deps: SearchDeps) -> Attempt[EncodedQuery]:
                     question if is_read else None,
                     is_supported_script=is_read,
                     multilingual=question.multilingual,
+                    ranking=question.multilingual
+                    if question.multilingual_ranking is None
+                    else question.multilingual_ranking,
                 )
             is_supported = deps.scripts.supports(text)
             if is_supported and isinstance(embedder, TokenEmbedder):
@@ -130,11 +133,11 @@ def dense(query: SearchQuery, encoded: EncodedQuery, deps: SearchDeps, limit: in
     The vector is the multilingual one if the query has no other.
     """
     index, view = deps.vector_index, query.view
-    vector, multilingual = encoded.vector, encoded.multilingual
+    vector, ranking = encoded.vector, encoded.ranking
     if vector is not None:
         return _read(deps, lambda: index.dense(view, vector, limit))
-    if multilingual is not None:
-        return _read(deps, lambda: index.multilingual(view, multilingual, limit))
+    if ranking is not None:
+        return _read(deps, lambda: index.multilingual(view, ranking, limit))
     return Attempt([])
 
 
@@ -143,10 +146,10 @@ def unread(query: SearchQuery, encoded: EncodedQuery, deps: SearchDeps, limit: i
 
     None for a query without a vector in either space.
     """
-    index, multilingual = deps.vector_index, encoded.multilingual
-    if encoded.vector is None or multilingual is None:
+    index, ranking = deps.vector_index, encoded.ranking
+    if encoded.vector is None or ranking is None:
         return Attempt([])
-    return _read(deps, lambda: index.multilingual(query.view, multilingual, limit, without_dense=True))
+    return _read(deps, lambda: index.multilingual(query.view, ranking, limit, without_dense=True))
 
 
 def keyword(

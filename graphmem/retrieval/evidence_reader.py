@@ -110,9 +110,9 @@ class EvidenceReader:
     def _multilingual_cosines(
         self, connection: Connection, evidence: Evidence, rows: Sequence[int]
     ) -> dict[str, float]:
-        if self.encoded.multilingual is None:
+        if self.encoded.ranking is None:
             return {}
-        return _cosines(evidence, *self.candidates.multilingual(connection, rows), self.encoded.multilingual)
+        return _cosines(evidence, *self.candidates.multilingual(connection, rows), self.encoded.ranking)
 
     def with_matches(self, evidence: Evidence, ids: Sequence[str]) -> Evidence:
         """Returns the evidence with matches of these memories and their neighbours: by tokens, or by characters.

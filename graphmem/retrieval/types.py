@@ -104,13 +104,14 @@ class EncodedQuery:
 
     `is_supported_script`: whether the embedder reads the query's script; if it does not, `tokens` is None.
     `multilingual` is the vector in the multilingual space, None without such a space; with one, a query that the
-    embedder does not read has no `vector`.
+    embedder does not read has no `vector`. `ranking` is the vector there that memories are compared with to rank them.
     """
 
     vector: Matrix | None = None
     tokens: EmbeddedQuestion | None = None
     is_supported_script: bool = True
     multilingual: Matrix | None = None
+    ranking: Matrix | None = None
 
     @property
     def is_multilingual(self) -> bool:

