@@ -31,11 +31,12 @@ def linger() -> None:
     """Holds the next transaction open near its end: it has its sequence number, and its rows are written."""
     real = events.add_first_events
 
-    def waiting(*args: object, **more: object) -> None:
-        real(*args, **more)
+    def waiting(*args: object, **more: object) -> object:
+        added = real(*args, **more)
         events.add_first_events = real
         say("inside")
         sys.stdin.readline()
+        return added
 
     events.add_first_events = waiting
 
