@@ -15,6 +15,7 @@ from graphmem.folding import fold, typed_spellings
 from graphmem.model import ASSISTANT, CandidateRow, EntityType, MentionKind, embedded_text
 from graphmem.retrieval import relevance, term_overlap
 from graphmem.retrieval.candidates import Candidates
+from graphmem.retrieval.dependence import depends_on_conversation
 from graphmem.retrieval.relevance import AskedQuestion, FoundMemory, Relevance
 from graphmem.retrieval.source_grouping import RankedMemory
 from graphmem.retrieval.term_overlap import WeightedTerms
@@ -87,7 +88,7 @@ def relevances_of(candidates: Candidates, ranked: Sequence[RankedMemory], deps: 
     asked = _asked_question(candidates, terms, speakers, list(texts.values()))
     assessed = relevance.assess(asked, [found(uid) for uid in ids], with_shares=retrieved.query.explain)
     values = {uid: one.value for uid, one in zip(ids, assessed, strict=True)}
-    if analysis.is_only_temporal:
+    if analysis.is_only_temporal and not depends_on_conversation(retrieved.query.text):
         values |= {uid: _dated(values[uid], analysis.temporal_proximity(rows[uid].at), rows[uid]) for uid in ids}
     values |= {uid: max(values[uid], REPLY_RELEVANCE) for uid in replies.intersection(ids)}
     return {uid: replace(one, value=values[uid]) for uid, one in zip(ids, assessed, strict=True)}

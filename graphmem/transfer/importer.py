@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,6 +13,7 @@ from graphmem.commands.types import ImportCommand, ImportMemory, OutcomeType
 from graphmem.engine import PROJECTION_NAMES, Engine
 from graphmem.errors import ConfigError, ValidationError
 from graphmem.ingest.hooks import BeforeStore, log_refused
+from graphmem.model import MemoryRecord
 from graphmem.stores.ledger import jobs
 from graphmem.stores.projection import Progress
 from graphmem.transfer.format import ImportTarget, RecordReader
@@ -146,9 +147,16 @@ class _ImportProgress:
         added_records = [outcome.record for outcome in outcomes if outcome.record is not None]
         self._partitions |= {record.partition for record in added_records}
         if added_records:
-            self._engine.enrich_and_deliver(added_records, wait=True)
-            with self._engine.ledger.read() as connection:
-                self._unenriched += len(jobs.unenriched(connection, [record.row for record in added_records]))
+            # Those that came with their enrichment have no task.
+            if owed := self._unenriched_of(added_records):
+                self._engine.enrich_and_deliver(owed, wait=True)
+                self._unenriched += len(self._unenriched_of(owed))
+            self._engine.deliver(list({record.partition for record in added_records}))
+
+    def _unenriched_of(self, records: Sequence[MemoryRecord]) -> list[MemoryRecord]:
+        with self._engine.ledger.read() as connection:
+            rows = jobs.unenriched(connection, [record.row for record in records])
+        return [record for record in records if record.row in rows]
 
     def progress_text(self) -> str:
         """Returns the number of memories added so far, for an error message."""
