@@ -348,8 +348,9 @@ class Cycle:
             memory.row: Access(len(sayings), max(one.created_at for one in sayings))
             for memory, sayings in again.items()
         }
-        with self._ledger.write() as connection:
-            vitals.record_accesses(connection, accesses)
+        if accesses:
+            with self._ledger.write() as connection:
+                vitals.record_accesses(connection, accesses)
         self._giving_way.rest()
 
     def _rule(self, memory: UnratedMemory, said: str, likely: Mapping[str, float] | None) -> Rule | None:

@@ -151,7 +151,9 @@ class _ImportProgress:
             if owed := self._unenriched_of(added_records):
                 self._engine.enrich_and_deliver(owed, wait=True)
                 self._unenriched += len(self._unenriched_of(owed))
-            self._engine.deliver(list({record.partition for record in added_records}))
+            partitions = {record.partition for record in added_records} - {record.partition for record in owed}
+            if partitions:
+                self._engine.deliver(list(partitions))
 
     def _unenriched_of(self, records: Sequence[MemoryRecord]) -> list[MemoryRecord]:
         with self._engine.ledger.read() as connection:

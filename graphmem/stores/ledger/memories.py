@@ -48,6 +48,7 @@ from graphmem.model import (
 from graphmem.stores.ledger import attachments, events, schema, visibility
 from graphmem.stores.ledger.schema import entities, further_runs, links, memories, mentions, partitions
 from graphmem.stores.ledger.sql import contains_word, decoding, in_array, json_object_agg, upsert
+from graphmem.stores.ledger.term_stats import FORGOTTEN_IN_PARTITION
 
 # SQLite takes at most 32,766 parameters in one statement; longer lists of ids go in batches.
 BATCH = 10_000
@@ -108,18 +109,7 @@ _FORGOTTEN = RECORD.where(
 ).order_by(memories.c.at.desc(), memories.c.id.desc())
 _ROWS_BY_ID = select(memories.c.uid, memories.c.id).where(in_array(memories.c.uid, "uids"))
 _PARTITION = select(partitions.c.id, partitions.c.size).where(partitions.c.key == bindparam("key"))
-# The number of a partition's memories that are forgotten; an index of them counts it.
-_FORGOTTEN_IN_PARTITION = (
-    select(func.count())
-    .where(
-        memories.c.partition == partitions.c.id,
-        memories.c.embedding.is_not(None),
-        memories.c.forgotten_at.is_not(None),
-    )
-    .correlate(partitions)
-    .scalar_subquery()
-)
-_COUNTED_PARTITION = _PARTITION.add_columns(_FORGOTTEN_IN_PARTITION)
+_COUNTED_PARTITION = _PARTITION.add_columns(FORGOTTEN_IN_PARTITION)
 _UPDATE = memories.update().where(memories.c.id == bindparam("row_id"))  # sets the columns that its parameters name
 _SET_SEQ = memories.update().where(memories.c.id == bindparam("row_id")).values(seq=bindparam("new_seq"))
 _LINK_TARGETS = (

@@ -23,8 +23,8 @@ _CHANGE_SIZE = (
 _FREQUENCIES = select(terms.c.term, terms.c.df).where(
     terms.c.partition == bindparam("partition"), in_array(terms.c.term, "terms")
 )
-# An index of what is forgotten counts it, once for each partition, not for each of the terms.
-_FORGOTTEN = (
+# The number of a partition's memories that are forgotten; an index of them counts it.
+FORGOTTEN_IN_PARTITION = (
     select(func.count())
     .where(
         memories.c.partition == partitions.c.id,
@@ -34,8 +34,9 @@ _FORGOTTEN = (
     .correlate(partitions)
     .scalar_subquery()
 )
+# It is counted once for each partition, not for each of the terms.
 _SEARCHED = (
-    select(partitions.c.key, partitions.c.id, partitions.c.size, _FORGOTTEN.label("forgotten"))
+    select(partitions.c.key, partitions.c.id, partitions.c.size, FORGOTTEN_IN_PARTITION.label("forgotten"))
     .where(in_array(partitions.c.key, "keys"))
     .cte("searched")
     .prefix_with("MATERIALIZED")
