@@ -429,7 +429,7 @@ def _without_determiner(name: str) -> str:
 
 def _phrase_keys(words: list[str], *, with_singular: bool) -> Iterator[str]:
     phrase = " ".join(words)
-    for form in (phrase, _POSSESSIVE_INSIDE.sub("", phrase)):
+    for form in dict.fromkeys((phrase, _POSSESSIVE_INSIDE.sub("", phrase))):
         key = normalise_key(form)
         if not key or all(_is_stop_word(word) for word in key.split()):
             continue

@@ -98,7 +98,7 @@ def is_english(text: str) -> bool:
 
 def is_german(text: str) -> bool:
     """Returns True for a text in Latin script that has a function word of German."""
-    return any(word.lower() in _GERMAN for word in _WORD.findall(text))
+    return not _GERMAN.isdisjoint(map(str.lower, _WORD.findall(text)))
 
 
 def is_function_word(word: str) -> bool:

@@ -257,28 +257,27 @@ class Evidence:
         named_speakers = query.speakers_named({row.speaker for row in rows})
         answer_types = int(query.answer_types)
         dates = np.array([query.temporal_proximity(row.at) for row in rows]) if query.periods else nothing
-        assistants = {uid for uid, row in self.rows.items() if row.role == ASSISTANT}
+        assistants = {row.id for row in self.rows.values() if row.role == ASSISTANT}
+        question_shares = np.array([row.question_share for row in rows])
+        if assistants:
+            beside = (not assistants.isdisjoint(pair) for pair in zip(before, after, strict=True))
+            question_shares[np.fromiter(beside, np.bool_, len(rows))] = 0.0
         return {
             # A query that names two people may be about either: then the speaker is no evidence.
-            "speaker": np.array([float(row.speaker in named_speakers) for row in rows])
+            "speaker": np.array([row.speaker in named_speakers for row in rows], np.float64)
             if len(named_speakers) == 1
             else nothing,
-            "type": np.array([float(bool(row.answer_types & answer_types)) for row in rows])
+            "type": np.array([row.answer_types & answer_types for row in rows]).astype(np.bool_).astype(np.float64)
             if answer_types
             else nothing,
             "date": dates,
             # Without another word in the query, all other features are chance.
             "only_date": (dates == 1.0) * float(query.is_only_temporal),
             # A request to an assistant states facts along the way.
-            "question_share": np.array(
-                [
-                    0.0 if one in assistants or other in assistants else row.question_share
-                    for row, one, other in zip(rows, before, after, strict=True)
-                ]
-            ),
+            "question_share": question_shares,
             # An assistant's message if the query asks neither for the assistant's words nor names it.
             "unasked": min_max_normalized(
-                np.array([float(row.id in assistants and row.speaker not in named_speakers) for row in rows])
+                np.array([row.id in assistants and row.speaker not in named_speakers for row in rows], np.float64)
             )
             if assistants and not query.asks_assistant
             else nothing,

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from heapq import heappop, heappush
 from math import inf, log
 from typing import NamedTuple
@@ -60,31 +61,53 @@ def _rarities(size: int, df: Vector) -> Vector:
     return np.asarray(np.where(is_rare, np.log(size / np.maximum(df, 1.0)) / log(size), 0.0))
 
 
-@dataclass(frozen=True, slots=True)
+class _Edges(NamedTuple):
+    """Parallel arrays: edge i passes `shares[i]` of the full out-weight of node `sources[i]` on to node `targets[i]`.
+
+    Ordered by source, then by target; no two edges have both in common.
+    """
+
+    sources: Indices
+    targets: Indices
+    shares: Vector
+
+
+_NO_EDGES = _Edges(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
+
+
+@dataclass(frozen=True)
 class WalkResult:
     """The PageRank score (0..1) of each memory of a neighbourhood, by id, and the shortest paths from the starts.
 
-    `predecessors` is parallel to `nodes`: the number of the node before it on its path, negative at a start and for
-    nodes without a path; None if there are no starts.
+    `nodes` are memories, then entities. The paths are found when the first one is asked for.
     """
 
     scores: Mapping[str, float]
-    nodes: tuple[Node, ...] = ()
-    predecessors: Sequence[int] | None = None
+    nodes: Sequence[Node] = ()
+    edges: _Edges = _NO_EDGES
+    starts: Sequence[int] = ()
 
     def path(self, memory: str) -> list[Node]:
         """Returns the likeliest path to a memory, from a start on; the memory alone if no path leads to it.
 
         Empty without starts, and for a memory outside the neighbourhood.
         """
-        if self.predecessors is None or memory not in self.scores:
+        if not self.starts or memory not in self.scores:
             return []
-        number = self.nodes.index(("memory", memory))
+        number = self._numbers[memory]
         steps: list[Node] = []
         while number >= 0:
             steps.append(self.nodes[number])
-            number = self.predecessors[number]
+            number = self._predecessors[number]
         return steps[::-1]
+
+    @cached_property
+    def _numbers(self) -> Mapping[str, int]:
+        return {memory: number for number, memory in enumerate(self.scores)}
+
+    @cached_property
+    def _predecessors(self) -> Sequence[int]:
+        return _predecessors(self.edges, self.starts, len(self.nodes))
 
 
 def personalized_pagerank(
@@ -114,18 +137,7 @@ def personalized_pagerank(
     start_numbers = [numbers[name] for numbers, names in ((graph.entities, entities), (graph.memories, starts))
                      for name in names if name in numbers]  # fmt: skip
     scores_by_id = dict(zip(subgraph.memories, scores.tolist(), strict=True))
-    return WalkResult(scores_by_id, graph.nodes(), _predecessors(edges, start_numbers, len(graph)))
-
-
-class _Edges(NamedTuple):
-    """Parallel arrays: edge i passes `shares[i]` of the full out-weight of node `sources[i]` on to node `targets[i]`.
-
-    Ordered by source, then by target; no two edges have both in common.
-    """
-
-    sources: Indices
-    targets: Indices
-    shares: Vector
+    return WalkResult(scores_by_id, graph.nodes(), edges, start_numbers)
 
 
 class _TransitionGraph:
@@ -136,9 +148,8 @@ class _TransitionGraph:
         self.entities = {key: i for i, key in enumerate(subgraph.frequencies, len(self.memories))}
         self._next_pairs = subgraph.next_pairs
         self._frequencies = np.array(list(subgraph.frequencies.values()), dtype=float)
-        self._mention_memories = np.array([self.memories[edge.memory] for edge in subgraph.mentions], dtype=int)
-        self._mention_entities = np.array([self.entities[edge.entity] for edge in subgraph.mentions], dtype=int)
-        kinds = np.array([edge.kind for edge in subgraph.mentions], dtype=int)
+        numbers = [(self.memories[memory], self.entities[key], kind) for memory, key, kind in subgraph.mentions]
+        self._mention_memories, self._mention_entities, kinds = np.array(numbers, dtype=int).reshape(-1, 3).T
         rarities = _rarities(size, self._frequencies)
         self._mention_weights = _WEIGHT_BY_KIND[kinds] * rarities[self._mention_entities - len(self.memories)]
         self._unshared_weights = np.zeros(len(self))
@@ -217,13 +228,11 @@ def _log_scaled(values: Vector) -> Vector:
     return np.asarray(scaled / scaled.max())
 
 
-def _predecessors(edges: _Edges, starts: Sequence[int], size: int) -> list[int] | None:
+def _predecessors(edges: _Edges, starts: Sequence[int], size: int) -> list[int]:
     """Returns for each node the one before it on the likeliest path from a start; negative if there is none.
 
     A path's likelihood is the product of its edges' shares: Dijkstra's shortest path over their -ln.
     """
-    if not starts:
-        return None
     lengths = (-np.log(np.clip(edges.shares, 1e-12, 1 - 1e-9))).tolist()
     targets = edges.targets.tolist()
     # The edges of node i are those from bounds[i] up to bounds[i + 1].

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, tzinfo
 
 from graphmem.folding import fold, typed_spellings
@@ -97,7 +97,8 @@ class AnalyzedQuery:
     other word that names something ("What did we do last Friday?"), so that it asks for everything from these periods.
     `text_without_times`: the text without the words that name the periods.
     `asks_assistant_said`: whether it asks for what the assistant recommended, said or the like. `is_question`: whether
-    it begins with a question word or ends with a question mark.
+    it begins with a question word or ends with a question mark. `proximities` are the values of `temporal_proximity`
+    that were computed, by time: a search asks for each several times.
     """
 
     text: str
@@ -111,6 +112,7 @@ class AnalyzedQuery:
     asks_assistant_said: bool = False
     is_question: bool = False
     text_without_times: str = ""
+    proximities: dict[int, float] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def is_keywords(self) -> bool:
@@ -129,7 +131,11 @@ class AnalyzedQuery:
 
     def temporal_proximity(self, at: int) -> float:
         """Returns how near an observation time (microseconds since 1970, UTC) is to the query's periods, 0 to 1."""
-        return proximity(self.periods, _by_clock(from_micros(at), self.zone)) if self.periods else 0.0
+        if not self.periods:
+            return 0.0
+        if (known := self.proximities.get(at)) is None:
+            known = self.proximities[at] = proximity(self.periods, _by_clock(from_micros(at), self.zone))
+        return known
 
     @property
     def period_bounds(self) -> list[tuple[int, int]]:
@@ -149,7 +155,7 @@ class AnalyzedQuery:
                 offset_periods.append(self.offset.period_from(_by_clock(from_micros(event), self.zone)))
             except OverflowError:  # "a thousand years before the wedding" is before the year 1
                 continue
-        return replace(self, periods=(*self.periods, *offset_periods))
+        return replace(self, periods=(*self.periods, *offset_periods), proximities={})
 
 
 def analyze_query(query: str, now: datetime) -> AnalyzedQuery:

@@ -82,15 +82,15 @@ class TokenMatches(MatchMatrix):
         `ids` is parallel to `windows`; the windows of one memory stand together. Memories without tokens are left out.
         """
         dims = self.query_tokens.shape[1]
-        token_counts: dict[str, int] = {}
+        sizes: dict[str, int] = {}
         for uid, window in zip(ids, windows, strict=True):
             if window:
-                token_counts[uid] = token_counts.get(uid, 0) + len(window) // dims
-        if not token_counts or not len(self.query_tokens):
+                sizes[uid] = sizes.get(uid, 0) + len(window)
+        if not sizes or not len(self.query_tokens):
             return self
-        lengths = list(token_counts.values())
-        starts = np.cumsum([0, *lengths])[:-1]
-        return self.with_rows(token_counts, self.nearest(b"".join(windows), starts), lengths)
+        lengths = np.array(list(sizes.values())) // dims
+        starts = np.cumsum(lengths) - lengths
+        return self.with_rows(sizes, self.nearest(b"".join(windows), starts), lengths)
 
     def nearest(self, matrix: bytes, starts: Sequence[int] | npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
         """Returns the squared cosine of each query token with the nearest token of each section of a matrix.
@@ -99,8 +99,8 @@ class TokenMatches(MatchMatrix):
         result is (sections x query tokens), 0..1.
         """
         memory_tokens = np.frombuffer(matrix, np.int8).reshape(-1, self.query_tokens.shape[1]).astype(np.float32)
-        cosines = (self.query_tokens / _SCALE) @ memory_tokens.T
-        return np.clip(np.maximum.reduceat(cosines, np.asarray(starts), axis=1), 0.0, 1.0).T.astype(np.float64) ** 2
+        cosines = memory_tokens @ (self.query_tokens / _SCALE).T
+        return np.clip(np.maximum.reduceat(cosines, np.asarray(starts), axis=0), 0.0, 1.0).astype(np.float64) ** 2
 
 
 def length_penalty(lengths: npt.ArrayLike) -> Row:

@@ -233,8 +233,8 @@ def _topics(question: Row, vectors: Row) -> dict[str, Row]:
     A standing fact (an allergy, a taste, a fear) counts where advice is asked for and the topic is shared.
     """
     prototypes = _prototypes()
-    asked = _softmax(prototypes.topics_asked(question[None]))[0]
-    told = _softmax(prototypes.topics_told(vectors))
+    asked = _softmax(prototypes.asked.nearest(question[None]))[0]
+    told = _softmax(prototypes.told.nearest(vectors))
     shared = told @ asked / (np.linalg.norm(told, axis=1) * np.linalg.norm(asked))
     others = (shared.sum() - shared) / max(len(shared) - 1, 1)
     standing = np.maximum(_nearest(vectors, prototypes.standing) - PROTOTYPE_SIMILARITY, 0.0)
@@ -249,33 +249,47 @@ def _softmax(similarities: Row) -> Row:
 
 def _nearest(vectors: Row, prototypes: Row) -> Row:
     """Returns the mean of the two highest cosines with prototype sentences, for each vector."""
-    return np.asarray(np.sort(vectors @ prototypes.T, axis=1)[:, -2:].mean(axis=1))
+    return _mean_of_two(vectors @ prototypes.T)
+
+
+def _mean_of_two(cosines: Row) -> Row:
+    """Returns the mean of the two highest values along the last axis."""
+    return np.asarray(np.partition(cosines, -2, axis=-1)[..., -2:].mean(axis=-1))
+
+
+@dataclass(frozen=True, slots=True)
+class _Topics:
+    """The vectors of prototype sentences (sentences x dims), ordered by topic, and the number of them of each topic."""
+
+    vectors: Row
+    sizes: Sequence[int]
+
+    def nearest(self, vectors: Row) -> Row:
+        """Returns the mean of the two highest cosines with the sentences of each topic (vectors x topics)."""
+        cosines = np.full((len(vectors), len(self.sizes), max(self.sizes)), -np.inf)
+        cosines[:, np.arange(max(self.sizes)) < np.array(self.sizes)[:, None]] = vectors @ self.vectors.T
+        return _mean_of_two(cosines)
 
 
 @dataclass(frozen=True, slots=True)
 class _Prototypes:
-    """Vectors of prototype sentences: by topic, of questions and of statements; of standing facts; of advice."""
+    """Prototype sentences: of topics, in questions and in statements; the vectors of standing facts, and of advice."""
 
-    asked: Sequence[Row]
-    told: Sequence[Row]
+    asked: _Topics
+    told: _Topics
     standing: Row
     advice: Row
-
-    def topics_asked(self, vectors: Row) -> Row:
-        return np.column_stack([_nearest(vectors, sentences) for sentences in self.asked])
-
-    def topics_told(self, vectors: Row) -> Row:
-        return np.column_stack([_nearest(vectors, sentences) for sentences in self.told])
 
 
 @cache
 def _prototypes() -> _Prototypes:
     """Reads the vectors of the sentences in `prototypes.json`, as `benchmarks/relevance` wrote them."""
     package = files(__package__)
-    counts = json.loads(package.joinpath("prototypes.json").read_text("utf-8"))
+    sentences = json.loads(package.joinpath("prototypes.json").read_text("utf-8"))
     with np.load(BytesIO(package.joinpath("prototypes.npz").read_bytes())) as arrays:
         vectors = arrays["vectors"].astype(np.float64)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    sizes = [len(sentences) for side in ("asked", "told") for sentences in counts[side].values()]
-    *topics, standing, advice = np.split(vectors, np.cumsum([*sizes, len(counts["standing"])]))
-    return _Prototypes(topics[: len(counts["asked"])], topics[len(counts["asked"]) :], standing, advice)
+    asked, told = ([len(one) for one in sentences[side].values()] for side in ("asked", "told"))
+    ends = np.cumsum([sum(asked), sum(told), len(sentences["standing"])])
+    of_asked, of_told, standing, advice = np.split(vectors, ends)
+    return _Prototypes(_Topics(of_asked, asked), _Topics(of_told, told), standing, advice)

@@ -6,8 +6,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -98,26 +97,19 @@ class Ledger:
             _ensure_schema(connection)
             return secret_key.ensure_digests(connection, key_source)
 
-    @contextmanager
-    def read(self) -> Iterator[Connection]:
+    def read(self) -> AbstractContextManager[Connection]:
         """Opens a snapshot to read from. Reads that the same thread opens inside it share it at next to no cost."""
-        with self._database.read() as connection:
-            yield connection
+        return self._database.read()
 
-    @contextmanager
-    def read_once(self) -> Iterator[Connection]:
+    def read_once(self) -> AbstractContextManager[Connection]:
         """Opens a read of one statement, or of several that may see different states, if possible without BEGIN."""
-        with self._database.read_once() as connection:
-            yield connection
+        return self._database.read_once()
 
-    @contextmanager
-    def write(self) -> Iterator[Connection]:
+    def write(self) -> AbstractContextManager[Connection]:
         """Opens a write transaction; only for commits, deliveries and administration."""
-        with self._database.write() as connection:
-            yield connection
+        return self._database.write()
 
-    @contextmanager
-    def write_derived(self) -> Iterator[Connection]:
+    def write_derived(self) -> AbstractContextManager[Connection]:
         """Opens a write transaction for derived rows, whose recorded task to derive them it removes.
 
         If a power cut loses it, the task is there again, in an earlier commit that was synced, and the next opening
@@ -125,8 +117,7 @@ class Ledger:
         of it then: it has the words of a memory that is stored, and is written over. Not so a store on a server:
         relations have random ids, and those that are lost here would stay there. So only with `derived_stays_here`.
         """
-        with self._database.write(synced=not self.derived_stays_here) as connection:
-            yield connection
+        return self._database.write(synced=not self.derived_stays_here)
 
     def size(self) -> int:
         """Returns the size on disk in bytes; 0 for a ledger in memory."""

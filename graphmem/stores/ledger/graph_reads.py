@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import (
     LABEL_STYLE_TABLENAME_PLUS_COL,
-    ColumnElement,
     Connection,
     Select,
-    and_,
     bindparam,
     func,
     or_,
     select,
-    true,
 )
 
 from graphmem.model import (
@@ -58,15 +55,13 @@ def _session_neighbours() -> Select[Any]:
     )
 
 
-def _relations_where(
-    connection: Connection, view: View, condition: ColumnElement[bool], **values: Any
+def _relations_of(
+    connection: Connection, view: View, statement: Select[Any], values: Mapping[str, Any]
 ) -> list[Relation]:
-    """Returns the relations with a visible support that meets the condition, the newest first.
+    """Returns the relations whose visible supports a statement (`_relations`) finds, the newest first.
 
-    `condition` is about `supports` or `memories`, `values` are its parameters. Ids, dates and facts of a relation come
-    only from its supports inside the view.
+    Ids, dates and facts of a relation come only from these.
     """
-    statement = _relations(visibility.shape(view)).where(condition)
     supports_by_relation: dict[str, list[Any]] = {}
     for row in connection.execute(statement, {**memory_rows.view_values(connection, view), **values}):
         supports_by_relation.setdefault(row[0], []).append(row)
@@ -136,26 +131,33 @@ def _relation_of(rows: list[Any]) -> Relation:
 
 def all_relations(connection: Connection, view: View) -> list[Relation]:
     """Returns every relation that a memory inside the view states."""
-    return _relations_where(connection, view, true())
+    return _relations_of(connection, view, _relations(visibility.shape(view)), {})
 
 
 def relations_about(connection: Connection, view: View, keys: Iterable[str]) -> list[Relation]:
     """Returns the relations inside the view whose subject or object is one of these entities (by key)."""
     ends = select(entities.c.id).where(entities.c.key.in_(list(keys)))
     about = select(relations.c.id).where(or_(relations.c.subject.in_(ends), relations.c.object.in_(ends)))
-    return _relations_where(connection, view, supports.c.relation.in_(about))
+    statement = _relations(visibility.shape(view)).where(supports.c.relation.in_(about))
+    return _relations_of(connection, view, statement, {})
 
 
 def relations_stated_by(connection: Connection, view: View, uids: Iterable[str]) -> list[Relation]:
     """Returns the relations that those of these memories that are inside the view state."""
-    condition = in_array(memories.c.uid, "uids")
-    values: dict[str, Any] = {"uids": list(uids)}
-    if view.partition is not None:  # read with the memories, not by a statement of its own: every write runs this
-        own = select(partitions.c.id).where(partitions.c.key == bindparam("partition_key")).scalar_subquery()
-        condition = and_(condition, memories.c.partition + 0 == own)
-        values["partition_key"] = view.partition
-        view = replace(view, partition=None)
-    return _relations_where(connection, view, condition, **values)
+    # The partition is read with the memories, not by a statement of its own: every write and search runs this.
+    values, partition = {"uids": list(uids), "partition_key": view.partition}, view.partition
+    view = replace(view, partition=None)
+    statement = _relations_stated_by(visibility.shape(view), in_partition=partition is not None)
+    return _relations_of(connection, view, statement, values)
+
+
+@lru_cache(maxsize=128)
+def _relations_stated_by(shape: visibility.ViewShape, *, in_partition: bool) -> Select[Any]:
+    statement = _relations(shape).where(in_array(memories.c.uid, "uids"))
+    if not in_partition:
+        return statement
+    own = select(partitions.c.id).where(partitions.c.key == bindparam("partition_key")).scalar_subquery()
+    return statement.where(memories.c.partition + 0 == own)
 
 
 def entities_of(

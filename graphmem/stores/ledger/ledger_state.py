@@ -27,6 +27,7 @@ logger = getLogger(__name__)
 _warned_of: set[str] = set()
 _SUMS = ("calls", "prompt_tokens", "completion_tokens", "cached_tokens", "seconds", "cost")
 SPACES = (ledger_table.c.embedder, ledger_table.c.embedder_dims, ledger_table.c.multilingual)
+_RECORDED_SPACES = select(*SPACES)
 _KEYS = ("operation", "model", *SCOPE_NAMES)
 
 
@@ -43,12 +44,12 @@ def recorded_embedder(connection: Connection) -> EmbedderId | None:
 
 def recorded_spaces(connection: Connection) -> RecordedSpaces:
     """Returns what the ledger's vectors are of."""
-    return RecordedSpaces.of(*connection.execute(select(*SPACES)).one())
+    return RecordedSpaces.of(*connection.execute(_RECORDED_SPACES).one())
 
 
 def check_embedder(ledger: Ledger, spec: EmbeddingSpec) -> None:
     """Raises EmbedderChanged if the ledger's vectors are of another embedder; records the first one."""
-    with ledger.read() as connection:
+    with ledger.read_once() as connection:
         recorded = recorded_spaces(connection)
     if not are_of(recorded, spec, ledger.uuid):
         record_embedder(ledger, spec)
