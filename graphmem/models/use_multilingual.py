@@ -14,7 +14,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from threading import Lock
+from typing import IO, TYPE_CHECKING, TypeAlias
+from zipfile import ZipFile
 
 import numpy as np
 import numpy.typing as npt
@@ -41,8 +43,8 @@ QUESTION_MAP_FILE = ("graphmem", "models/weights/use-multilingual-v3.question-ma
 QUESTION_MAP_SHA256 = "db05ba9042ac3fb62d93c279dfd8610a7d375c4a1e65b1871d8658c4be1a98a9"
 QUESTION_MAP_REMEDY = "install graphmem anew (pip install --force-reinstall --no-deps)"
 
-# The table of embeddings is stored in so many parts: row r is in part r mod 17, and each part has a scale of its own.
-PARTS = 17
+# The table of embeddings is stored in 17 parts: row r is in part r mod 17, and each part has a scale of its own.
+PARTS, PART_ROWS = 17, 7530
 # The convolutions: how many pieces a window has, and how many of them stand before its own piece.
 CONVOLUTIONS = ((2, 0), (3, 1), (5, 2))
 CHANNELS = 256
@@ -102,12 +104,58 @@ class _Segment:
     stop: int
 
 
+class _Table:
+    """The table of embeddings (pieces x 512, uint8). Each part is read up to the last row that was asked for.
+
+    The file holds each part compressed, frequent pieces first: a question takes a twentieth of the table. Thread-safe.
+    """
+
+    def __init__(self, path: Path) -> None:
+        file = ZipFile(path)
+        self._parts = [file.open(f"q{part + 1}.npy") for part in range(PARTS)]
+        self._starts = [_read_header(part) for part in self._parts]
+        # Pages that are never written take no memory.
+        self._rows = np.empty((PARTS, PART_ROWS, DIMS), dtype=np.uint8)
+        self._read = np.zeros(PARTS, dtype=np.int64)
+        self._lock = Lock()
+
+    def rows(self, ids: Indices) -> npt.NDArray[np.uint8]:
+        """Returns the rows (ids x 512) of pieces. Raises EmbeddingError."""
+        parts, places = ids % PARTS, ids // PARTS
+        if (places >= self._read[parts]).any():
+            needed = np.zeros(PARTS, dtype=np.int64)
+            np.maximum.at(needed, parts, places + 1)
+            with self._lock:
+                for part in np.flatnonzero(needed > self._read).tolist():
+                    self._read_until(part, int(needed[part]))
+        return self._rows[parts, places]
+
+    def _read_until(self, part: int, end: int) -> None:
+        start = int(self._read[part])
+        rows = self._rows[part, start:end]
+        try:
+            self._parts[part].seek(self._starts[part] + start * DIMS)  # it is elsewhere if a reading was interrupted
+            rows[:] = np.frombuffer(self._parts[part].read(rows.size), dtype=np.uint8).reshape(rows.shape)
+        except Exception as error:
+            raise EmbeddingError(f"the embedding model cannot be read ({error}); {REMEDY}") from error
+        self._read[part] = end  # last: other threads compare without the lock
+
+
+def _read_header(part: IO[bytes]) -> int:
+    """Reads the header of a part (`PART_ROWS` x 512, uint8) and returns its length in bytes."""
+    np.lib.format.read_magic(part)
+    shape, is_fortran, dtype = np.lib.format.read_array_header_1_0(part)
+    if (shape, is_fortran, dtype) != ((PART_ROWS, DIMS), False, np.dtype(np.uint8)):
+        raise ValueError(f"a part of the table is {shape} of {dtype}")
+    return part.tell()
+
+
 @dataclass(frozen=True, slots=True)
 class _Model:
-    """The tokenizer, the table of embeddings (pieces x 512, uint8), the other weights by their names in the file."""
+    """The tokenizer, the table of embeddings, the other weights by their names in the file."""
 
     tokenizer: SentencePieceProcessor
-    table: npt.NDArray[np.uint8]
+    table: _Table
     weights: Mapping[str, Matrix]
     turns: OrderedLock = field(default_factory=OrderedLock)
 
@@ -138,7 +186,7 @@ class _Model:
         # The last row remains zero: it ends the sum of the last segment.
         features = np.zeros((len(ids) + 1, FEATURES), dtype=np.float32)
         embeddings = features[:-1, :DIMS]
-        embeddings[:] = self.table[ids]
+        embeddings[:] = self.table.rows(ids)
         embeddings *= weights["scale"][ids % PARTS, None]
         embeddings += weights["lo"][ids % PARTS, None]
 
@@ -233,24 +281,19 @@ def _load() -> _Model:
     try:
         from sentencepiece import SentencePieceProcessor
 
-        table, weights = _read_weights(weights_file)
-        return _Model(SentencePieceProcessor(model_proto=vocabulary), table, weights)
+        return _Model(SentencePieceProcessor(model_proto=vocabulary), _Table(weights_file), _read_weights(weights_file))
     except Exception as error:
         raise EmbeddingError(f"the embedding model cannot be loaded ({error}); {REMEDY}") from error
 
 
-def _read_weights(path: Path) -> tuple[npt.NDArray[np.uint8], dict[str, Matrix]]:
-    """Returns the table of embeddings and the other weights; those of the three projections joined under one name."""
+def _read_weights(path: Path) -> dict[str, Matrix]:
+    """Returns all weights but the table; those of the three projections joined under one name."""
     with np.load(path, allow_pickle=False) as file:
-        first = file["q1"]
-        table = np.empty((PARTS * len(first), DIMS), dtype=np.uint8)
-        for part in range(PARTS):
-            table[part::PARTS] = file[f"q{part + 1}"]
         weights = {name: file[name] for name in file.files if not name.startswith("q")}
     widths = [width for width, _ in CONVOLUTIONS]
     for name, stored in (("proj", "proj"), ("proj_b", "proj_b"), ("proj_ln_g", "ln_g"), ("proj_ln_b", "ln_b")):
         weights[name] = np.concatenate([weights.pop(f"{stored}{width}") for width in widths], axis=-1)
-    return table, weights
+    return weights
 
 
 def _load_question_map() -> Matrix:

