@@ -65,8 +65,8 @@ MAX_TITLE_CHARS = 100
 MIN_PASSAGE_CHARS = 100
 GREETINGS = frozenset(("hi", "hey", "hello", "dear", "thanks"))
 _ABBREVIATION_END = re.compile(r"(?:\b(?:Jr|Sr|Inc|Ltd|Co|Corp|St)|\b[A-Z])\.$")
-_SENTENCE = re.compile(r"[^.!?。！？]*[.!?。！？]+|[^.!?。！？]+$")
-_QUESTION_MARKS = "?？"
+_SENTENCE = re.compile(r"[^.!?。！？؟]*[.!?。！？؟]+|[^.!?。！？؟]+$")
+_QUESTION_MARKS = ("?", "？", "؟")
 _SCRIPT_RUN = re.compile(f"[{UNSPACED_RANGES}]+|[^{UNSPACED_RANGES}]+")
 UNSPACED_RUN = re.compile(f"[{UNSPACED_RANGES}]+")
 # White space and the characters that no key may contain: control characters, zero-width spaces, lone surrogates.
@@ -242,15 +242,13 @@ def is_passage(text: str) -> bool:
 def question_share(text: str) -> float:
     """Returns the share of a text's characters that belong to questions, 0 to 1."""
     sentences = _SENTENCE.findall(text)
-    question_chars = sum(
-        len(sentence) for sentence in sentences if sentence.rstrip()[-1:] in _QUESTION_MARKS and sentence.strip()
-    )
+    question_chars = sum(len(sentence) for sentence in sentences if is_question(sentence))
     return question_chars / (sum(map(len, sentences)) or 1)
 
 
 def is_question(text: str) -> bool:
     """Tells whether a text ends with a question mark."""
-    return text.rstrip().endswith(("?", "？"))
+    return text.rstrip().endswith(_QUESTION_MARKS)
 
 
 def is_unspaced(text: str) -> bool:

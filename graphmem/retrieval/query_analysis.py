@@ -23,7 +23,7 @@ from graphmem.retrieval.temporal import (
 )
 from graphmem.retrieval.temporal.chinese import simplify
 from graphmem.retrieval.term_overlap import query_words
-from graphmem.text import is_question, is_unspaced, words_of
+from graphmem.text import UNSPACED_RUN, is_question, is_unspaced, words_of
 from graphmem.times import shown
 
 # The first pattern that matches decides.
@@ -81,8 +81,10 @@ _QUESTION = re.compile(
     r"|had)(?:n['’]t|['’]s)?\b|[吗嗎呢谁誰哪]|什[么麼]|怎[么麼样樣]|几[个次点岁]|多[少久大]",
     re.IGNORECASE,
 )
-# The most words of a query of keywords.
-MAX_KEYWORDS = 3
+# The most words of a query of keywords, and the characters of a word in a script without spaces. What ends as a
+# sentence does is none, but a task or small talk ("Flip a coin.", 写一封礼貌的投诉信。).
+MAX_KEYWORDS, UNSPACED_WORD_CHARS = 3, 2
+_ENDS_SENTENCE = re.compile(r"[.!。！…]\W*$")
 # Characters from which on a name without spaces is a full name, whose first character (the surname) friends leave out.
 MIN_FULL_NAME_CHARS = 3
 
@@ -116,8 +118,11 @@ class AnalyzedQuery:
 
     @property
     def is_keywords(self) -> bool:
-        """Whether the query is a few words that ask nothing ("Wałęsa", "gate code")."""
-        return not self.is_question and len(words_of(self.text)) <= MAX_KEYWORDS
+        """Whether the query is a few words that ask nothing ("Wałęsa", "gate code", 门禁密码)."""
+        if self.is_question or _ENDS_SENTENCE.search(self.text):
+            return False
+        unspaced = sum(-(-len(run) // UNSPACED_WORD_CHARS) for run in UNSPACED_RUN.findall(self.text))
+        return unspaced + len(words_of(UNSPACED_RUN.sub(" ", self.text))) <= MAX_KEYWORDS
 
     def speakers_named(self, speakers: Iterable[str | None]) -> set[str]:
         """Returns the speakers whose first name stands in the query."""

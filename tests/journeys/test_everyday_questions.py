@@ -158,6 +158,11 @@ def test_a_keyword_finds_first_what_has_it(memory: Memory, user: str, keyword: s
     assert number in shown(memory, user, keyword)
 
 
+def test_a_task_that_shares_a_word_is_no_query_of_keywords(memory: Memory) -> None:
+    assert 2 in shown(memory, "zh-chat", "海洋的书")
+    assert 2 not in shown(memory, "zh-chat", "讲一个关于猫的笑话。")
+
+
 ADVICE = {
     "zh-chat": [
         "晚饭推荐什么？", "今晚吃什么好？", "帮我想想晚餐做什么", "有什么菜可以推荐给我吗？",

@@ -338,6 +338,7 @@ def test_a_query_for_what_the_assistant_said_is_recognised(question: str, wanted
         ("What's my sister's name", True),
         ("你喜欢什么", True),
         ("The key?", True),
+        ("أين أسكن؟", True),
         ("tea in Oslo", False),
         ("I know where it is.", False),
         ("我海鲜过敏", False),
@@ -345,6 +346,26 @@ def test_a_query_for_what_the_assistant_said_is_recognised(question: str, wanted
 )
 def test_a_question_is_recognised_without_a_question_mark(text: str, wanted: bool) -> None:
     assert analyze_query(text, datetime.now(UTC)).is_question is wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("gate code", True),
+        ("Wałęsa", True),
+        ("门禁密码", True),
+        ("红色 自行车", True),
+        ("Where is it?", False),
+        ("Flip a coin.", False),
+        ("Good night!", False),
+        ("写一封礼貌的投诉信。", False),
+        ("谢谢，太好了。", False),
+        ("物业的钱我交到啥时候了", False),
+        ("ما موضوع كتابي؟", False),
+    ],
+)
+def test_a_few_words_that_are_no_sentence_are_keywords(text: str, wanted: bool) -> None:
+    assert analyze_query(text, datetime.now(UTC)).is_keywords is wanted
 
 
 def test_unasked_is_zero_if_all_messages_are_the_assistants() -> None:
