@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -28,10 +29,15 @@ MOST_NEAR = 16
 class Comparison:
     """Compares memories with each other, each pair in the space in which it is nearest.
 
-    Those of other scopes, kinds, speakers or roles are not alike.
+    Those that differ in their `sort` are not alike: by default in scope, kind, speaker or role.
     """
 
-    def __init__(self, memories: Sequence[Vitals], matrices: Matrices) -> None:
+    def __init__(
+        self,
+        memories: Sequence[Vitals],
+        matrices: Matrices,
+        sort: Callable[[Vitals], object] = attrgetter("scope", "kind", "speaker", "role"),
+    ) -> None:
         self._spaces = []
         for rows, matrix in matrices.values():
             place_of = {row: place for place, row in enumerate(rows)}
@@ -40,8 +46,7 @@ class Comparison:
             own[places >= 0] = matrix[places[places >= 0]]
             self._spaces.append(own)
         numbers: dict[object, int] = {}
-        sorts = [numbers.setdefault((one.scope, one.kind, one.speaker, one.role), len(numbers)) for one in memories]
-        self._sorts = np.array(sorts, int)
+        self._sorts = np.array([numbers.setdefault(sort(one), len(numbers)) for one in memories], int)
 
     def cosines(self, of: slice | Sequence[int], first: int = 0) -> Matrix:
         """Returns the cosines, from 0 on, of the memories at the places `of` to all from `first` on: (of, others)."""
