@@ -87,9 +87,11 @@ def clusters_of(group: Sequence[Vitals], vectors: Matrix, texts: Mapping[str, st
     no cluster stays as it is: sentences that are alike may still differ in what matters, such as a name.
     """
     central = centrality(vectors)
-    said = [_Said.of(texts[one.id]) for one in group]
+    words = [texts[one.id] for one in group]
+    said = {text: _Said.of(text) for text in words}  # what was said twice is compared once
+    by_text = {text: {other for other in said if own.says(said[other])} for text, own in said.items()}
     left = set(range(len(group)))
-    said_by = {kept: {n for n in left if n != kept and said[kept].says(said[n])} for kept in left}
+    said_by = {kept: {n for n in left if n != kept and words[n] in by_text[words[kept]]} for kept in left}
     clusters: list[Cluster] = []
     while left:
         best = max(left, key=lambda kept: (len(said_by[kept] & left), central[kept], group[kept].row))

@@ -7,12 +7,15 @@ the plan has compositions: memories to be made of others (seed 002 §5.1 and §5
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import chain
 from math import ceil
+from operator import attrgetter
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from graphmem.lifecycle.clusters import MOST_COMPARED, Cluster, agreeing, centrality, clusters_of, like_memories, says
 from graphmem.lifecycle.decay import (
@@ -27,7 +30,7 @@ from graphmem.lifecycle.decay import (
     Vitals,
     make_room,
 )
-from graphmem.lifecycle.likeness import OF_ONE_KIND
+from graphmem.lifecycle.likeness import BLOCK, OF_ONE_KIND, Comparison
 from graphmem.model import Layer
 from graphmem.text import claims
 
@@ -88,15 +91,17 @@ def _merge_said_again(
     promoted = [one.memory for one in plan.promoted]
     texts = texts_of([one.row for one in (*kept, *promoted)]) if promoted else {}
     merged: dict[Vitals, str] = {}
-    for rows, matrix in matrices.values():
-        places = {row: place for place, row in enumerate(rows)}
-        decided = {*kept, *merged}
-        for memory in (one for one in promoted if one.row in places and one not in decided):
-            of_speaker = [one for one in kept if one.speaker == memory.speaker]
-            near = _nearest(memory, of_speaker, places, matrix, policy.merged_similarity)
-            target = next((one.id for one in near if says(texts[one.id], texts[memory.id])), None)
+    for space in matrices.values():
+        has_vector, decided = set(space[0]), {one.row for one in (*kept, *merged)}
+        due = [one for one in promoted if one.row in has_vector and one.row not in decided]
+        stays = {one.row for one in kept}
+        sort = attrgetter("scope", "speaker")
+        for memory, near in _nearest(due, [*kept, *due], space, policy.merged_similarity, sort):
+            said = (one.id for one in near if one.row in stays and says(texts[one.id], texts[memory.id]))
+            target = next(said, None)
             if target is None:
                 kept.append(memory)
+                stays.add(memory.row)
             else:
                 merged[memory] = target
     forgotten = [Decision(one, f"{MERGED_INTO}{target}") for one, target in merged.items()]
@@ -127,11 +132,10 @@ def _merge_faded(
         if one.is_valid and one.row not in gone and (one.layer is Layer.LONG_TERM or one.row in moved)
     ]
     nearest: dict[Vitals, list[Vitals]] = {}
-    for rows, matrix in matrices.values():
-        places = {row: place for place, row in enumerate(rows)}
-        for memory in (one for one in faded if one not in nearest):
-            if near := _nearest(memory, kept, places, matrix, policy.merged_similarity):
-                nearest[memory] = near
+    for space in matrices.values():
+        due = [one for one in faded if one not in nearest]
+        like = _nearest(due, kept, space, policy.merged_similarity, attrgetter("scope"))
+        nearest |= {memory: near for memory, near in like if near}
     texts = texts_of([one.row for one in {*nearest, *chain(*nearest.values())}])
     claimed = {uid: claims(text) for uid, text in texts.items()}
     targets = {
@@ -147,17 +151,20 @@ def _merge_faded(
 
 
 def _nearest(
-    memory: Vitals, kept: Iterable[Vitals], places: Mapping[int, int], matrix: Matrix, similarity: float
-) -> list[Vitals]:
-    """Returns those of the kept memories in a memory's scope that are like it, the nearest first.
-
-    `places` are the rows of a matrix by those of the memories; without its own nothing is like a memory.
-    """
-    like = [one for one in kept if one.scope == memory.scope and one.row in places]
-    if memory.row not in places or not like:
-        return []
-    cosines = matrix[[places[one.row] for one in like]] @ matrix[places[memory.row]]
-    return [like[place] for place in (-cosines).argsort(kind="stable") if cosines[place] > similarity]
+    memories: Sequence[Vitals],
+    among: Sequence[Vitals],
+    space: tuple[list[int], Matrix],
+    similarity: float,
+    sort: Callable[[Vitals], object],
+) -> Iterator[tuple[Vitals, list[Vitals]]]:
+    """Yields each memory with those `among` others of its sort that are like it in a space, the nearest first."""
+    comparison = Comparison([*memories, *among], {"": space}, sort)
+    for start in range(0, len(memories), BLOCK):
+        block = memories[start : start + BLOCK]
+        cosines = comparison.cosines(slice(start, start + len(block)), len(memories))
+        for memory, line in zip(block, cosines, strict=True):
+            places = np.flatnonzero(line > similarity)
+            yield memory, [among[place] for place in places[(-line[places]).argsort(kind="stable")]]
 
 
 def _compress_like(

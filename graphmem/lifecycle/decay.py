@@ -7,14 +7,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
+from heapq import heapify, heappop, heapreplace
 from math import exp
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from graphmem.lifecycle.forgetting import ForgettingCurve
 from graphmem.lifecycle.importance import WEIGHTS, recency
-from graphmem.lifecycle.likeness import OF_ONE_KIND, cosines
+from graphmem.lifecycle.likeness import NewerAlike
 from graphmem.lifecycle.rules import Rule, Rules
 from graphmem.model import Kind, Layer, Scope
 
@@ -240,14 +239,21 @@ def _least_worth(
     if excess <= 0:
         return []
     by_age = sorted(memories, key=lambda one: (one.created_at, one.row))
-    worth = np.array([lasting_worth(one, now, policy) for one in by_age])
-    like = np.triu(cosines(by_age, matrices), 1)
-    like[like < OF_ONE_KIND] = 0.0  # what differs is scarce, however much it does
+    worth = [lasting_worth(one, now, policy) for one in by_age]
+    alike = NewerAlike(by_age, matrices)
+    # What gives way makes others scarcer and never less so: a worth on the heap is at most what it is by now.
+    heap = [(own - WEIGHTS["scarcity"] * alike.highest(place), place) for place, own in enumerate(worth)]
+    heapify(heap)
     out: list[Vitals] = []
-    for _ in range(excess):
-        place = int((worth - WEIGHTS["scarcity"] * like.max(axis=1)).argmin())
-        out.append(by_age[place])
-        worth[place], like[:, place] = np.inf, 0.0
+    while len(out) < excess:
+        known, place = heap[0]
+        current = worth[place] - WEIGHTS["scarcity"] * alike.highest(place)
+        if current > known:
+            heapreplace(heap, (current, place))
+        else:
+            heappop(heap)
+            alike.drop(place)
+            out.append(by_age[place])
     return out
 
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
+from graphmem.lifecycle import clusters
 from graphmem.lifecycle.clusters import Cluster, clusters_of, like_memories, says
 from graphmem.lifecycle.decay import LifecyclePolicy, Vitals
 from graphmem.model import Kind, Layer, Scope
@@ -83,6 +84,20 @@ def test_the_memory_that_says_most_is_kept() -> None:
     assert kept_of("I like tea.", "I like green tea very much.", "Tea, I like!") == "I like green tea very much."
     assert kept_of("我喜欢绿茶", "我喜欢绿茶。", "我很喜欢绿茶") is not None
     assert kept_of("Ich trinke Tee.", "Ich trinke Tee!", "Ich trinke gern Tee.") == "Ich trinke gern Tee."
+
+
+def test_what_was_said_again_to_the_word_is_compared_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = []
+    compare = clusters._Said.says
+
+    def noted(self: clusters._Said, other: clusters._Said) -> bool:
+        pairs.append((self.words, other.words))
+        return compare(self, other)
+
+    monkeypatch.setattr(clusters._Said, "says", noted)
+    found = cluster(*["I like tea.", "Tea, I like!"] * 20)
+    assert found is not None
+    assert (len(found.others), len(pairs)) == (39, 4)
 
 
 def test_of_several_the_most_central_is_kept() -> None:

@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from graphmem.lifecycle import compression
 from graphmem.lifecycle.compression import compress
 from graphmem.lifecycle.decay import CyclePlan, LifecyclePolicy, Operation, Vitals, plan_cycle
+from graphmem.lifecycle.likeness import Comparison
 from graphmem.model import Layer, Scope
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
@@ -125,6 +127,34 @@ def test_what_is_kept_already_is_not_kept_again() -> None:
     full = [memory(9, layer=Layer.LONG_TERM, importance=0.85, memory_type="fact")]
     plan = planned([kept, *again[:1], *full], [0, 1, 120], texts, policy=LifecyclePolicy(long_term_capacity=2))
     assert (plan.merged, plan.crowded, len(plan.forgotten)) == ({"1": "0"}, (), 1)
+
+
+def test_each_of_many_is_compared_once_with_all_that_may_say_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By one product of matrices for each block of those that move up, and by their words where they are near."""
+    kept = [memory(row, layer=Layer.LONG_TERM, importance=0.9) for row in range(2)]
+    days = timedelta(days=8)
+    again = [
+        replace(memory(row, importance=0.9, memory_type="preference"), created_at=NOW - days) for row in range(2, 42)
+    ]
+    texts = {str(row): f"I like tea number {row // 2}" for row in range(42)}
+    sizes, compared = [], []
+    compute, compare = Comparison.cosines, compression.says
+
+    def counted(self: Comparison, of: slice | list[int], first: int = 0) -> np.ndarray:
+        found = compute(self, of, first)
+        sizes.append(found.size)
+        return found
+
+    def noted(one: str, other: str) -> bool:
+        compared.append(other)
+        return compare(one, other)
+
+    monkeypatch.setattr(Comparison, "cosines", counted)
+    monkeypatch.setattr(compression, "says", noted)
+    plan = planned([*kept, *again], [60.0 * (row // 2) for row in range(42)], texts, has_model=False)
+    assert plan.merged == {str(row): str(row - 1) for row in range(3, 42, 2)}
+    assert sum(sizes) == 40 * 42
+    assert len(compared) <= 40 * 5  # at most so many stay in each of six directions
 
 
 def test_nothing_is_merged_into_what_is_forgotten_in_the_same_cycle() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from graphmem.lifecycle import likeness
 from graphmem.lifecycle.decay import Vitals
-from graphmem.lifecycle.likeness import cosines, said_again
+from graphmem.lifecycle.likeness import Comparison, said_again
 from graphmem.model import Layer, Scope
 
 NOW = datetime(2026, 6, 1, 20, tzinfo=UTC)
@@ -31,15 +31,17 @@ def space(degrees: dict[int, float]) -> tuple[list[int], np.ndarray]:
 
 def test_a_pair_is_compared_in_the_space_in_which_it_is_nearest() -> None:
     memories = [memory(row, 0) for row in (3, 5, 8)]
-    found = cosines(memories, {"own": space({3: 0, 5: 90}), "multilingual": space({3: 0, 5: 60, 8: 180})})
+    matrices = {"own": space({3: 0, 5: 90}), "multilingual": space({3: 0, 5: 60, 8: 180})}
+    found = Comparison(memories, matrices).cosines(slice(None))
     assert found == pytest.approx(np.array([[1, 0.5, 0], [0.5, 1, 0], [0, 0, 1]]), abs=1e-6)
-    assert cosines(memories, {"own": space({5: 0})}, [1])[0] == pytest.approx([0, 1, 0])
-    assert cosines(memories, {}).tolist() == [[0] * 3] * 3
+    assert Comparison(memories, matrices).cosines([0], 1) == pytest.approx(found[:1, 1:])
+    assert Comparison(memories, {"own": space({5: 0})}).cosines([1])[0] == pytest.approx([0, 1, 0])
+    assert Comparison(memories, {}).cosines(slice(None)).tolist() == [[0] * 3] * 3
 
 
 def test_memories_of_another_speaker_or_scope_are_not_alike() -> None:
     memories = [memory(1, 0), memory(2, 0, speaker="Ben"), memory(3, 0, scope=Scope("ana", "guide")), memory(4, 0)]
-    found = cosines(memories, {"own": space(dict.fromkeys((1, 2, 3, 4), 30.0))})
+    found = Comparison(memories, {"own": space(dict.fromkeys((1, 2, 3, 4), 30.0))}).cosines(slice(None))
     assert found[0] == pytest.approx([1, 0, 0, 1])
 
 
