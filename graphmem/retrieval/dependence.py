@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 
 from graphmem.extraction.language_detection import is_english
+from graphmem.retrieval.temporal import names_nothing, strip_times
 from graphmem.retrieval.term_overlap import EMPTY_UNSPACED_WORDS, query_words
 from graphmem.text import FUNCTION_CHARACTERS, is_unspaced
 
@@ -54,6 +56,8 @@ _EMPTY_CHINESE = re.compile(
 # Words (in Chinese characters) that name something: a Chinese query with fewer names nothing; a query with more says
 # itself what its "that" is.
 MIN_CHARACTERS, MAX_WITH_REFERENCE = 2, 4
+# Whether words are a time does not depend on today, so any day serves.
+_ANY_MOMENT = datetime(2000, 1, 1, tzinfo=UTC)
 _HAN = re.compile(r"[\u4e00-\u9fff]")
 _KANA_OR_HANGUL = re.compile(r"[\u3040-\u30ff\uac00-\ud7ff]")
 
@@ -61,12 +65,17 @@ _KANA_OR_HANGUL = re.compile(r"[\u3040-\u30ff\uac00-\ud7ff]")
 def depends_on_conversation(query: str) -> bool:
     """Whether a query may mean something said before it ("And where does she do that?", "那件事后来怎么样了？").
 
-    True for a query with a word that refers to nothing in it, for one without a word that names something, and for one
-    in another language than English and Chinese, which is not judged.
+    True for a query with a word that refers to nothing in it, and for one without a word that names something. One in
+    another language than English and Chinese is not judged, and True, unless it asks for all of a time ("Was habe ich
+    gestern gemacht?").
     """
     if is_unspaced(query):
-        return not _is_chinese(query) or _depends_in_chinese(query)
-    return not is_english(query) or _depends_in_english(query.strip())
+        return _depends_in_chinese(query) if _is_chinese(query) else not _asks_for_time(query)
+    return _depends_in_english(query.strip()) if is_english(query) else not _asks_for_time(query)
+
+
+def _asks_for_time(query: str) -> bool:
+    return names_nothing(query, strip_times(query, _ANY_MOMENT))
 
 
 def _depends_in_english(query: str) -> bool:

@@ -16,6 +16,7 @@ from graphmem.retrieval.temporal import (
     EventOffset,
     Period,
     find_offset,
+    names_nothing,
     periods_in,
     proximity,
     strip_all_times,
@@ -191,7 +192,7 @@ def _names_nothing(query: str, without_times: str, clock: datetime) -> bool:
     """Whether a query has no word that names something besides its times."""
     if not query_words(strip_times(query, clock)):
         return True
-    return _NAMES_NOTHING.fullmatch(simplify(without_times)) is not None
+    return _NAMES_NOTHING.fullmatch(simplify(without_times)) is not None or names_nothing(query, without_times)
 
 
 def _by_clock(moment: datetime, zone: tzinfo) -> datetime:

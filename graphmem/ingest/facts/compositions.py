@@ -19,6 +19,7 @@ from graphmem.commands.facts import JobAlreadyDone
 from graphmem.commands.lifecycle import CHANGED_SINCE
 from graphmem.commands.types import Command, CompleteJob, ComposeMemory, Outcome, OutcomeType
 from graphmem.errors import LLMUnusable
+from graphmem.extraction.language_detection import is_english
 from graphmem.ingest.facts.extraction import common_value
 from graphmem.ingest.facts.job_result import JobResult
 from graphmem.ingest.facts.structured_output import as_json, object_schema, single_line
@@ -29,6 +30,7 @@ from graphmem.model import Kind, Layer, MemoryRecord, Scope, optional_from_micro
 from graphmem.plugins import Prompt, Usage
 from graphmem.prompts import load
 from graphmem.retrieval.temporal import strip_all_times
+from graphmem.retrieval.temporal.chinese import is_chinese
 from graphmem.retrieval.temporal.english_phrases import plain_text
 from graphmem.stores.ledger import Ledger, memories
 from graphmem.stores.ledger.jobs import AT, BATCH, HIDES, LEVEL, OPERATION, VERSIONS, Job
@@ -244,8 +246,11 @@ def composed(operation: Operation, level: int, text: str, sources: Sequence[Memo
 def without_times(text: str, now: datetime) -> str:
     """Returns a text without its expressions of time, in English and Chinese (§5.2, level 1, without a model).
 
-    A text of which too little would be left, or whose end would be a word of grammar ("My birthday is"), stays.
+    A text of which too little would be left, or whose end would be a word of grammar ("My birthday is"), stays. So do
+    texts in other languages, whose order of words may change with the time ("Gestern war ich", "Ich war").
     """
+    if not (is_english(text) or is_chinese(text)):
+        return text
     cut = strip_all_times(text, now)
     if cut.split() == plain_text(text).split():
         return text

@@ -1,4 +1,4 @@
-"""Adds the dates of relative words to a remembered sentence: "yesterday [7 May]". English and Chinese. Pure.
+"""Adds the dates of relative words to a remembered sentence: "yesterday [7 May]", "gestern [7 May]". Pure.
 
 A block is read long after its words were said; with the date beside it nobody has to count back. What has no direction
 ("Friday", "in May") and what is near enough to the day of the line ("today", "this month") stays as it is.
@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from datetime import date
 
-from graphmem.retrieval.temporal import WEEK, chinese, english, periods
+from graphmem.retrieval.temporal import WEEK, chinese, english, languages, periods
 from graphmem.retrieval.temporal.expressions import TimeExpression, scan
 from graphmem.retrieval.temporal.periods import BEGINNING, END, Period
 
@@ -63,12 +63,18 @@ def _relative_expressions(text: str, said: date) -> Iterator[tuple[TimeExpressio
     """Yields the expressions that get a date with whether they are Chinese, in the order of the text."""
     is_chinese = chinese.is_chinese(text)
     if not (_CHINESE if is_chinese else _ENGLISH_WORD).search(text):
+        yield from ((one, False) for one in languages.find_relative(text, said) if not _is_present(one.period, said))
         return
     read, rules = (text.translate(chinese.SIMPLIFIED), chinese.rules()) if is_chinese else (text, english.rules())
     for expression in scan(read, said, rules):
         before, words = text[: expression.begin], text[expression.begin : expression.end]
         if _CHINESE.search(words) if is_chinese else _ENGLISH.search(words) and not _FIGURATIVE.search(before):
             yield expression, is_chinese
+
+
+def _is_present(period: Period, said: date) -> bool:
+    """Whether a time is the day, month or year of the words."""
+    return period.first <= said <= period.last and not 1 < period.days <= WEEK
 
 
 def _is_counted(words: str) -> bool:
