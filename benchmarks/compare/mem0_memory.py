@@ -12,6 +12,7 @@ from fastembed import SparseTextEmbedding
 from langchain_core.embeddings import Embeddings
 from mem0 import Memory
 from mem0.utils import spacy_models
+from spacy.lang.en.stop_words import STOP_WORDS
 from systems import Encoder, Place, spoken
 
 from graphmem.evaluation.datasets import BenchmarkQuestion, Message
@@ -53,9 +54,9 @@ class _Mem0:
                 "history_db_path": str(place.folder / "history.db"),
             }
         )
-        # BM25 of fastembed has no weights: what mem0 would download is lists of stop words, and those that mem0 passes
-        # on are without stop words already.
-        encoder = SparseTextEmbedding("Qdrant/bm25", specific_model_path=str(place.folder), stopwords=set())
+        # What mem0 would download for BM25 is a list of stop words. In place of it stands spaCy's, which mem0 takes out of
+        # questions: so only the lengths of texts can differ.
+        encoder = SparseTextEmbedding("Qdrant/bm25", specific_model_path=str(place.folder), stopwords=STOP_WORDS)
         self._memory.vector_store._bm25_encoder = encoder  # noqa: SLF001
         self._keys: dict[str, str] = {}
 

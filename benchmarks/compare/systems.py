@@ -118,7 +118,7 @@ SYSTEMS: Mapping[str, Entry] = {
         "mem0_memory",
         "EmbeddedMem0",
         ("mem0ai", "qdrant-client", "fastembed", "spacy"),
-        "`infer=False`, Qdrant in a folder, with spaCy's lemmas and BM25 by fastembed as its documentation recommends",
+        "`infer=False`, Qdrant in a folder, with the lemmas and the BM25 of its documentation (without: as `dense`)",
     ),
     "mem0, Qdrant server": Entry(
         "mem0_memory",
