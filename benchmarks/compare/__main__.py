@@ -96,7 +96,7 @@ def tasks(arguments: argparse.Namespace, effort: Effort) -> Iterator[Task]:
     ]
     for one in data:
         yield Task(shrink(one, effort), max(DEPTHS))
-    for memories in (arguments.memories or effort.memories) if turns else ():
+    for memories in (effort.memories if arguments.memories is None else arguments.memories) if turns else ():
         yield timed_task(pooled([turns]), memories, effort)
 
 
@@ -144,7 +144,7 @@ def main() -> None:
     parser.add_argument("--chats", type=Path, action="append", default=[], help="a folder of chats; may be repeated")
     parser.add_argument("--chinese", type=Path, help="a file in LOCOMO's form in Chinese")
     parser.add_argument(
-        "--memories", type=int, nargs="+", help=f"turns to measure times over (default: {FULL.memories})"
+        "--memories", type=int, nargs="*", help=f"turns to measure times over (default: {FULL.memories[0]})"
     )
     parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=list(SYSTEMS), help="default: all")
     parser.add_argument("--qdrant", help="the URL of a Qdrant server, for mem0")

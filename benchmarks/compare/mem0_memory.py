@@ -54,8 +54,8 @@ class _Mem0:
                 "history_db_path": str(place.folder / "history.db"),
             }
         )
-        # What mem0 would download for BM25 is a list of stop words. In place of it stands spaCy's, which mem0 takes out of
-        # questions: so only the lengths of texts can differ.
+        # What mem0 would download for BM25 is a list of stop words. In place of it stands spaCy's, which mem0 takes out
+        # of questions anyway: so only the lengths of texts can differ.
         encoder = SparseTextEmbedding("Qdrant/bm25", specific_model_path=str(place.folder), stopwords=STOP_WORDS)
         self._memory.vector_store._bm25_encoder = encoder  # noqa: SLF001
         self._keys: dict[str, str] = {}
