@@ -114,8 +114,8 @@ class _Table:
         file = ZipFile(path)
         self._parts = [file.open(f"q{part + 1}.npy") for part in range(PARTS)]
         self._starts = [_read_header(part) for part in self._parts]
-        # Pages that are never written take no memory.
-        self._rows = np.empty((PARTS, PART_ROWS, DIMS), dtype=np.uint8)
+        # Pages that are never written take no memory. Not one array: for 4 MB and more numpy asks for huge pages.
+        self._rows = [np.empty((PART_ROWS, DIMS), dtype=np.uint8) for _ in range(PARTS)]
         self._read = np.zeros(PARTS, dtype=np.int64)
         self._lock = Lock()
 
@@ -128,11 +128,14 @@ class _Table:
             with self._lock:
                 for part in np.flatnonzero(needed > self._read).tolist():
                     self._read_until(part, int(needed[part]))
-        return self._rows[parts, places]
+        rows = np.empty((len(ids), DIMS), dtype=np.uint8)
+        for part in np.unique(parts).tolist():
+            rows[parts == part] = self._rows[part][places[parts == part]]
+        return rows
 
     def _read_until(self, part: int, end: int) -> None:
         start = int(self._read[part])
-        rows = self._rows[part, start:end]
+        rows = self._rows[part][start:end]
         try:
             self._parts[part].seek(self._starts[part] + start * DIMS)  # it is elsewhere if a reading was interrupted
             rows[:] = np.frombuffer(self._parts[part].read(rows.size), dtype=np.uint8).reshape(rows.shape)

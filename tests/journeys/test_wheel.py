@@ -31,7 +31,8 @@ def test_the_wheel_runs_the_demo_outside_the_checkout(tmp_path: Path) -> None:
     bundled = {"htm-preact.js", "force-graph.min.js", "LICENSES.txt", "force-graph.LICENSES.txt"}
     assert {f"graphmem/service/ui/vendor/{name}" for name in bundled} <= set(names)
     weights = {name.rpartition("/")[2] for name in names if name.startswith("graphmem/models/weights/")}
-    assert weights == {"minilm-l6-v2.onnx", "minilm-l6-v2.tokenizer.json", "LICENSES.txt"}
+    question_map = "use-multilingual-v3.question-map.npy"
+    assert weights == {"minilm-l6-v2.ort", "minilm-l6-v2.tokenizer.json", question_map, "LICENSES.txt"}
     assert {"graphmem/service/monitoring/alerts.yml", "graphmem/service/monitoring/board.json"} <= set(names)
 
     site = tmp_path / "site"

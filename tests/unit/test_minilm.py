@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -112,6 +113,13 @@ def test_many_threads() -> None:
     with ThreadPoolExecutor(8) as pool:
         for vector, expected in zip(pool.map(row, TURNS * 8), alone * 8, strict=True):
             assert np.array_equal(vector, expected)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")
+@pytest.mark.skipif(version("onnxruntime").startswith("1.2"), reason="an older onnxruntime copies the file")
+def test_the_weights_are_mapped_into_memory() -> None:
+    MODEL.embed(["text"])
+    assert minilm.MODEL_FILE[1] in Path("/proc/self/maps").read_text()
 
 
 @pytest.mark.thorough

@@ -15,6 +15,7 @@ from graphmem.extraction.protocols import Extractor
 from graphmem.extraction.spacy import document, noun_phrases, person_names
 from graphmem.extraction.spacy import extractor as extractor_module
 from graphmem.extraction.spacy.extractor import SpacyExtractor
+from graphmem.extraction.spacy.library import import_spacy, load_english
 from graphmem.extraction.spacy.triples import DIRECT, EXPLICIT, INDIRECT, INFERRED
 from graphmem.model import EntityType, Extraction, Mention, MentionKind, Statement, Utterance
 
@@ -179,6 +180,7 @@ def test_spacy_is_whole_for_whoever_else_uses_it(first: str) -> None:
 if {first == "spacy"}:
     import spacy
     own = spacy.info
+from graphmem.extraction.spacy.library import import_spacy, load_english
 from graphmem.extraction.spacy.extractor import SpacyExtractor
 from graphmem.model import Utterance
 assert SpacyExtractor().extract([Utterance("Where is Anna?")])[0].mentions[0].key == "anna"
@@ -669,3 +671,18 @@ def test_a_failing_pipeline_raises_model_error(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(extractor_module, "_pipeline", lambda _: Pipeline())
     with pytest.raises(ModelError, match="could not read"):
         extract("Anna")
+
+
+@pytest.mark.thorough
+def test_the_small_model_reads_as_spacy_loads_it() -> None:
+    name = SpacyExtractor().name.partition(":")[2]
+    own, loaded = import_spacy().load(name), load_english(name)
+    assert loaded.tokenizer.to_bytes() == own.tokenizer.to_bytes()
+    assert loaded.pipe_names == own.pipe_names
+    text = "I don't think that Mr. O'Neil's U.S. office (opened in 2019) moved; he'd e-mailed us at 5 p.m. from Berlin."
+    read = [
+        [(token.text, token.lemma_, token.tag_, token.dep_, token.head.i, token.ent_type_, token.is_sent_start)
+         for token in pipeline(text)]
+        for pipeline in (own, loaded)
+    ]  # fmt: skip
+    assert read[0] == read[1]

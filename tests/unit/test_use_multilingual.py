@@ -154,7 +154,7 @@ def test_a_question_reads_a_part_of_the_table_and_any_order_reads_the_rows_of_th
     table = use_multilingual._Table(weights)
     table.rows(np.array(pieces("When did Anna move to Lisbon?")))
     assert table._read.max() > 0
-    assert table._read.sum() < table._rows.shape[0] * table._rows.shape[1] / 5
+    assert table._read.sum() < use_multilingual.PARTS * use_multilingual.PART_ROWS / 5
 
     with np.load(weights) as file:
         parts = {part: file[f"q{part + 1}"] for part in (0, 5)}

@@ -172,11 +172,11 @@ def _pipeline(name: str) -> Language:
 
 def _load(name: str) -> Language:
     try:
-        from graphmem.extraction.spacy.library import import_spacy
+        from graphmem.extraction.spacy.library import import_spacy, load_english
         from graphmem.extraction.spacy.vocabulary import add_dictionary
 
         spacy = import_spacy()
-        nlp: Language = spacy.load(name)
+        nlp: Language = load_english(name) if name in DEFAULT_MODELS else spacy.load(name)
         nlp.select_pipes(disable=[pipe for pipe in nlp.pipe_names if pipe not in KEPT_PIPES])
         suffixes = (*(nlp.Defaults.suffixes or ()), _FULL_STOP_AFTER_NUMBER)
         nlp.tokenizer.suffix_search = spacy.util.compile_suffix_regex(suffixes).search  # type: ignore[union-attr]

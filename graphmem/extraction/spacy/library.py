@@ -1,4 +1,4 @@
-"""Imports spaCy without its command line.
+"""Imports spaCy without its command line, and loads a pipeline without the parts that are not used.
 
 spaCy imports that for one name, `spacy.info`: 370 modules, among them requests, httpx and jinja2. Without them an `add`
 on the command line takes a tenth less CPU (.2 to .3 s) and 14 MB less.
@@ -9,9 +9,13 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from spacy.language import Language
 
 _COMMAND_LINE = ("spacy.cli", "spacy.cli.info")
+_EMPTY_TOKENIZER = "graphmem.EmptyTokenizer.v1"
 
 
 def import_spacy() -> Any:
@@ -48,3 +52,21 @@ def _missing(name: str) -> Any:
     if name == "cli":
         return import_module("spacy.cli")
     raise AttributeError(f"module 'spacy' has no attribute {name!r}")
+
+
+def load_english(name: str) -> Language:
+    """Loads a pipeline of spaCy's small English model.
+
+    Without its second finder of sentences, and without giving its tokenizer the 2,000 exceptions of English, all of
+    which its file replaces: a quarter of the time.
+    """
+    spacy = import_spacy()
+    spacy.registry.tokenizers(_EMPTY_TOKENIZER, func=_create_empty_tokenizer)
+    loaded: Language = spacy.load(name, exclude=["senter"], config={"nlp.tokenizer": {"@tokenizers": _EMPTY_TOKENIZER}})
+    return loaded
+
+
+def _create_empty_tokenizer() -> Any:
+    from spacy.tokenizer import Tokenizer
+
+    return lambda nlp: Tokenizer(nlp.vocab)

