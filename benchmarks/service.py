@@ -26,7 +26,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from http.client import HTTPConnection
 from itertools import count, cycle
@@ -132,7 +132,7 @@ def serving(home: str, variables: Mapping[str, str], workers: int = 1, **setting
     variables_of_settings = {f"GRAPHMEM_SERVE__{name.upper()}": str(value) for name, value in serve.items()}
     environment = {"MALLOC_ARENA_MAX": "2"} | os.environ | variables | variables_of_settings
     command = [sys.executable, "-m", "graphmem", "serve", "--port", "0", "--workers", str(workers)]
-    if not variables:  # servers have the memories
+    if not variables:  # which name a home, too
         command += ["--home", home]
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:  # noqa: S603
         assert process.stderr is not None
@@ -292,9 +292,9 @@ def soak(server: Server, questions: list[Question], minutes: float) -> dict[str,
 def measure(dataset: Dataset, *, seconds: float, workers: int, soak_minutes: float) -> dict[str, Any]:
     """The figures, ready for JSON."""
     questions = questions_of(dataset)
-    with _servers() as variables, tempfile.TemporaryDirectory(prefix="graphmem-") as home:
+    with tempfile.TemporaryDirectory(prefix="graphmem-") as home, new_stores(home) as variables:
         figures: dict[str, Any] = {}
-        with Memory(home, settings=Settings()) as memory:
+        with Memory(settings=Settings.from_env(home=None if variables else home)) as memory:
             store(memory, dataset, lambda *_: None)
             with serving(home, variables, workers) as server:
                 figures["overhead"] = overhead(server, memory, questions)
@@ -322,16 +322,23 @@ def measure(dataset: Dataset, *, seconds: float, workers: int, soak_minutes: flo
 
 
 @contextmanager
-def _servers() -> Iterator[dict[str, str]]:
-    """Yields variables for a new database and collection on the servers that the environment names, if any."""
+def new_stores(home: str) -> Iterator[dict[str, str]]:
+    """Yields variables for a new database and collection on the servers that the environment names, if any.
+
+    The home folder has their secret key.
+    """
     if "POSTGRES_URL" not in os.environ:
         yield {}
         return
+    from qdrant_client import QdrantClient  # noqa: PLC0415  (an extra)
+
     url, name = make_url(os.environ["POSTGRES_URL"]), f"service_{uuid4().hex[:8]}"
     server = create_engine(url.set(drivername="postgresql+psycopg"), isolation_level="AUTOCOMMIT")
     variables = {
+        "GRAPHMEM_HOME": home,
         "GRAPHMEM_LEDGER_URL": url.set(database=name).render_as_string(hide_password=False),
         "GRAPHMEM_VECTOR_STORE__CONFIG__URL": os.environ["QDRANT_URL"],
+        "GRAPHMEM_VECTOR_STORE__CONFIG__GRPC_PORT": os.environ.get("QDRANT_GRPC_PORT", "6334"),
         "GRAPHMEM_VECTOR_STORE__CONFIG__COLLECTION_NAME": name,
     }
     os.environ.update(variables)
@@ -341,6 +348,8 @@ def _servers() -> Iterator[dict[str, str]]:
             yield variables
         finally:
             connection.exec_driver_sql(f"DROP DATABASE {name} WITH (FORCE)")
+            with closing(QdrantClient(os.environ["QDRANT_URL"], check_compatibility=False)) as client:
+                client.delete_collection(name)
             for variable in variables:
                 del os.environ[variable]
 

@@ -32,6 +32,8 @@ ROUNDS = 4
 # Seconds for which a job is claimed (graphmem/jobs/enrichment_lane.py), and the longest pause between two attempts to
 # reach a store again (graphmem/stores/projection_worker.py).
 CLAIM, RETRY = 60.0, 5.0
+# Mean seconds of a piece of work of another program.
+OTHER = 0.1
 # Seconds after which a client sends again what a killed process has not answered.
 RESEND = 0.01
 
@@ -80,6 +82,7 @@ class Outage:
 class Machines:
     """Where it runs: `cores` are those of a machine with `processes`; `store_cores` those of each store, None: the same
     machine's. `machines` share the processes equally. `per_point`: what delivering one change takes after an outage.
+    `other_work`: how many cores of the first machine other programs take, in the mean.
     """
 
     processes: int = 1
@@ -91,6 +94,7 @@ class Machines:
     outages: Sequence[Outage] = ()
     kill_at: float | None = None
     per_point: Demand = Demand()
+    other_work: float = 0.0
     seed: int = 0
 
 
@@ -121,7 +125,7 @@ class Outcome:
 class Process:
     """A process of the service: its threads, its lock, and its lane of jobs."""
 
-    def __init__(self, env: simpy.Environment, number: int, cores: simpy.Resource, threads: int) -> None:
+    def __init__(self, env: simpy.Environment, number: int, cores: simpy.PriorityResource, threads: int) -> None:
         self.number, self.cores = number, cores
         self.threads = simpy.Resource(env, threads)
         self.gil, self.lane = simpy.Resource(env, 1), simpy.Resource(env, 1)
@@ -136,12 +140,12 @@ class Cluster:
     def __init__(self, machines: Machines) -> None:
         self.env, self.machines, self.outcome = simpy.Environment(), machines, Outcome()
         self._chance = random.Random(machines.seed)  # noqa: S311  (a simulation)
-        hosts = [simpy.Resource(self.env, machines.cores) for _ in range(machines.machines)]
+        hosts = [simpy.PriorityResource(self.env, machines.cores) for _ in range(machines.machines)]
         self.processes = [
             Process(self.env, number, hosts[number % len(hosts)], machines.threads)
             for number in range(machines.processes)
         ]
-        self._hosts, self._stores = hosts, dict[str, simpy.Resource]()
+        self._hosts, self._stores = hosts, dict[str, simpy.PriorityResource]()
         self._write_lock, self._lease = simpy.Resource(self.env, 1), simpy.Resource(self.env, 1)
         self._open_jobs = 0
         self._undelivered: Counter[str] = Counter()
@@ -152,6 +156,8 @@ class Cluster:
         self.env.process(self._arrive(arrivals))
         for outage in self.machines.outages:
             self.env.process(self._return(outage))
+        if self.machines.other_work:
+            self.env.process(self._work_for_others(arrivals[-1].at))
         if self.machines.kill_at is not None:
             self.env.process(self._kill(self.machines.kill_at))
         self.env.run(until)
@@ -160,28 +166,30 @@ class Cluster:
 
     # --- resources ----------------------------------------------------------------------------------------------------
 
-    def _compute(self, seconds: float, cores: simpy.Resource, gil: simpy.Resource | None = None) -> Steps:
+    def _compute(
+        self, seconds: float, cores: simpy.PriorityResource, gil: simpy.Resource | None = None, priority: int = 0
+    ) -> Steps:
         """Computes for so long, in slices; who holds the interpreter's lock may have to wait for a core."""
         while seconds > 0:
             part = min(SWITCH, seconds)
             if gil is None:
-                with cores.request() as core:
+                with cores.request(priority) as core:
                     yield core
                     yield self.env.timeout(part)
             else:
                 with gil.request() as lock:
                     yield lock
-                    with cores.request() as core:
+                    with cores.request(priority) as core:
                         yield core
                         yield self.env.timeout(part)
             self.outcome.computed += part
             seconds -= part
 
-    def _cores_of(self, store: str) -> simpy.Resource:
+    def _cores_of(self, store: str) -> simpy.PriorityResource:
         if self.machines.store_cores is None:
             return self._hosts[0]
         if store not in self._stores:
-            self._stores[store] = simpy.Resource(self.env, self.machines.store_cores)
+            self._stores[store] = simpy.PriorityResource(self.env, self.machines.store_cores)
         return self._stores[store]
 
     def _take(self, process: Process, demand: Demand) -> Steps:
@@ -305,6 +313,15 @@ class Cluster:
                 self._undelivered[outage.store] -= 1
                 self.outcome.delivered += 1
         self._back[outage] = self.env.now
+
+    def _work_for_others(self, end: float) -> Steps:
+        """Computes for other programs: pieces of work that begin as a Poisson process, until the last request comes.
+
+        A scheduler that is fair prefers whoever has computed little, as our calls have, once a slice is over.
+        """
+        while self.env.now < end:
+            yield self.env.timeout(self._chance.expovariate(self.machines.other_work / OTHER))
+            self.env.process(self._compute(self._chance.expovariate(1 / OTHER), self._hosts[0], priority=1))
 
     def _kill(self, at: float) -> Steps:
         yield self.env.timeout(at)
