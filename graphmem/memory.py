@@ -336,8 +336,8 @@ class Memory:
                 _new_records(job_result.outcomes, OutcomeType.UPDATE), extraction.scope
             )
             result["usage"] = responses.usage(job_result)
-            if unusable := responses.dropped_summary(job_result.dropped):
-                result["failed"] = {"answer": unusable}
+            if unusable := job_result.unusable:
+                result["failed"] = {"answer": ", ".join(f"{reason}: {count}" for reason, count in unusable.items())}
         if pending:
             result["pending"] = pending
         return _with_skipped(result, added, known)

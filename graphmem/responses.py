@@ -272,18 +272,6 @@ def skipped(indexes: Iterable[int], held: Collection[int]) -> list[SkippedDict]:
     return [SkippedDict(message=index, reason=waits if index in held else reason) for index in indexes]
 
 
-# Reasons by which a rule leaves out a part of a language model's answer: no decision of the model is lost by them.
-_LEFT_OUT_BY_RULE = frozenset(
-    {"no relation", "unknown message", "from nobody's message", "of others", "no contradiction"}
-)
-
-
-def dropped_summary(dropped: Mapping[str, int]) -> str:
-    """Returns "reason: count, …" for the unusable parts of a language model's answer; "" if there are none."""
-    unusable = {reason: count for reason, count in dropped.items() if reason not in _LEFT_OUT_BY_RULE}
-    return ", ".join(f"{reason}: {count}" for reason, count in sorted(unusable.items()))
-
-
 def forgotten(page: ForgottenPage) -> ForgottenResult:
     """Converts forgotten memories to the result of `pending_deletion`."""
     results = []

@@ -91,6 +91,21 @@ def test_facts_that_no_call_waits_for_are_drawn_by_a_worker(left: Callable[..., 
         assert texts(memory.get_all(**ANN, kinds="fact")) == ["Sings"]
 
 
+def test_a_worker_says_what_of_an_answer_it_could_not_use(
+    left: Callable[..., Memory], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody else tells of it: the job is done, and a result with `failed` has nobody whom it could reach."""
+    lost = json.dumps({"facts": [{"messages": [7], **fact("Sings")}]})
+    with ModelEndpoint(default=lost) as endpoint:
+        memory = left(llm={"config": {"openai_base_url": endpoint.url, "api_key": "any", "model": "wrong"}})
+        memory.add("I sing.", **ANN, wait=False)
+        with worker_of(memory) as worker:
+            worker.take_up_work()
+            assert memory.flush() == {"pending": []}
+    (told,) = [one for one in caplog.records if "could not be used" in one.message]
+    assert (told.levelname, told.message[:7]) == ("WARNING", "1 parts")
+
+
 def test_flush_waits_for_a_worker(left: Callable[..., Memory]) -> None:
     memory = left()
     memory.add("I drink matcha.", **ANN, wait=False)

@@ -354,9 +354,10 @@ class _PipelineRun:
         raise LLMUnavailable(f"others were faster {MAX_ATTEMPTS} times; the facts are decided upon later")
 
     def _result(self, outcomes: Sequence[Outcome], repeated_decisions: int) -> JobResult:
-        if self._dropped:
-            logger.info("%d parts of a language model's answers could not be used", sum(self._dropped.values()))
-        return JobResult(tuple(outcomes), self._usage, self._dropped, repeated_decisions, self._chunks)
+        result = JobResult(tuple(outcomes), self._usage, self._dropped, repeated_decisions, self._chunks)
+        if unusable := sum(result.unusable.values()):  # of a job in the background nobody sees the result
+            logger.warning("%d parts of a language model's answers could not be used", unusable)
+        return result
 
     def _ask(self, prompt: Prompt) -> Any:
         value, usage = self._pipeline.ask_model(prompt, self._job)
