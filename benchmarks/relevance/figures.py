@@ -13,7 +13,7 @@ from scipy.special import expit, logit
 
 from graphmem.evaluation import metrics
 from graphmem.retrieval import relevance
-from graphmem.retrieval.relevance.features import vectors_of
+from graphmem.retrieval.relevance import features
 
 
 def measure(found: Sequence[Evidence]) -> dict[str, Any]:
@@ -54,14 +54,8 @@ def _differences(found: Sequence[Evidence], table: Table, fit: Fit, *, has_vecto
     model = relevance._model(has_vectors=has_vectors)  # noqa: SLF001  (the files as they are read)
     stored = [model.coefficients[name] - SHIFTS.get(name, 0.0) for name in table.names]
     odds = table.columns[:, : len(stored)] @ np.array(stored) + model.constant
-    if model.heads is not None:
-        odds += np.concatenate(
-            [
-                model.heads.log_odds(one.question.vector, vectors_of(one.memories, len(one.question.vector)))
-                for one in found
-                if one.question.vector is not None
-            ]
-        )
+    if model.axes is not None and model.network is not None:
+        odds += np.concatenate([_by_network(one, model.axes, model.network) for one in found])
     values = [fit.predict(table.columns), expit(odds)]
     log_odds = np.clip([logit(one) for one in values], -30.0, 30.0)
     areas = [metrics.calibration(one[table.is_counted], table.answers[table.is_counted])["area"] for one in values]
@@ -74,6 +68,15 @@ def _differences(found: Sequence[Evidence], table: Table, fit: Fit, *, has_vecto
             for name, fitted, known in zip(table.names, fit.coefficients, stored, strict=False)
         },
     }
+
+
+def _by_network(found: Evidence, axes: relevance.Axes, network: relevance.Network) -> Row:
+    """Returns the log odds that a network adds for each memory found; none without a vector of the question."""
+    vector = found.question.vector
+    if vector is None:
+        return np.zeros(len(found.memories))
+    columns = features.table(found.question, found.memories)[1]
+    return network.log_odds(axes.columns(columns, vector, features.vectors_of(found.memories, len(vector))))
 
 
 def print_tables(measured: Mapping[str, Any]) -> None:

@@ -49,8 +49,12 @@ NO_REASON, REACHED_FROM = "next to what matches the question", "reached from"
 NEXT_MESSAGE, PREVIOUS_MESSAGE = "next in the conversation", "previous in the conversation"
 # The share of a score that a memory has from another one: a fact from its source message, a reply from its question.
 RAISED = "raised"
+# The share of a score that a memory has from its relevance, in small partitions.
+RELEVANCE = "relevance"
 # The share of a score that a memory has from the reranker, less than 0 if that moved it back; its entry in `arms`.
 RERANKER = "reranker"
+# Shares up to this are sums of rounded numbers.
+ROUNDING = 1e-12
 # How the name of a feature ends that counts the memories before and after one with it.
 BESIDE = "_beside"
 # The names of token matches where the embedder does not read the query's script and characters are compared instead.
@@ -140,7 +144,8 @@ class ExplanationBuilder:
     def shares(self, memory: RankedMemory) -> dict[str, Mapping[str, float]]:
         """Returns what each feature adds to the score, and what raised or moved the memory.
 
-        `RAISED`: what another memory's score added; `RERANKER`: what the reranker added, whose score is the value.
+        `RAISED`: what another memory's score added; `RELEVANCE`: what the relevance added, or took away; `RERANKER`:
+        what the reranker added, whose score is the value.
         """
         place = self._table.places[memory.id]
         values = {name: float(column[place]) for name, column in self._table.columns.items()}
@@ -155,9 +160,11 @@ class ExplanationBuilder:
             if part
         }  # fmt: skip
         before = memory.score if memory.reranked is None else memory.reranked.former_score
-        gain = before - (score if total > 0 else 0.0)
-        if gain:
-            shares[RAISED] = {"value": gain, "weight": 1.0, "share": gain}
+        own = memory.relevance_share
+        gain = before - own - (score if total > 0 else 0.0)
+        for name, share in ((RAISED, gain), (RELEVANCE, own)):
+            if abs(share) > ROUNDING:
+                shares[name] = {"value": share, "weight": 1.0, "share": share}
         if memory.reranked is not None:
             shares[RERANKER] = {"value": memory.reranked.score, "weight": 1.0, "share": memory.score - before}
         return shares

@@ -80,6 +80,7 @@ def rank(walked: Walked, deps: SearchDeps) -> Ranked:
         explainer = _explainer(walked, candidates, table, weights, ranked)
         grouped = may_be_hits(candidates, ranked, explainer, deps, most)
     relevances = relevances_of(candidates, grouped, deps)
+    grouped = by_relevance(grouped, relevances, candidates)
     best_relevance = max((one.value for one in relevances.values()), default=None)
     floor = _floor(candidates, best_relevance or 0.0)
     best = [memory for memory in grouped if floor is None or relevances[memory.id].value >= floor]
@@ -91,6 +92,14 @@ def by_total(table: FeatureTable, weights: Weights) -> list[RankedMemory]:
     totals = table.total(weights)
     scores = scoring.scores(totals)
     return [RankedMemory(table.ids[i], float(scores[i])) for i in np.argsort(-totals, kind="stable")]
+
+
+def by_relevance(
+    grouped: Sequence[RankedMemory], relevances: Mapping[str, Relevance], candidates: Candidates
+) -> list[RankedMemory]:
+    """Returns memories, best first, in an order that heeds their relevance where the partition is small."""
+    values = {uid: one.value for uid, one in relevances.items()}
+    return scoring.order_by_relevance(grouped, values, candidates.statistics.kept)
 
 
 def _explainer(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from math import log
 
 import numpy as np
 
 from graphmem.retrieval.features import Column, FeatureTable, min_max_normalized
+from graphmem.retrieval.source_grouping import RankedMemory
 from graphmem.retrieval.weights import Weights
 
 SEED_LIMIT = 20
@@ -15,6 +18,10 @@ AUTO_MAX = 50
 MEMORY_SHARE, ENTITY_SHARE = 0.2, 0.8
 # The weight of the PageRank score when second-hop seeds are chosen.
 GRAPH_FACTOR = 1.2
+# What the log odds of relevance count beside a score: all of it in partitions of up to so many memories, less in larger
+# ones, nothing from so many on. Features are scaled by what one search finds: where that is little, they tell little
+# (docs/decisions/0053).
+RELEVANCE_WEIGHT, SMALL_PARTITION, LARGE_PARTITION, LEAST_RELEVANCE = 0.1, 60, 90, 1e-6
 
 
 def top_rows(table: FeatureTable, weights: Weights, limit: int) -> list[str]:
@@ -82,6 +89,30 @@ def scores(totals: Column) -> Column:
     if not totals.size:
         return totals
     return np.ones_like(totals) if totals.max() <= 0 else np.clip(totals / totals.max(), 0.0, 1.0)
+
+
+def order_by_relevance(
+    ranked: Sequence[RankedMemory], relevances: Mapping[str, float], size: int
+) -> list[RankedMemory]:
+    """Returns memories, best first, with the relevance (0..1) of each in its score and place, as it weighs in a
+    partition of `size` memories. Those without one stay behind the others.
+    """
+    weight = RELEVANCE_WEIGHT * min((LARGE_PARTITION - size) / (LARGE_PARTITION - SMALL_PARTITION), 1.0)
+    if weight <= 0.0:
+        return list(ranked)
+    totals: dict[str, float] = {}
+    for memory in ranked:
+        if memory.id in relevances:
+            value = min(max(relevances[memory.id], LEAST_RELEVANCE), 1.0 - LEAST_RELEVANCE)
+            totals[memory.id] = memory.score + weight * log(value / (1.0 - value))
+    best = max(totals.values(), default=0.0)
+
+    def scored(memory: RankedMemory) -> RankedMemory:
+        score = max(1.0 + (totals[memory.id] - best), 0.0)
+        return replace(memory, score=score, relevance_share=score - memory.score)
+
+    assessed = sorted((memory for memory in ranked if memory.id in totals), key=lambda memory: -totals[memory.id])
+    return [*map(scored, assessed), *(memory for memory in ranked if memory.id not in totals)]
 
 
 def top_ids(scores_by_id: Mapping[str, float], limit: int) -> list[str]:

@@ -28,12 +28,13 @@ class Reranked:
 class RankedMemory:
     """A memory's id with its score (0..1), and the ids of the source messages grouped under it, best first.
 
-    `reranked` is None for a memory that no reranker saw.
+    `relevance_share` is what its relevance added to the score, `reranked` None for a memory that no reranker saw.
     """
 
     id: str
     score: float
     sources: tuple[str, ...] = ()
+    relevance_share: float = 0.0
     reranked: Reranked | None = None
 
 

@@ -38,6 +38,10 @@ STORED = {
         "Meine Krankenversicherungskarte ist abgelaufen.", "Der Bußgeldbescheid kam am Montag.",
         "Ich wohne in der Straße am Müllerweg.",
     ],
+    "en-keys": [
+        "Where did I put my keys?", "The spare set hangs behind the cellar door.", "It rains.", "Can I find my keys?",
+    ],
+    "zh-keys": ["我把钥匙放在哪儿了？", "备用的那串挂在地下室门后。", "下雨了。", "钥匙在哪儿能找到？"],
     "zh-3": ["我姐姐嫁给了李强", "李强在港务局上班", "我周六买了一辆红色自行车", "小王住在苏州"],
 }  # fmt: skip
 
@@ -161,6 +165,32 @@ def test_a_keyword_finds_first_what_has_it(memory: Memory, user: str, keyword: s
 def test_a_task_that_shares_a_word_is_no_query_of_keywords(memory: Memory) -> None:
     assert 2 in shown(memory, "zh-chat", "海洋的书")
     assert 2 not in shown(memory, "zh-chat", "讲一个关于猫的笑话。")
+
+
+@pytest.mark.parametrize(
+    ("user", "question"),
+    [
+        ("en-chat", "What is my shoe size?"),
+        ("en-chat", "Where is my car parked?"),
+        ("en-2", "How many cats do I have?"),
+        ("en-2", "What is my dentist called?"),
+        ("zh-chat", "我姐姐的生日是哪天？"),
+        ("zh-chat", "我住在几楼？"),
+        ("zh-3", "我为什么搬家？"),
+        ("zh-3", "我的牙医叫什么？"),
+    ],
+)
+def test_what_was_never_told_of_ones_own_life_has_an_empty_block(memory: Memory, user: str, question: str) -> None:
+    """A time, a place, a number, a reason, a name."""
+    assert memory.context(question, user_id=user) == ""
+
+
+@pytest.mark.parametrize(
+    ("user", "question"), [("en-keys", "Where might my keys be?"), ("zh-keys", "我的钥匙可能在哪儿？")]
+)
+def test_a_question_of_ones_own_stands_behind_what_answers_it(memory: Memory, user: str, question: str) -> None:
+    found = [hit["memory"] for hit in memory.search(question, user_id=user)["results"]]
+    assert found[0] == STORED[user][1]
 
 
 ADVICE = {

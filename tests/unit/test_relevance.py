@@ -353,7 +353,7 @@ def test_the_default_floor_is_lower_the_more_is_stored_and_higher_the_better_the
     by_best = [default_floor(12, best, has_vectors=has_vectors) for best in (0.0, 0.1, 0.4, 0.6, 1.0)]
     assert by_best == sorted(by_best)
     assert by_best[-1] == pytest.approx(0.25)
-    assert 0.1 < by_best[0] == by_best[1] < 0.2  # all of which one is as little relevant is left out
+    assert 0.1 < by_best[0] == by_best[1] <= 0.2  # all of which one is as little relevant is left out
 
 
 @pytest.mark.thorough

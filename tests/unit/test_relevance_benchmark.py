@@ -62,14 +62,25 @@ def test_memories_that_may_be_shown_but_do_not_answer_are_left_out(fitting: Modu
     assert fitting.fit_rows(wrong, np.ones(ROWS, bool)).coefficients == pytest.approx(right.coefficients)
 
 
-def test_heads_of_whole_vectors_say_what_their_columns_do(fitting: ModuleType) -> None:
-    chance, dims, paired = np.random.default_rng(5), 40, fitting.PAIRED_AXES
-    axes = fitting.Axes(*(chance.normal(size=shape) for shape in ((dims,), (dims, paired)) * 2))
-    coefficients = chance.normal(size=3 * dims + paired**2)
-    heads, constant = axes.heads(coefficients)
-    question, memories = chance.normal(size=dims), chance.normal(size=(3, dims))
-    by_columns = axes.columns(question, memories) @ coefficients
-    assert heads.log_odds(question, memories) + constant == pytest.approx(by_columns)
+def test_a_network_finds_what_no_sum_of_columns_tells(fitting: ModuleType) -> None:
+    """Memories answer where two columns have the same sign, which each alone says nothing of."""
+    chance = np.random.default_rng(7)
+    columns = chance.normal(size=(ROWS, 3)).astype(np.float32)
+    answers, weights = columns[:, 0] * columns[:, 1] > 0, np.ones(ROWS)
+    seen, odds = slice(ROWS // 2), np.zeros(ROWS // 2)
+    fitted = fitting.network.fit(columns[seen], answers[seen], weights[seen], odds)
+    told = fitted.log_odds(columns[ROWS // 2 :]) > 0
+    assert (told == answers[ROWS // 2 :]).mean() > 0.85
+    again = fitting.network.fit(columns[seen], answers[seen], weights[seen], odds)
+    assert np.array_equal(fitted.log_odds(columns), again.log_odds(columns))
+
+
+def test_a_network_adds_nothing_where_other_evidence_is_right(fitting: ModuleType) -> None:
+    columns = np.random.default_rng(9).normal(size=(ROWS, 3)).astype(np.float32)
+    odds = 4.0 * columns[:, 0].astype(np.float64)
+    answers = np.random.default_rng(10).random(ROWS) < 1 / (1 + np.exp(-odds))
+    fitted = fitting.network.fit(columns, answers, np.ones(ROWS), odds)
+    assert np.abs(fitted.log_odds(columns)).mean() < 0.5
 
 
 @pytest.mark.thorough
@@ -88,5 +99,5 @@ def test_evidence_is_what_searches_find_and_which_of_it_answers(fitting: ModuleT
     assert ([memory.text for memory in foreign.memories], foreign.answering) == (texts["b"], [False])
     assert (own.question.text, own.question.size, foreign.question.size) == (case.question, 2, 1)
     table = fitting.tabulate([own, foreign], has_vectors=True)
-    assert table.columns.shape == (3, len(table.names) + 3 * 512 + fitting.PAIRED_AXES**2)
+    assert table.columns.shape == (3, len(table.names) + 3 * fitting.AXES)
     assert table.answers.tolist() == [True, False, False]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from graphmem.retrieval.scoring import LARGE_PARTITION, SMALL_PARTITION, order_by_relevance
 from graphmem.retrieval.source_grouping import RankedMemory, group_sources, raise_replies
 
 
@@ -66,3 +69,26 @@ def test_the_fact_of_a_raised_reply_takes_its_place() -> None:
         RankedMemory("fact", 1, ("reply",)),
         RankedMemory("x", 0.9),
     ]
+
+
+def test_relevance_orders_small_partitions_and_leaves_large_ones_alone() -> None:
+    scores = {"asks": 1.0, "answers": 0.9, "other": 0.5, "far": 0.1}
+    before = [RankedMemory(uid, score) for uid, score in scores.items()]
+    relevances = {"asks": 0.0, "answers": 0.9, "other": 0.9}
+    small = order_by_relevance(before, relevances, 12)
+    assert [memory.id for memory in small] == ["answers", "other", "asks", "far"]
+    assert small[0].score == 1.0
+    assert small[1].score == pytest.approx(0.6)  # as far behind as before, being as relevant
+    assert 0.0 <= small[2].score < small[1].score
+    assert all(one.score - one.relevance_share == pytest.approx(scores[one.id]) for one in small)
+    assert order_by_relevance(before, relevances, LARGE_PARTITION) == before
+    close = {**relevances, "asks": 0.5}
+    places = [
+        [memory.id for memory in order_by_relevance(before, close, size)].index("asks")
+        for size in (1, SMALL_PARTITION, LARGE_PARTITION - 1)
+    ]
+    assert places == [1, 1, 0]  # the larger the partition, the less it counts
+
+
+def test_an_order_by_relevance_of_nothing_is_empty() -> None:
+    assert order_by_relevance([], {}, 3) == []

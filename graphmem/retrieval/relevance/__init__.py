@@ -1,17 +1,18 @@
 """The relevance of a memory to a question: one calibrated probability. Pure.
 
-An additive logistic model over what a search knows of question and memory anyway, fitted to everyday questions, a third
-of which nothing in the store answers, and to long conversations (benchmarks/relevance, docs/decisions/0032).
-Where there is a multilingual space, linear heads read the vectors there of the question and of the memory, a bilinear
-form what kind of statement answers what kind of question, and topics are compared with prototype sentences. So no
-language has patterns of its own; the words of the first person are the only closed list.
+A logistic model over what a search knows of question and memory anyway, fitted to everyday questions, a third of which
+nothing in the store answers, and to long conversations (benchmarks/relevance, docs/decisions/0032).
+Where there is a multilingual space, a small network reads the vectors there of the question and of the memory, and with
+the other features learns what kind of statement answers what kind of question (docs/decisions/0052); topics
+are compared with prototype sentences. So no language has patterns of its own; the words of the first person are the
+only closed list.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cache
 from importlib.resources import files
 from io import BytesIO
@@ -31,11 +32,14 @@ SHARED_KEYWORDS = 0.6
 # An entity is rare among the memories found if at most this part of them mentions it, and in the partition likewise.
 RARE_AMONG_FOUND, RARE_IN_PARTITION, MIN_RARE = 0.15, 0.05, 4
 # The floor is `floor` of the coefficients, or this share of the best memory's relevance. In partitions of more than so
-# many memories it falls with this power of their number: one of many is less probably the one that is asked for.
-FLOOR_SHARE, FLOOR_SIZE, FLOOR_POWER = 0.25, 20, 0.95
+# many memories it falls with their number: one of many is less probably the one that is asked for.
+FLOOR_SHARE, FLOOR_SIZE = 0.25, 20
 # The share of the best memory's relevance that is needed in partitions of any size. In conversations of some 500 turns
 # it takes a third of the lines where the best has a relevance above .5, and 1.5 % of the evidence.
 LEAST_SHARE = 0.05
+
+# What is farther from the mean of the rows that the network was fitted to says no more.
+MAX_DEVIATIONS = 4.0
 
 Row = npt.NDArray[np.float64]
 
@@ -49,28 +53,48 @@ class Relevance:
 
 
 @dataclass(frozen=True, slots=True)
-class Heads:
-    """What the vectors of question and memory in the multilingual space tell by themselves.
+class Axes:
+    """Directions in the multilingual space (dims x number) along which a network reads vectors of unit length.
 
-    `question`, `memory` (dims,) are linear, `product` weighs the product of both; `asked`, `told` (dims x rank) are the
-    factors of a bilinear form.
+    `question` and `memory` of each, `product` of what both have in common, number by number.
     """
 
     question: Row
     memory: Row
     product: Row
-    asked: Row
-    told: Row
 
-    def log_odds(self, question: Row, memories: Row) -> Row:
-        """Returns the part of the log odds of each memory (memories x dims) for a question (dims,)."""
-        of_memory = self.memory + self.product * question + self.told @ (question @ self.asked)
-        return np.asarray(question @ self.question + memories @ of_memory)
+    def columns(self, table: Row, question: Row, memories: Row) -> Row:
+        """Returns what a network reads (memories x columns): the features, then the vectors along the axes."""
+        asked = np.broadcast_to(question @ self.question, (len(memories), self.question.shape[1]))
+        return np.hstack([table, asked, memories @ self.memory, (memories * question) @ self.product])
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """One layer of rectified units over standardised columns; its output is added to the log odds.
+
+    `mean`, `deviation` (columns,) are of the rows that it was fitted to, `hidden` (columns x units), `offset` and
+    `output` (units,).
+    """
+
+    mean: Row
+    deviation: Row
+    hidden: Row
+    offset: Row
+    output: Row
+
+    def log_odds(self, columns: Row) -> Row:
+        """Returns the share of the log odds of each row."""
+        return np.asarray(np.maximum(self.standardised(columns) @ self.hidden + self.offset, 0.0) @ self.output)
+
+    def standardised(self, columns: Row) -> Row:
+        """Returns columns in deviations from their mean, at most `MAX_DEVIATIONS`."""
+        return np.asarray(np.clip((columns - self.mean) / self.deviation, -MAX_DEVIATIONS, MAX_DEVIATIONS))
 
 
 @dataclass(frozen=True, slots=True)
 class _Model:
-    """Coefficients by feature, the constant, the floor of small partitions, and the heads (None: none).
+    """Coefficients by feature, the constant, the floor of small partitions, and the network with its axes (None: none).
 
     `shared_words`: the relevance of a memory that shares a rare word with the question, or is of the time asked for,
     whatever its cosine. Without a multilingual space the embedder is somebody's own, and nobody knows what its cosines
@@ -81,7 +105,8 @@ class _Model:
     constant: float
     floor: float
     shared_words: float
-    heads: Heads | None
+    axes: Axes | None
+    network: Network | None
 
 
 def assess(question: AskedQuestion, memories: Sequence[FoundMemory], *, with_shares: bool = False) -> list[Relevance]:
@@ -92,19 +117,19 @@ def assess(question: AskedQuestion, memories: Sequence[FoundMemory], *, with_sha
     names, table = features.table(question, memories)
     weights = np.array([model.coefficients[name] for name in names])
     logits = table @ weights + model.constant
-    if model.heads is not None and question.vector is not None:
-        heads = model.heads.log_odds(question.vector, features.vectors_of(memories, len(question.vector)))
-    else:
-        heads = np.zeros(len(memories))
-    own = 1.0 / (1.0 + np.exp(-np.clip(logits + heads, -30.0, 30.0)))
+    meaning = np.zeros(len(memories))
+    if model.axes is not None and model.network is not None and question.vector is not None:
+        vectors = features.vectors_of(memories, len(question.vector))
+        meaning = model.network.log_odds(model.axes.columns(table, question.vector, vectors))
+    own = 1.0 / (1.0 + np.exp(-np.clip(logits + meaning, -30.0, 30.0)))
     shared_words = max(model.shared_words, SHARED_KEYWORDS * question.is_keywords)
     own = 1.0 - (1.0 - own) * (1.0 - shared_words * features.plain_evidence(question, memories))
     joined = _joined(question, memories, own)
     shares: list[Mapping[str, float]] = [{} for _ in memories]
     if with_shares:
         shares = [
-            {**dict(zip(names, (row * weights).tolist(), strict=True)), "meaning": float(head)}
-            for row, head in zip(table, heads, strict=True)
+            {**dict(zip(names, (row * weights).tolist(), strict=True)), "meaning": float(share)}
+            for row, share in zip(table, meaning, strict=True)
         ]
     return [Relevance(float(value), share) for value, share in zip(joined, shares, strict=True)]
 
@@ -115,7 +140,7 @@ def default_floor(size: int, best: float, *, has_vectors: bool) -> float:
     In a partition of `size` memories, of which the best one found has the relevance `best`.
     """
     floor = max(_model(has_vectors=has_vectors).floor, FLOOR_SHARE * best)
-    return float(max(floor * min(1.0, FLOOR_SIZE / max(size, 1)) ** FLOOR_POWER, LEAST_SHARE * best))
+    return float(max(floor * min(1.0, FLOOR_SIZE / max(size, 1)), LEAST_SHARE * best))
 
 
 def _joined(question: AskedQuestion, memories: Sequence[FoundMemory], own: Row) -> Row:
@@ -141,10 +166,10 @@ def _joined(question: AskedQuestion, memories: Sequence[FoundMemory], own: Row) 
 def _model(*, has_vectors: bool) -> _Model:
     data = json.loads(files(__package__).joinpath("coefficients.json").read_text("utf-8"))
     part = data["with vectors" if has_vectors else "without vectors"]
-    heads = None
+    axes = network = None
     if has_vectors:
-        with np.load(BytesIO(files(__package__).joinpath("heads.npz").read_bytes())) as arrays:
-            heads = Heads(
-                *(arrays[name].astype(np.float64) for name in ("question", "memory", "product", "asked", "told"))
-            )
-    return _Model(part["coefficients"], part["constant"], part["floor"], part["shared_words"], heads)
+        with np.load(BytesIO(files(__package__).joinpath("network.npz").read_bytes())) as arrays:
+            kept = {name: arrays[name].astype(np.float64) for name in arrays.files}
+        axes = Axes(*(kept[one.name] for one in fields(Axes)))
+        network = Network(*(kept[one.name] for one in fields(Network)))
+    return _Model(part["coefficients"], part["constant"], part["floor"], part["shared_words"], axes, network)

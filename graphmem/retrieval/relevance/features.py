@@ -166,6 +166,7 @@ def _words(question: AskedQuestion, memories: Sequence[FoundMemory]) -> dict[str
         "date": date,
         "date_and_words": date * (overlap > 0.0),
         "question_share": np.array([memory.question_share for memory in memories]),
+        "only_asks": np.array([float(memory.question_share == 1.0) for memory in memories]),
         "length": np.array([log(max(len(memory.text), MIN_CHARS)) for memory in memories]),
         "size": np.full(count, log(max(min(question.size, MAX_SIZE), 1))),
     }
