@@ -68,10 +68,11 @@ def report(run: Record, records: Sequence[Record]) -> Iterator[str]:
         yield FOUND
         for label, questions in columns.items():
             yield from _with_intervals(label, questions, run)
-    if run["timed"]:
+    # A run that was interrupted has not all of them.
+    if timed := [name for name in run["timed"] if any(one["kind"] == "add" and one["data"] == name for one in records)]:
         yield "\n## What it costs"
         yield COSTS
-        for name in run["timed"]:
+        for name in timed:
             yield from _costs([one for one in records if one["data"] == name], run)
     yield "\n## What was used\n"
     yield from _used(run)
