@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import mmap
 import os
 import shutil
 import stat
@@ -22,7 +24,7 @@ from graphmem.errors import StoreLocked, StoreUnavailable
 from graphmem.plugins import StoreLost, VectorIndex
 from graphmem.stores import projection
 from graphmem.stores.numpy_index import NumpyIndex
-from graphmem.stores.qdrant import embedded
+from graphmem.stores.qdrant import embedded, file_ends
 from graphmem.stores.qdrant.embedded import DiskFull, EmbeddedIndex
 from graphmem.testing.conformance.vector_index import (
     DIMS,
@@ -294,6 +296,59 @@ def test_an_edge_that_panics_on_opening_opens_empty(folder: Path, name: str) -> 
     again = EmbeddedIndex(folder, DIMS)
     assert again.count() == 0
     again.close()
+
+
+def total_bytes(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+linux_only = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="files are cut where /proc tells mappings")
+
+
+@pytest.mark.thorough
+@linux_only
+def test_a_closed_edge_is_as_long_as_its_contents(folder: Path, memory_folder: Path) -> None:
+    write_index(folder)
+    closed = total_bytes(folder)
+    assert closed < 2**20
+    copied = memory_folder / f"copy-{uuid4()}"
+    shutil.copytree(folder, copied)
+    again = EmbeddedIndex(copied, DIMS)
+    assert total_bytes(copied) > 100 * closed
+    assert sorted(again.list_held()) == [(uid(1), 2, 2)]
+    again.upsert([point(3)])
+    again.close()
+    assert total_bytes(copied) < 2**20
+    once_more = EmbeddedIndex(copied, DIMS)
+    assert once_more.count() == 3
+    assert set(search_dense(once_more)) == {uid(1), uid(3)}
+    once_more.close()
+
+
+@pytest.mark.thorough
+@linux_only
+@pytest.mark.parametrize("parity", [0, 1])
+def test_an_edge_whose_process_died_while_its_files_were_cut_opens(folder: Path, parity: int) -> None:
+    write_index(folder)
+    sizes = json.loads((folder / file_ends.SIZES).read_text())
+    for name in list(sizes)[parity::2]:
+        os.truncate(folder / name, sizes[name])
+    again = EmbeddedIndex(folder, DIMS)
+    assert sorted(again.list_held()) == [(uid(1), 2, 2)]
+    again.close()
+
+
+@linux_only
+def test_an_edge_that_is_still_mapped_is_not_cut(folder: Path) -> None:
+    """A search that has not ended would die by SIGBUS."""
+    write_index(folder)
+    file_ends.restore(folder)
+    whole = total_bytes(folder)
+    with max(folder.rglob("*.mmap")).open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ):
+        file_ends.cut(folder)
+        assert total_bytes(folder) == whole
+    file_ends.cut(folder)
+    assert total_bytes(folder) < 2**20
 
 
 def list_public_files(folder: Path) -> list[str]:

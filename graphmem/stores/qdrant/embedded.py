@@ -51,6 +51,7 @@ from graphmem.errors import CLOSED, ConfigError, StoreError, StoreLocked, StoreU
 from graphmem.model import View
 from graphmem.plugins import Point, StoreLost
 from graphmem.stores.ledger.sqlite import file_identity, private_folder
+from graphmem.stores.qdrant import file_ends
 from graphmem.stores.qdrant.payload import (
     DENSE,
     MULTILINGUAL,
@@ -150,6 +151,7 @@ class EmbeddedIndex:
 
     def _open(self) -> EdgeShard:
         if (self._folder / "edge_config.json").exists():
+            file_ends.restore(self._folder)
             self._check_room_to_open(is_new=False)
             for multilingual_dims in dict.fromkeys((self._wanted_multilingual_dims, 0)):
                 self._multilingual_dims = multilingual_dims
@@ -423,6 +425,8 @@ class EmbeddedIndex:
                 self._closed = True
                 self._shard.close()
             self._keep_private()
+            with suppress(OSError):  # a full disk: then copies are longer, that is all
+                file_ends.cut(self._folder)
 
     @contextmanager
     def _translated_errors(self) -> Iterator[None]:
