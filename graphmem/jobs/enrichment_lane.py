@@ -229,7 +229,7 @@ class EnrichmentLane:
         own = set(rows).difference(unclaimed)
         if unclaimed:
             by_force = any(entry.by_force for entry in batch)
-            with self._ledger.write() as connection:
+            with self._ledger.write(of=()) as connection:
                 own |= jobs.claim_enrichments(
                     connection, unclaimed, self._ledger.job_holder, CLAIM_SECONDS, by_force=by_force
                 )
@@ -242,13 +242,15 @@ class EnrichmentLane:
         unfinished = dict(results.unfinished)
         try:
             if results.enrichments:
-                change_set = ChangeSet(tuple(results.enrichments.values()), datetime.now(UTC))
+                partitions = frozenset(entry.text.partition for entry in batch)
+                commands = tuple(results.enrichments.values())
+                change_set = ChangeSet(commands, datetime.now(UTC), partitions=partitions)
                 outcomes = commit(self._ledger, change_set, timedelta(0))
                 done = zip(results.enrichments, outcomes, strict=True)
                 unfinished.update({row: None for row, outcome in done if outcome.reason == VECTORS_ERASED})
             if results.failed:
                 error = next(iter(results.failed.values()))
-                with self._ledger.write() as connection:
+                with self._ledger.write(of=()) as connection:
                     jobs.record_enrichment_failures(connection, list(results.failed), type(error).__name__)
         except BaseException as error:  # noqa: BLE001  (as above)
             unfinished = {entry.text.row: error for entry in batch}
