@@ -59,17 +59,30 @@ class AccessLog:
         if not counts:
             return
         try:
-            with self._ledger.write() as connection:
-                vitals.record_accesses(connection, counts)
-                told = self._events_about(counts, connection)
-                for event in told:
-                    event_log.append(connection, event)
+            with self._ledger.read() as connection:
+                found = vitals.found_memories(connection, counts)
         except StoreError as error:
-            logger.warning("how often memories were found could not be recorded (%s)", log_text(error))
-            with self._lock:
-                self._count(counts)
-        else:
-            self._events.tell(told)
+            self._keep(counts, error)
+            return
+        # On a server in a transaction for each partition: one for all would hold up those whose turn it is for others.
+        for partitions in [[key] for key in found] if self._ledger.on_server else [list(found)]:
+            written = {row: counts[row] for key in partitions for row in found[key]}
+            try:
+                with self._ledger.write(partitions) as connection:
+                    vitals.record_accesses(connection, written)
+                    told = self._events_about(written, connection)
+                    for event in told:
+                        event_log.append(connection, event)
+            except StoreError as error:
+                self._keep(written, error)
+            else:
+                self._events.tell(told)
+
+    def _keep(self, counts: Mapping[int, Access], error: StoreError) -> None:
+        """Keeps counts that could not be written for the next time."""
+        logger.warning("how often memories were found could not be recorded (%s)", log_text(error))
+        with self._lock:
+            self._count(counts)
 
     def _events_about(self, counts: Mapping[int, Access], connection: Connection) -> list[MemoryEvent]:
         """Returns what subscribers are told of accesses, one event for each partition; none if nobody listens."""

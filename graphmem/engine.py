@@ -121,6 +121,7 @@ class Engine:
             end_session=lambda job: self.commit([EndSession(job)]),
             hand_over=hand_over,
         )
+        self._has_checked_embedder = False
         self.accesses = AccessLog(self.ledger, self.events)
         self.working = None
         if backends.working is not None and settings.working is not None:
@@ -224,6 +225,10 @@ class Engine:
         ends_sessions = self.ends_sessions
         adds = any(isinstance(command, AddMessage | HoldMessage) for command in commands)
         embedding = self.embedding_spec if adds else None
+        if adds and self.ledger.on_server and not self._has_checked_embedder:
+            # In the transaction of the first memory it would have all other writers wait for that one.
+            self.check_embedder()
+            self._has_checked_embedder = True
         change_set = ChangeSet(tuple(commands), now or datetime.now(UTC), scope, ends_sessions, embedding)
         outcomes = commit(self.ledger, change_set, self._session_gap, self.observers)
         if ends_sessions and any(isinstance(command, AddMessage | PutItem) for command in commands):

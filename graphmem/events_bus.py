@@ -138,7 +138,7 @@ class EventBus:
                 )
             self._followers[place] = follower
         try:
-            with self._ledger.write() as connection:
+            with self._ledger.write([place]) as connection:
                 event_log.follow(connection, event_type, name)
             follower.start()
         except BaseException:
@@ -160,7 +160,7 @@ class EventBus:
         for place, follower in list(self._followers.items()):
             if event_log.name_of(place)[1] == name:
                 self._end_following(place, follower)
-        with self._ledger.write() as connection:
+        with self._ledger.write([outbox.follower(event_type, name) for event_type in EventType]) as connection:
             return event_log.unfollow(connection, name)
 
     def _check_open(self) -> None:
@@ -366,14 +366,16 @@ class Follower:
                 cursor = outbox.cursor(connection, self._place)
                 if cursor is None or event_log.last_row(connection, self.event_type) <= cursor:
                     return  # without a cursor the name was forgotten
-            with self._ledger.write() as connection:
+            with self._ledger.write([self._place]) as connection:
                 cursor = outbox.cursor(connection, self._place)
                 if cursor is None or not outbox.acquire_lease(connection, self._place, self._lease_holder, LEASE):
                     return
+                # Behind the last event there may be rows of others, which are not to be looked through again. Their end
+                # is read first: what is committed meanwhile may be before it, and in no later batch.
+                upto = event_log.last_row(connection, self.event_type)
                 batch = event_log.after(connection, self.event_type, cursor, FOLLOWED_BATCH)
-                # Behind the last event there may be rows of others, which are not to be looked through again.
-                is_last = len(batch) < FOLLOWED_BATCH
-                upto = event_log.last_row(connection, self.event_type) if is_last else batch[-1].row
+                if batch:
+                    upto = batch[-1].row if len(batch) == FOLLOWED_BATCH else max(upto, batch[-1].row)
             self._call_for(batch, upto)
 
     def _call_for(self, batch: Sequence[event_log.LoggedEvent], upto: int) -> None:
@@ -394,7 +396,7 @@ class Follower:
             else:
                 done = upto
         finally:
-            with self._ledger.write() as connection:
+            with self._ledger.write([self._place]) as connection:
                 if done is not None:
                     event_log.advance(connection, self._place, done)
                 for logged, error in refused:

@@ -463,6 +463,9 @@ def entity_id(partition: str, key: str) -> str:
     return blake2b(f"{partition}\n{key}".encode(), digest_size=16).hexdigest()
 
 
-def content_hash(text: str) -> str:
-    """Returns the content hash of a text (hex), under which the text's embeddings are stored."""
-    return blake2b(text.encode(), digest_size=16).hexdigest()
+def content_hash(partition: str, text: str) -> str:
+    """Returns the content hash of a text (hex), under which the text's embeddings are stored for a partition.
+
+    Of each partition its own: two that have the same text share no row, so that no writer waits for the other.
+    """
+    return blake2b(f"{partition}\n{text}".encode(), digest_size=16).hexdigest()

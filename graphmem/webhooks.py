@@ -147,7 +147,7 @@ class Webhooks:
             webhook.post(dead.event)
         except WebhookFailed as error:
             return str(error)
-        with self._ledger.write() as connection:
+        with self._ledger.write([place]) as connection:
             outbox.remove_dead_letters(connection, place, [event_id])
         return None
 

@@ -58,6 +58,7 @@ from graphmem.commands.memories import (
     update_memory,
 )
 from graphmem.commands.messages import add_messages
+from graphmem.commands.partitions import partitions_of
 from graphmem.commands.settings import change_settings, delete_settings, import_setting
 from graphmem.commands.types import (
     AddAlias,
@@ -121,7 +122,8 @@ def commit(
     another embedder than `change_set.embedding`, DecisionConflict and JobAlreadyDone for a job, StoreUnavailable.
     """
     is_derived = all(isinstance(command, StoreEnrichment) for command in change_set.commands)
-    with ledger.write_derived() if is_derived else ledger.write() as connection:
+    places = partitions_of(ledger, change_set)
+    with ledger.write_derived(places) if is_derived else ledger.write(places) as connection:
         uow = UnitOfWork(connection, ledger, change_set, session_gap)
         outcomes = execute_all(change_set.commands, uow)
         if uow.ends_sessions:

@@ -144,7 +144,9 @@ def complete_job(command: CompleteJob, uow: UnitOfWork) -> Outcome:
 
 
 def _has_new_neighbours(command: CompleteJob, uow: UnitOfWork) -> bool:
-    rows = sessions.facts_since(uow.connection, command.job.partition, command.last_seq_seen)
+    if command.seen is None:
+        return False
+    rows = sessions.facts_since(uow.connection, command.job.partition, command.seen)
     if not rows:
         return False
     vectors_by_row = embeddings.vectors_by_row(uow.connection, command.spec, rows)

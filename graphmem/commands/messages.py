@@ -139,7 +139,7 @@ class _EarlierMessages:
 
 
 def _text_hash(command: AddMessage) -> str:
-    return content_hash(embedded_text(command.speaker, command.message.text))
+    return content_hash(command.scope.partition, embedded_text(command.speaker, command.message.text))
 
 
 def _is_repetition(command: AddMessage, stored: MemoryRecord) -> bool:

@@ -31,6 +31,7 @@ from graphmem.model import (
 if TYPE_CHECKING:
     from graphmem.plugins import Embedded
     from graphmem.stores.ledger.jobs import Job
+    from graphmem.stores.ledger.sequence import Extent
     from graphmem.stores.ledger.service_tables import ApiKey, StoredSetting
     from graphmem.stores.ledger.vitals import LastCycle, StoredVitals, VitalState
 
@@ -145,14 +146,14 @@ class CompleteJob:
     """Completes a job, together with its results: to be the first command of its change set.
 
     Raises `JobAlreadyDone` if another worker has completed it, `DecisionConflict` if facts near to the new ones were
-    stored after sequence number `last_seq_seen`: with a cosine of at least `min_similarity` to one of `vectors` (a row
+    stored since a snapshot of the extent `seen`: with a cosine of at least `min_similarity` to one of `vectors` (a row
     of unit length for each new fact, by the model of `spec`; None: no check). Records a summary job if at least
     `summarise_every` messages of the session are in no summary (0: never).
     """
 
     job: Job
     spec: EmbeddingSpec
-    last_seq_seen: int = 0
+    seen: Extent | None = None
     vectors: tuple[SpaceVector, ...] | None = None
     min_similarity: float = 1.0
     summarise_every: int = 0
@@ -623,6 +624,7 @@ class ChangeSet:
 
     `visible_scope`: ids outside this scope count as unknown. `ends_sessions`: somebody in this process is to know when
     the sessions of its messages end. `embedding`: nothing is committed if the ledger's vectors are of another embedder.
+    `partitions` are those in which it writes, if the caller knows them (`graphmem.commands.partitions`).
     """
 
     commands: tuple[Command, ...]
@@ -630,6 +632,7 @@ class ChangeSet:
     visible_scope: Scope | None = None
     ends_sessions: bool = False
     embedding: EmbeddingSpec | None = None
+    partitions: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

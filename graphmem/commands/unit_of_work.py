@@ -86,7 +86,7 @@ class UnitOfWork:
     def _check_embedder(self, spaces: outbox.RecordedSpaces) -> None:
         spec, self._embedding = self._embedding, None
         if spec is not None and not ledger_state.are_of(spaces, spec, self._ledger_uuid):
-            ledger_state.set_embedder(self.connection, spec)
+            ledger_state.ensure_embedder(self.connection, spec, self._ledger_uuid)
 
     def enqueue_enrichments(self, records: Sequence[MemoryRecord]) -> None:
         """Stores the jobs to enrich the texts of memories; they replace earlier ones."""

@@ -46,7 +46,7 @@ class CountedModel:
 
     def _count(self, operation: str, usage: Usage) -> None:
         def write() -> None:
-            with self._ledger.write() as connection:
+            with self._ledger.write(of=()) as connection:
                 ledger_state.record_usage(connection, operation, self.name, self._scope, usage)
 
         def write_or_log() -> None:

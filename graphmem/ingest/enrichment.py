@@ -16,7 +16,7 @@ from graphmem.observers import Observers
 from graphmem.plugins import Embedded, Embedder, TokenEmbedder, embedding_spec_of
 from graphmem.recent import Recent
 from graphmem.stores.ledger import Ledger, embeddings, entity_names, memories
-from graphmem.stores.ledger.ledger_state import are_of, record_embedder
+from graphmem.stores.ledger.ledger_state import are_of, check_embedder
 from graphmem.text import content_hash, normalise_key
 
 # A sentence in which the extractor reads a name that a language model gives: alone, "schools" is no entity.
@@ -77,17 +77,19 @@ class Enricher:
         A text whose vectors are in the ledger is not embedded again. Raises ModelError, and EmbedderChanged where the
         ledger's vectors are of another embedder.
         """
-        hashes = [content_hash(record.embedded_text) for record in records]
+        hashes = [content_hash(record.partition, record.embedded_text) for record in records]
         with self._ledger.read_once() as connection:
             recorded, cached = embeddings.cached_hashes(connection, self.spec, list(set(hashes)))
         if not are_of(recorded, self.spec, self._ledger.uuid):  # after `reset`
-            record_embedder(self._ledger, self.spec)
+            check_embedder(self._ledger, self.spec)
         new_texts = {h: record.embedded_text for h, record in zip(hashes, records, strict=True) if h not in cached}
+        texts = list(dict.fromkeys(new_texts.values()))  # several partitions may have one
         # Both in the pool: an error from there is a model's, whatever its type. A signal handler raises in the main
         # thread only.
         extracting = self._pool.submit(copy_context().run, self._extract, records)
-        embedding = self._pool.submit(copy_context().run, self._embed, list(new_texts.values()))
-        embedded = dict(zip(new_texts, embedding.result(), strict=True))
+        embedding = self._pool.submit(copy_context().run, self._embed, texts)
+        embedded_texts = dict(zip(texts, embedding.result(), strict=True))
+        embedded = {h: embedded_texts[text] for h, text in new_texts.items()}
         return tuple(
             StoreEnrichment(record.id, record.version, self.spec, h, embedded.get(h), extraction)
             for record, h, extraction in zip(records, hashes, extracting.result(), strict=True)

@@ -53,7 +53,7 @@ class RenewedClaims:
                 now = monotonic()
                 rows = [row for row, until in self._until.items() if until > now]
             try:
-                with self._ledger.write() as connection:
+                with self._ledger.write(of=()) as connection:
                     jobs.renew(connection, rows, self._ledger.job_holder, CLAIM_SECONDS)
             except GraphmemError as error:
                 logger.debug("claims are not renewed this time (%s)", type(error).__name__)

@@ -130,7 +130,7 @@ class Cycle:
             row = memories.partition_row(connection, partition)
         if row is None:
             return CycleResult(None, CyclePlan())
-        self._rate(row)
+        self._rate(partition, row)
         plan = self._plan(row, now, force=force)
         if dry_run:
             merged = sum(len(one.sources) for one in plan.compositions if one.hides)
@@ -178,7 +178,7 @@ class Cycle:
                 held=held,
             )
             result = replace(result, event=event)
-        with self._ledger.write() as connection:
+        with self._ledger.write([partition]) as connection:
             vitals.store_strengths(connection, plan.decayed)
             vitals.end_cycle(connection, row, last)
             if result.event is not None:
@@ -198,7 +198,7 @@ class Cycle:
             row = memories.partition_row(connection, partition)
         if row is None:
             return batch, [], {}
-        self._rate(row)  # an abstraction is as important as the most important of its sources
+        self._rate(partition, row)  # an abstraction is as important as the most important of its sources
         with self._ledger.read() as connection:
             records = vitals.read_all(connection, row, now, documents=self._documents)
             matrices = embeddings.matrices(connection, self._spec, row)
@@ -309,12 +309,12 @@ class Cycle:
 
     # --- importance -------------------------------------------------------------------------------------------------
 
-    def _rate(self, partition: int) -> None:
+    def _rate(self, key: str, partition: int) -> None:
         """Computes and stores the importance of new and changed memories, and the type of those that have none."""
         with self._ledger.read() as connection:
             is_rated_otherwise = vitals.rules_of(connection, partition) != self._rules.digest
         if is_rated_otherwise:
-            with self._ledger.write() as connection:
+            with self._ledger.write([key]) as connection:
                 vitals.change_rules(connection, partition, self._rules.digest)
         matrices: Matrices | None = None
         new: set[int] = set()
@@ -333,13 +333,13 @@ class Cycle:
             self._giving_way.rest()
             nearest = _highest_similarities([row for row, rule in rules.items() if rule is None], matrices)
             ratings = [_rating(memory, rules[memory.row], nearest.get(memory.row)) for memory in batch]
-            with self._ledger.write() as connection:
+            with self._ledger.write([key]) as connection:
                 vitals.store_ratings(connection, ratings)
             self._giving_way.rest()
         if new and matrices is not None:
-            self._rehearse(partition, new, matrices)
+            self._rehearse(key, partition, new, matrices)
 
-    def _rehearse(self, partition: int, new: Collection[int], matrices: Matrices) -> None:
+    def _rehearse(self, key: str, partition: int, new: Collection[int], matrices: Matrices) -> None:
         """Counts an access of each memory that one of the new ones (rows) says again."""
         with self._ledger.read() as connection:
             records = vitals.read_all(connection, partition, datetime.now(UTC), documents=self._documents)
@@ -349,7 +349,7 @@ class Cycle:
             for memory, sayings in again.items()
         }
         if accesses:
-            with self._ledger.write() as connection:
+            with self._ledger.write([key]) as connection:
                 vitals.record_accesses(connection, accesses)
         self._giving_way.rest()
 

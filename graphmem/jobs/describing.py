@@ -109,7 +109,7 @@ class DescriptionJobs:
             usage = error.usage or usage
             raise
         finally:
-            with self._ledger.write() as connection:
+            with self._ledger.write(of=()) as connection:
                 ledger_state.record_usage(connection, TRANSCRIBE, speech.name, scope, usage)
         return transcript.text, usage
 

@@ -16,7 +16,7 @@ from time import monotonic
 from graphmem.commands.dispatch import commit
 from graphmem.commands.types import VECTORS_ERASED, ChangeSet, StoreEnrichment
 from graphmem.concurrency import Pool, WorkStopped, raise_if_stopped, stoppable, take_next
-from graphmem.errors import GraphmemError, ModelError, StoreUnavailable
+from graphmem.errors import GraphmemError, ModelError, StoreError, StoreUnavailable
 from graphmem.ingest.enrichment import Enricher
 from graphmem.logs import log_text
 from graphmem.model import MemoryRecord
@@ -229,7 +229,7 @@ class EnrichmentLane:
         own = set(rows).difference(unclaimed)
         if unclaimed:
             by_force = any(entry.by_force for entry in batch)
-            with self._ledger.write() as connection:
+            with self._ledger.write(of=()) as connection:
                 own |= jobs.claim_enrichments(
                     connection, unclaimed, self._ledger.job_holder, CLAIM_SECONDS, by_force=by_force
                 )
@@ -242,20 +242,27 @@ class EnrichmentLane:
         unfinished = dict(results.unfinished)
         try:
             if results.enrichments:
-                change_set = ChangeSet(tuple(results.enrichments.values()), datetime.now(UTC))
+                partitions = frozenset(entry.text.partition for entry in batch)
+                commands = tuple(results.enrichments.values())
+                change_set = ChangeSet(commands, datetime.now(UTC), partitions=partitions)
                 outcomes = commit(self._ledger, change_set, timedelta(0))
                 done = zip(results.enrichments, outcomes, strict=True)
                 unfinished.update({row: None for row, outcome in done if outcome.reason == VECTORS_ERASED})
             if results.failed:
-                error = next(iter(results.failed.values()))
-                with self._ledger.write() as connection:
-                    jobs.record_enrichment_failures(connection, list(results.failed), type(error).__name__)
+                self._record_failures(list(results.failed), next(iter(results.failed.values())))
         except BaseException as error:  # noqa: BLE001  (as above)
             unfinished = {entry.text.row: error for entry in batch}
+            with suppress(StoreError):  # of a ledger that is out of reach: the claims end of themselves
+                self._record_failures(list(results.enrichments), error)
         self._settle(batch, unfinished)
         errors = [error for error in unfinished.values() if error is not None]
         if len(errors) == len(batch) and self._on_committed is not None:
             self._abandon_queue(errors[0])
+
+    def _record_failures(self, rows: Sequence[int], error: BaseException) -> None:
+        """Has the texts of some memories tried again after a pause, whether a model fails at them or their commit."""
+        with self._ledger.write(of=()) as connection:
+            jobs.record_enrichment_failures(connection, rows, type(error).__name__)
 
     def _abandon_queue(self, error: BaseException) -> None:
         """Empties the queue; its texts stay recorded."""

@@ -184,7 +184,7 @@ class JobWorker:
         if self._hand_over is None:
             self.run(row, kind)
             return
-        with self._ledger.write() as connection:
+        with self._ledger.write(of=()) as connection:
             jobs.hand_over(connection, [row], self._hand_over.seconds)
         self._hand_over.send([row])
 
@@ -210,7 +210,7 @@ class JobWorker:
             return
         self._end_sessions()
         self._enqueue_cycles()
-        with self._ledger.write() as connection:
+        with self._ledger.write(of=()) as connection:
             rows = jobs.hand_over_claimable(connection, self._all_kinds, self._hand_over.seconds, MOST_SENT)
         self._hand_over.send(rows)
 
@@ -237,7 +237,7 @@ class JobWorker:
 
     def release(self) -> None:
         """Lets other processes claim the jobs that are still running here; if both end them, one result counts."""
-        with self._ledger.write() as connection:
+        with self._ledger.write(of=()) as connection:
             jobs.release(connection, self._ledger.job_holder)
 
     def enrich(self, records: Sequence[MemoryRecord], *, wait: bool) -> bool:
@@ -246,7 +246,7 @@ class JobWorker:
         Raises the error of one that failed; all that failed are tried again later.
         """
         if self._hand_over is not None and not wait:
-            with self._ledger.write() as connection:
+            with self._ledger.write(of=()) as connection:
                 rows = jobs.hand_over_enrichments(
                     connection, [record.row for record in records], self._hand_over.seconds
                 )
@@ -305,7 +305,7 @@ class JobWorker:
         The changes happen at `now`, or (None) when they are committed.
         """
         at = optional_micros(now)
-        with self._ledger.write() as connection:
+        with self._ledger.write({job.partition for job in compositions}) as connection:
             rows = [jobs.enqueue(connection, replace(job, request={**job.request, AT: at})).row for job in compositions]
         futures = [self.run(row, JobKind.COMPOSITION, in_background=False, also_waiting=True) for row in rows]
         return [future.result() for future in futures]
@@ -351,7 +351,7 @@ class JobWorker:
             return
         night = self._nights.last(datetime.now(UTC))
         if night != self._enqueued_night:
-            with self._ledger.write() as connection:
+            with self._ledger.write(of=()) as connection:
                 jobs.enqueue_cycles(connection, night, self._purge_after)
             self._enqueued_night = night
 
@@ -440,7 +440,7 @@ class JobWorker:
     ) -> JobResult | JobFailure:
         if self._leaves_queued:
             return JobResult()
-        with self._ledger.write() as connection:
+        with self._ledger.write(of=()) as connection:
             job = jobs.get(connection, row)
             # The end of a session is one transaction, which needs no claim.
             is_claimed = (job is not None and job.kind is JobKind.SESSION) or jobs.claim(
@@ -498,7 +498,7 @@ class JobWorker:
                 is_due = jobs.is_cycle_due(connection, job.partition, night, self._purge_after)
             if is_due:
                 self._run_cycle(job.partition)
-        with self._ledger.write() as connection:
+        with self._ledger.write(of=()) as connection:
             jobs.complete(connection, job.row)
         return JobResult()
 
@@ -518,7 +518,7 @@ class JobWorker:
     def _record_failure(self, row: int, error: Exception) -> JobFailure:
         failure = JobFailure.of(error)
         logger.warning("a recorded job failed (%s); it stays recorded and is tried again", log_text(error))
-        with self._ledger.write() as connection:
+        with self._ledger.write(of=()) as connection:
             jobs.record_failure(connection, row, failure.error)
         self._set_timer_for_next_job()  # no other call may start the worker for a long time
         return failure

@@ -62,24 +62,24 @@ def read_gauges(ledger: Ledger, projections: Sequence[Projection], *, lifecycle:
 
 def store_states(connection: Connection, ledger: Ledger, workers: Sequence[ProjectionWorker]) -> list[dict[str, Any]]:
     """Returns the state of the ledger and of each projection, as `Memory.stats` documents."""
-    last = outbox.last_seq(connection)
+    last = outbox.extent(connection).newest
     provider = "postgresql" if ledger.on_server else "sqlite"
     first = {
         "name": "ledger", "provider": provider, "available": True, "seq": last, "pending": 0,
         "oldest_pending_at": None, "dead_letters": 0,
     }  # fmt: skip
-    return [first, *(_projection_state(connection, worker, last) for worker in workers)]
+    return [first, *(_projection_state(connection, worker) for worker in workers)]
 
 
-def _projection_state(connection: Connection, worker: ProjectionWorker, last: int) -> dict[str, Any]:
+def _projection_state(connection: Connection, worker: ProjectionWorker) -> dict[str, Any]:
     projection = worker.projection
-    pending = projection.count_pending(connection)
-    oldest = events.first_after(connection, last - pending) if pending else None
+    pending, upto = projection.count_pending(connection), projection.delivered_upto(connection)
+    oldest = events.first_after(connection, upto or 0) if pending else None
     return {
         "name": projection.name,
         "provider": (SHARED_STORES if projection.shared else PRIVATE_STORES)[projection.name],
         "available": not worker.is_unavailable,
-        "seq": last - pending if projection.shared else None,
+        "seq": upto,
         "pending": pending,
         "oldest_pending_at": None if oldest is None else oldest.isoformat(),
         "dead_letters": projection.count_dead_letters(connection),

@@ -123,7 +123,7 @@ class Keys:
 
     def record_uses(self, key_ids: Sequence[str]) -> None:
         """Records that keys are used now."""
-        with self._engine.ledger.write() as connection:
+        with self._engine.ledger.write(["keys"]) as connection:
             service_tables.record_key_uses(connection, key_ids, datetime.now(UTC))
 
     def _hash(self, secret: str) -> bytes:

@@ -26,6 +26,7 @@ from graphmem.errors import CLOSED, StoreError, StoreUnavailable
 from graphmem.model import EmbedderId, EmbeddingSpec
 from graphmem.plugins import EntityState, GraphIndex, MemoryState, Point, RelationState, StoreLost, VectorIndex
 from graphmem.stores.ledger import Ledger, change_feed, embeddings, memories, outbox, tombstones
+from graphmem.stores.ledger.sequence import Extent
 
 logger = logging.getLogger("graphmem")
 T = TypeVar("T")
@@ -253,11 +254,11 @@ class _Delivered:
 
     @classmethod
     def of(
-        cls, batch: change_feed.ChangeBatch, refused: Mapping[str, str], epoch: int, since: int, began: float
+        cls, batch: change_feed.ChangeBatch, refused: Mapping[str, str], epoch: int, since: int, upto: int, began: float
     ) -> _Delivered:
-        """Makes it of one batch."""
+        """Makes it of one batch, after which the cursor moves to `upto`."""
         entity_tombstones = tuple(tombstone.seq for tombstone in batch.tombstones if tombstone.kind == "entity")
-        return cls(epoch, since, batch.upto, frozenset(batch.all_ids), refused, entity_tombstones, began)
+        return cls(epoch, since, upto, frozenset(batch.all_ids), refused, entity_tombstones, began)
 
     def followed_by(self, later: _Delivered) -> _Delivered:
         """Returns both as one."""
@@ -271,10 +272,18 @@ class _Delivered:
         )
 
 
+class _Ahead(NamedTuple):
+    """The sequence numbers above a projection's cursor that were delivered, although it cannot move up to them yet."""
+
+    cursor: int
+    numbers: frozenset[int]
+
+
 class _Batch(NamedTuple):
     """What one snapshot of the ledger says of a projection: its cursor, the next changes, what writes them to it.
 
-    `cursor` is the number after which the changes begin; None if the projection's content is unknown.
+    `cursor` is None if the projection's content is unknown. The changes begin after it, or further on if what lies
+    between was delivered ahead of it.
     """
 
     state: outbox.CursorState
@@ -291,7 +300,11 @@ class Projection:
     process that resumes after that may have written old states over new ones: it finds its lease gone and rewinds the
     cursor to the beginning of its batch, so that everything since is delivered again. After a reset it deletes the
     cursor, so that the projection is emptied once more. `flushes_later`: no other process delivers to it, and what is
-    written has to be flushed to be durable; the cursor moves in `flush`. `place` names the store if the ledger may be
+    written has to be flushed to be durable; the cursor moves in `flush`.
+
+    All that is committed is delivered, but the cursor moves only as far as no open transaction of the ledger can have
+    taken a number (`Extent.last`). What lies above it is delivered again once the cursor can pass it; until then the
+    object knows which numbers those are (`_ahead`). `place` names the store if the ledger may be
     used with several stores: each has its own cursor in the ledger, so that delivery continues after a return to a
     store.
     """
@@ -317,6 +330,7 @@ class Projection:
         self._stopped = Event()
         self.batches_delivered = 0  # by this object; distinguishes a slow delivery from one that hangs
         self._partition_cursors: dict[str, int] = {}
+        self._ahead: dict[str | None, _Ahead] = {}
         self._flushes_later = flushes_later
         self._unflushed: _Delivered | None = None
         self._epoch = 0
@@ -332,7 +346,7 @@ class Projection:
             upto: int | None = None
             for partition in [None] if self.shared else partitions:
                 state, batch = self._read_pending(partition, upto)
-                upto = state.last if upto is None else upto
+                upto = state.extent.newest if upto is None else upto
                 while self._is_behind(state, partition, upto) and self._acquire_turn(partition, upto):
                     state, batch = self._deliver(partition, progress, batch), None
 
@@ -383,7 +397,7 @@ class Projection:
             logger.warning("%s lost its contents; filling it again from the ledger", self.name)
         finally:
             if self._has_lease:
-                with self._ledger.write() as connection:
+                with self._ledger.write([self._cursor_name]) as connection:
                     self._release_lease(connection)
         if state is None or state.cursor is None or self._unflushed is None:
             return self._cursor_state()
@@ -396,16 +410,31 @@ class Projection:
         return state
 
     def _is_behind(self, state: outbox.CursorState, partition: str | None, upto: int) -> bool:
-        """Returns True if changes up to `upto` are undelivered, or the cursor is ahead of a ledger from a backup."""
-        cursor = self._cursor(state, partition)
-        return cursor is None or not upto <= cursor <= state.last
+        """Returns True if changes up to `upto` are undelivered, or the cursor is ahead of a ledger from a backup.
+
+        Also if the cursor can pass what was delivered ahead of it.
+        """
+        cursor, extent = self._cursor(state, partition), state.extent
+        if cursor is None or cursor < min(upto, extent.last) or cursor > extent.newest:
+            return True
+        return any(number <= upto for number in self._undelivered(extent, partition, cursor))
+
+    def _undelivered(self, extent: Extent, partition: str | None, cursor: int) -> set[int]:
+        """Returns the numbers ahead of what the cursor can pass that were not delivered."""
+        delivered = self._delivered_ahead(partition, cursor)
+        return {number for number in extent.ahead if number > cursor} - delivered
+
+    def _delivered_ahead(self, partition: str | None, cursor: int) -> frozenset[int]:
+        """Returns the numbers that were delivered ahead of a cursor; none if it was moved elsewhere meanwhile."""
+        ahead = self._ahead.get(partition)
+        return frozenset() if ahead is None or ahead.cursor != cursor else ahead.numbers
 
     def _acquire_turn(self, partition: str | None, upto: int) -> bool:
         """Waits for the lease. Returns False if another process has delivered everything up to `upto` meanwhile."""
         if self._lease_holder is None:
             return True
         while True:
-            with self._ledger.write() as connection:
+            with self._ledger.write([self._cursor_name]) as connection:
                 self._has_lease = outbox.acquire_lease(connection, self._cursor_name, self._lease_holder, LEASE)
             if self._has_lease:
                 return True
@@ -428,15 +457,18 @@ class Projection:
         with self._ledger.read() as connection:
             state = outbox.cursor_state(connection, self._cursor_name)
             self._wipe_if_reset(state.epoch)
-            is_behind = self._is_behind(state, partition, state.last if upto is None else upto)
+            is_behind = self._is_behind(state, partition, state.extent.newest if upto is None else upto)
             if not is_behind or self._lease_holder is not None:
                 return state, None
             return state, self._read_batch(connection, state, partition)
 
     def _read_batch(self, connection: Connection, state: outbox.CursorState, partition: str | None) -> _Batch:
         cursor = self._cursor(state, partition)
+        after = cursor or 0
+        if cursor is not None and cursor >= state.extent.last:
+            after = min(self._undelivered(state.extent, partition, cursor), default=after + 1) - 1
         changes = change_feed.since(
-            connection, self._ledger.digests, cursor or 0, state, BATCH, partition, with_graph=self._sink.takes_graph
+            connection, self._ledger.digests, after, state, BATCH, partition, with_graph=self._sink.takes_graph
         )
         return _Batch(state, cursor, changes, self._sink.prepare_write(connection, changes, state.embedder))
 
@@ -451,13 +483,16 @@ class Projection:
         if cursor is None and self.shared:
             self._start_over(state.epoch)
         began, refused = monotonic(), write()
+        passed = min(max(cursor or 0, min(changes.upto, state.extent.last)), state.extent.newest)
         if partition is None:
-            self._record_delivery(_Delivered.of(changes, refused, state.epoch, cursor or 0, began))
+            self._record_delivery(_Delivered.of(changes, refused, state.epoch, cursor or 0, passed, began))
         else:
-            self._partition_cursors[partition] = changes.upto
+            self._partition_cursors[partition] = passed
+        # Those below the batch were delivered ahead before: it begins after them.
+        self._ahead[partition] = _Ahead(passed, frozenset(n for n in state.extent.ahead if passed < n <= changes.upto))
         self.batches_delivered += 1
         if progress is not None:
-            progress(self.name, changes.upto, state.last)
+            progress(self.name, changes.upto, state.extent.newest)
         return state
 
     def _wipe_if_reset(self, epoch: int) -> None:
@@ -466,15 +501,21 @@ class Projection:
         The cursor of a shared projection is a row of the ledger and is deleted by the reset itself; see `_was_reset`.
         """
         if not self.shared and epoch != self._epoch:
-            self._sink.wipe()
-            self._partition_cursors.clear()
+            self._forget_all()
         self._epoch = epoch
+
+    def _forget_all(self) -> None:
+        """Empties a private projection."""
+        self._sink.wipe()
+        self._partition_cursors.clear()
+        self._ahead.clear()
 
     def _start_over(self, epoch: int) -> None:
         """Empties a projection without a cursor: after a reset or a killed rebuild, its contents are unknown."""
         self._unflushed = None
+        self._ahead.clear()
         self._sink.wipe()
-        with self._ledger.write() as connection:
+        with self._ledger.write([self._cursor_name]) as connection:
             if not self._was_reset(connection, epoch, outbox.epoch(connection)):
                 outbox.remove_dead_letters(connection, self._cursor_name)
                 outbox.move_cursor(connection, self._cursor_name, 0)
@@ -514,7 +555,7 @@ class Projection:
             self.flush()
 
     def _advance_cursor(self, delivered: _Delivered) -> None:
-        with self._ledger.write() as connection:
+        with self._ledger.write([self._cursor_name]) as connection:
             state = outbox.cursor_state(connection, self._cursor_name)
             if self._was_reset(connection, delivered.epoch, state.epoch):
                 return
@@ -534,7 +575,7 @@ class Projection:
 
     def invalidate(self) -> None:
         """Deletes the cursor of a shared projection: the next delivery empties and refills it."""
-        with self._ledger.write() as connection:
+        with self._ledger.write([self._cursor_name]) as connection:
             outbox.delete_cursor(connection, self._cursor_name)
 
     def check_for_loss(self) -> None:
@@ -549,7 +590,7 @@ class Projection:
                 except StoreLost:
                     held_count, expected_count = 0, 1
                 state = outbox.cursor_state(connection, self._cursor_name)
-                is_current = self._cursor(state, None) == state.last
+                is_current = not self._is_behind(state, None, state.extent.newest)
             if held_count == expected_count or not is_current:
                 return
             logger.warning("%s holds too few or too many rows; repairing it from the ledger", self.name)
@@ -571,16 +612,22 @@ class Projection:
         with self._ledger.read() as connection:
             state = outbox.cursor_state(connection, self._cursor_name)
             cursor = self._cursor(state, None)
-            if partitions is None or cursor is None or state.last <= cursor:
-                return state.last != cursor
-            return change_feed.has_changes(connection, cursor, partitions)
+            if partitions is None or cursor is None or state.extent.newest <= cursor:
+                return self._is_behind(state, None, state.extent.newest)
+            return change_feed.has_changes(connection, cursor, partitions, self._delivered_ahead(None, cursor))
+
+    def delivered_upto(self, connection: Connection) -> int | None:
+        """Returns the cursor of a shared projection; None for a private one."""
+        if not self.shared:
+            return None
+        return self._cursor(outbox.cursor_state(connection, self._cursor_name), None) or 0
 
     def count_pending(self, connection: Connection) -> int:
-        """Returns the sequence numbers above the cursor of a shared projection; 0 for a private one."""
-        if not self.shared:
+        """Returns the number of changes that are not delivered to a shared projection; 0 for a private one."""
+        upto = self.delivered_upto(connection)
+        if upto is None:
             return 0
-        state = outbox.cursor_state(connection, self._cursor_name)
-        return state.last - (self._cursor(state, None) or 0)
+        return change_feed.count_changes(connection, upto, self._delivered_ahead(None, upto))
 
     def count_dead_letters(self, connection: Connection) -> int:
         """Returns the number of rows that the store refuses."""
@@ -671,7 +718,7 @@ class Projection:
         refused = write()
         self._sink.flush()  # the cursor is past these rows: nothing would deliver them again
         if self.shared:
-            with self._ledger.write() as connection:
+            with self._ledger.write([self._cursor_name]) as connection:
                 if self._was_reset(connection, state.epoch, outbox.epoch(connection)):
                     return
                 outbox.remove_dead_letters(connection, self._cursor_name, ids)
@@ -683,7 +730,6 @@ class Projection:
             if self.shared:
                 self.invalidate()
             else:
-                self._sink.wipe()
-                self._partition_cursors.clear()
+                self._forget_all()
             self.catch_up(partitions, progress)
             self.flush()

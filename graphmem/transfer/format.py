@@ -224,7 +224,7 @@ class RecordReader:
         return ImportMemory(
             record=record,
             spec=self._target.spec,
-            text_hash=content_hash(record.embedded_text),
+            text_hash=content_hash(record.partition, record.embedded_text),
             key=key,
             content_digest=self.digests.content_digest(content),
             events=events,

@@ -47,7 +47,7 @@ def apply_hook(hook: BeforeStore | None, command: ImportMemory, digests: Digests
     return replace(
         command,
         record=record,
-        text_hash=content_hash(record.embedded_text),
+        text_hash=content_hash(record.partition, record.embedded_text),
         content_digest=digests.content_digest(message.identity),
         extraction=None,
         embedded=None,

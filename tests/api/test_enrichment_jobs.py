@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 from support.contract import Make, ids, texts, with_embedder
 from support.databases import SQLITE_ONLY
 from support.fakes import hash_texts
@@ -18,7 +20,8 @@ from support.waiting import TIMEOUT, wait_until
 from graphmem import Memory
 from graphmem.errors import EmbedderUnavailable
 from graphmem.models.callable import CallableEmbedder
-from graphmem.stores.ledger import jobs
+from graphmem.stores.ledger import jobs, schema
+from graphmem.stores.ledger.sql import now_micros
 
 BAD = "poison"
 
@@ -109,6 +112,36 @@ def test_texts_that_failed_are_tried_again_without_another_call(
     embedder.bad = "none"
     wait_until(lambda: memory.stats()["job_counts"] == [])
     wait_until(lambda: memory.stats()["pending"] == [])
+
+
+@SQLITE_ONLY
+def test_a_text_whose_commit_fails_is_tried_again_after_growing_pauses(make_memory: Make) -> None:
+    embedder = Embedder()
+    memory = make_memory(**with_embedder(embedder))
+    ledger = memory.engine.ledger
+
+    def waits() -> list[tuple[int, int]]:
+        """The failed attempts of each job, and its pause in units of the first one."""
+        pause = (schema.jobs.c.claimable_at - now_micros()) / (jobs.RETRY_BASE * 1_000_000)
+        with ledger.read() as connection:
+            found = connection.execute(select(schema.jobs.c.attempts, pause)).all()
+        return [(attempts, math.ceil(units)) for attempts, units in found]
+
+    with ledger.write() as connection:
+        connection.exec_driver_sql(
+            "CREATE TRIGGER full BEFORE UPDATE OF embedding ON memories BEGIN SELECT RAISE(ABORT, 'full'); END"
+        )
+    assert memory.add("tea", user_id="u")["pending"]
+    assert waits() == [(1, 1)]
+    assert memory.engine.job_worker.enrich_recorded() == []  # not before the pause is over
+    assert memory.flush()["pending"]
+    assert waits() == [(2, 2)]
+    assert memory.verify()["failed"] == 1
+    assert len(embedder.batches) == 2
+    with ledger.write() as connection:
+        connection.exec_driver_sql("DROP TRIGGER full")
+    assert memory.flush() == {"pending": []}
+    assert memory.verify()["ok"]
 
 
 def test_a_model_that_is_down_is_asked_no_more_than_three_times_for_any_number_of_texts(make_memory: Make) -> None:

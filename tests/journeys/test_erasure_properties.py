@@ -29,6 +29,7 @@ from graphmem.commands.types import OutcomeType
 from graphmem.errors import NotFoundError, ValidationError
 from graphmem.ingest.facts.compositions import compose_command, composed
 from graphmem.lifecycle.decay import Operation
+from graphmem.model import Scope
 from graphmem.stores.ledger import memories, schema
 from graphmem.text import content_hash
 
@@ -278,7 +279,9 @@ class Story:
         gone = self.erased_words()
         assert [(word, name) for word in gone for name, text in places.items() if word in text] == []
         assert not {uid for uid, _ in graph.list_held()} & self.gone.keys()
-        assert hashes == {content_hash(text) for uid, text in self.texts.items() if uid in self.words}
+        assert hashes == {
+            content_hash(Scope(**U).partition, text) for uid, text in self.texts.items() if uid in self.words
+        }
         for word in [words[-1] for words in self.words.values()]:
             assert all(word in places[name] for name in ("memories", "export", "neo4j") if name in places)
         assert stored == held == self.words.keys()

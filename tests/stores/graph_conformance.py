@@ -62,7 +62,12 @@ def enrich(clerk: Any, record: MemoryRecord, keys: Any, kinds: Mapping[str, Ment
     embedded = Embedded(clerk.embedder.embed([text])[0], ())
     forms = EmbeddingSpec(clerk.embedder.model, DIMS)
     step = StoreEnrichment(
-        record.id, record.version, forms, content_hash(text), embedded, Extraction(mentions, statements)
+        record.id,
+        record.version,
+        forms,
+        content_hash(record.partition, text),
+        embedded,
+        Extraction(mentions, statements),
     )
     assert clerk.commit(step)[0].event == "ENRICH"
 

@@ -413,7 +413,7 @@ def later(clerk: Any, flushed: Flushed) -> Iterator[ProjectionWorker]:
 
 def is_durable(clerk: Any) -> bool:
     with clerk.ledger.read() as connection:
-        return outbox.cursor(connection, "vectors") == outbox.last_seq(connection)
+        return outbox.cursor(connection, "vectors") == outbox.extent(connection).newest
 
 
 def test_what_is_delivered_is_flushed_without_a_further_call(

@@ -38,6 +38,7 @@ from graphmem.observers import Observers
 from graphmem.plugins import LanguageModel, Prompt, Usage, VectorIndex
 from graphmem.stores.ledger import Ledger, embeddings, graph_reads, memories, outbox, sessions
 from graphmem.stores.ledger.jobs import IMPORTANCE, INSTRUCTIONS, Job
+from graphmem.stores.ledger.sequence import Extent
 from graphmem.stores.projection_worker import ProjectionWorker
 from graphmem.text import normalise_key
 from graphmem.tracing import span
@@ -227,8 +228,8 @@ class FactPipeline:
 
     def near_memories(
         self, job: Job, drafts: Sequence[FactDraft], vectors: Sequence[SpaceVector]
-    ) -> tuple[int, list[list[str]], dict[str, KnownMemory]]:
-        """Returns the last sequence number, the ids of the facts near to each new one, and these facts by id.
+    ) -> tuple[Extent, list[list[str]], dict[str, KnownMemory]]:
+        """Returns the extent of the snapshot that it reads, the ids of the facts near to each new one, and these by id.
 
         The ids are those of valid facts in the job's scope by the same speaker, nearest first; a fact whose speaker is
         unknown is compared with everybody's. A forgotten fact is among them, unless another memory stands for it: said
@@ -236,7 +237,7 @@ class FactPipeline:
         StoreUnavailable if the index does not catch up: a decision without the near facts would store duplicates.
         """
         with self._ledger.read() as connection:
-            last_seq = outbox.last_seq(connection)
+            extent = outbox.extent(connection)
         if not self._index_worker.catch_up([job.partition], CATCH_UP_SECONDS):
             raise StoreUnavailable("the vector index is behind; new facts are compared once it has caught up")
         now, scope = datetime.now(UTC), _compared_scope(job)
@@ -267,7 +268,7 @@ class FactPipeline:
             # In order: the same memories make the same request, and those of one day stand together.
             in_order = sorted(used.values(), key=lambda record: (record.at, record.row))
             known = _with_relations(connection, in_order)
-        return last_seq, near, {memory.record.id: memory for memory in known}
+        return extent, near, {memory.record.id: memory for memory in known}
 
     def former_facts(self, record: MemoryRecord) -> list[KnownMemory]:
         """Returns the facts that a fact has replaced, directly or not, the last one first."""
@@ -446,7 +447,7 @@ class _PipelineRun:
             return []
         # The sequence number is read before everything else: the commit then notices all facts stored after it.
         with span("find near memories"):
-            last_seq, near_ids, near_memories = self._pipeline.near_memories(self._job, drafts, vectors)
+            extent, near_ids, near_memories = self._pipeline.near_memories(self._job, drafts, vectors)
         duplicates = self._pipeline.exact_duplicates(self._job, drafts)
         actions: dict[int, list[Action]] = {}
         for n in range(len(drafts)):
@@ -459,7 +460,7 @@ class _PipelineRun:
             traced.set_attributes(**{"gen_ai.memory.record.count": len(undecided)})
             for action in self._ask_decisions(drafts, near_memories, near_ids, undecided):
                 actions.setdefault(action.fact, []).append(action)
-        complete = replace(complete, last_seq_seen=last_seq, vectors=tuple(vectors), min_similarity=MIN_SIMILARITY)
+        complete = replace(complete, seen=extent, vectors=tuple(vectors), min_similarity=MIN_SIMILARITY)
         compared = list(near_memories.values())
         for n in undecided:
             actions[n] = self._place(drafts[n], actions[n], compared)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from contextlib import AbstractContextManager, ExitStack
 from functools import cache
 from pathlib import Path
@@ -17,7 +18,7 @@ from sqlalchemy.schema import CreateSchema, ExecutableDDLElement
 
 from graphmem.digests import Digests
 from graphmem.errors import ConfigError, StoreError, StoreUnavailable
-from graphmem.stores.ledger import ledger_state, schema, secret_key
+from graphmem.stores.ledger import ledger_state, schema, secret_key, sequence
 from graphmem.stores.ledger.columns import Columns
 from graphmem.stores.ledger.database import Database
 from graphmem.stores.ledger.postgres import PostgresDatabase
@@ -90,11 +91,14 @@ class Ledger:
     def _prepare(self, key_source: SecretKeySource) -> Digests:
         with self._database.read() as connection:
             is_current = _has_schema(connection) and _revision(connection) == schema.REVISION  # as it mostly is
+            is_current = is_current and not sequence.lacks_room(connection)
             digests = secret_key.existing_digests(connection, key_source) if is_current else None
         if digests is not None:
             return digests
         with self._database.write() as connection:  # checks again: another process may have been faster
             _ensure_schema(connection)
+            if sequence.lacks_room(connection):
+                sequence.make_room(connection)
             return secret_key.ensure_digests(connection, key_source)
 
     def read(self) -> AbstractContextManager[Connection]:
@@ -105,19 +109,24 @@ class Ledger:
         """Opens a read of one statement, or of several that may see different states, if possible without BEGIN."""
         return self._database.read_once()
 
-    def write(self) -> AbstractContextManager[Connection]:
-        """Opens a write transaction; only for commits, deliveries and administration."""
-        return self._database.write()
+    def write(self, of: Collection[str] | None = None) -> AbstractContextManager[Connection]:
+        """Opens a write transaction; only for commits, deliveries and administration.
 
-    def write_derived(self) -> AbstractContextManager[Connection]:
-        """Opens a write transaction for derived rows, whose recorded task to derive them it removes.
+        `of` names what it writes: partitions by their keys, a projection or follower by its cursor. On a server other
+        transactions write beside it, unless they share a name; those without names share no rows, or change each by
+        one statement. None: it writes alone. Within a write transaction no other may be opened.
+        """
+        return self._database.write(of)
+
+    def write_derived(self, of: Collection[str] | None = None) -> AbstractContextManager[Connection]:
+        """Opens a write transaction for derived rows, whose recorded task it removes; `of` as in `write`.
 
         If a power cut loses it, the task is there again, in an earlier commit that was synced, and the next opening
         derives the rows anew: so its commit waits for no sync (SQLite only). The index of the folder may hold a point
         of it then: it has the words of a memory that is stored, and is written over. Not so a store on a server:
         relations have random ids, and those that are lost here would stay there. So only with `derived_stays_here`.
         """
-        return self._database.write(synced=not self.derived_stays_here)
+        return self._database.write(of, synced=not self.derived_stays_here)
 
     def size(self) -> int:
         """Returns the size on disk in bytes; 0 for a ledger in memory."""
@@ -224,6 +233,7 @@ def _create(connection: Connection) -> None:
     created, updated = iso.format(column="memory_created_at"), iso.format(column="at")
     connection.exec_driver_sql(schema.HISTORY_VIEW.format(created=created, updated=updated))
     connection.execute(schema.ledger.insert().values(id=1, uuid=str(uuid4()), seq=0, epoch=0))
+    sequence.create_functions(connection)
     connection.exec_driver_sql("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY)")
     connection.execute(text("INSERT INTO alembic_version VALUES (:r)"), {"r": schema.REVISION})
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Column, ColumnElement, Connection, RowMapping, Select, Table, func, or_, select
+from sqlalchemy import Column, ColumnElement, Connection, RowMapping, Select, Table, func, or_, select, union_all
 
 from graphmem.digests import Digests
 from graphmem.model import (
@@ -34,7 +34,7 @@ from graphmem.text import bm25_weights, entity_id, term_counts
 
 @dataclass(frozen=True, slots=True)
 class ChangeBatch:
-    """Changed rows and tombstones, each in order of sequence number, complete up to `upto`.
+    """Changed rows and tombstones, each in order of sequence number: all up to `upto` that the snapshot shows.
 
     `relations` are ids, `entities` are rows.
     """
@@ -68,12 +68,12 @@ def since(
 ) -> ChangeBatch:
     """Returns the next changes above sequence number `after`, of one partition or of all.
 
-    `state` was read in the same transaction. The batch is complete: no other row changed
-    between `after` and its `upto`. Without `with_graph` it has no relations and no entities.
+    `state` was read in the same snapshot. The batch is complete: no other row that it shows changed between `after` and
+    its `upto`; up to `state.extent.last` none ever will have. Without `with_graph` it has no relations and no entities.
     """
     row = None if partition is None else memories.partition_row(connection, partition)
     if partition is not None and row is None:
-        return ChangeBatch(state.last, (), (), (), ())
+        return ChangeBatch(state.extent.newest, (), (), (), ())
     records = memories.changed_after(connection, after, limit, row)
     tombstones = tombstones_after(connection, after, limit, partition) if state.last_tombstone > after else []
     changed_relations = _changed(connection, relations, relations.c.uid, after, limit, row) if with_graph else []
@@ -85,8 +85,8 @@ def since(
         [seq for _, seq in changed_entities],
     ]
     # A list of `limit` rows may be cut off: the batch ends where the first such list ends. Without one it ends at the
-    # last sequence number taken, even if no changed row has it: a cursor at that number has nothing left to read.
-    upto = min((seqs[-1] for seqs in seq_lists if len(seqs) == limit), default=state.last)
+    # newest sequence number, even if no changed row has it: a cursor at that number has nothing left to read.
+    upto = min((seqs[-1] for seqs in seq_lists if len(seqs) == limit), default=state.extent.newest)
     return ChangeBatch(
         upto=upto,
         records=tuple(record for record in records if record.seq <= upto),
@@ -100,17 +100,28 @@ def since(
     )
 
 
-def has_changes(connection: Connection, after: int, partitions_read: Sequence[str]) -> bool:
-    """Returns whether a row or tombstone of these partitions has a sequence number above `after`."""
+def has_changes(connection: Connection, after: int, partitions_read: Sequence[str], but: Collection[int] = ()) -> bool:
+    """Returns whether a row or tombstone of these partitions has a sequence number above `after`, and none of `but`."""
     rows = select(partitions.c.id).where(partitions.c.key.in_(partitions_read)).scalar_subquery()
     changed = [
-        select(table.c.seq).where(table.c.seq > after, table.c.partition.in_(rows)).exists()
+        _numbers(table, after, but).where(table.c.partition.in_(rows)).exists()
         for table in (memories_table, relations, entities)
     ]
-    erased = select(tombstones_table.c.seq).where(
-        tombstones_table.c.seq > after, tombstones_table.c.partition.in_(partitions_read)
-    )
-    return bool(connection.scalar(select(or_(*changed, erased.exists()))))
+    erased = _numbers(tombstones_table, after, but).where(tombstones_table.c.partition.in_(partitions_read))
+    return bool(connection.scalar(select(or_(*changed, erased.exists())), {"but": list(but)} if but else {}))
+
+
+def count_changes(connection: Connection, after: int, but: Collection[int] = ()) -> int:
+    """Returns how many rows and tombstones have a sequence number above `after`, and none of `but`."""
+    tables = (memories_table, relations, entities, tombstones_table)
+    numbers = union_all(*(_numbers(table, after, but) for table in tables)).subquery()
+    statement = select(func.count()).select_from(numbers)
+    return connection.scalar(statement, {"but": list(but)} if but else {}) or 0
+
+
+def _numbers(table: Table, after: int, but: Collection[int]) -> Select[Any]:
+    numbers = select(table.c.seq).where(table.c.seq > after)
+    return numbers.where(~in_array(table.c.seq, "but")) if but else numbers
 
 
 def states_of(connection: Connection, ids: Sequence[str]) -> ChangeBatch:
@@ -119,7 +130,7 @@ def states_of(connection: Connection, ids: Sequence[str]) -> ChangeBatch:
     relation_ids = connection.scalars(select(relations.c.uid).where(relations.c.uid.in_(list(ids))))
     named_entities = _entity_states_where(connection, partitions.c.id.is_not(None))
     entity_rows = tuple(row for row, state in named_entities if state.id in set(ids))
-    return ChangeBatch(outbox.last_seq(connection), tuple(records.values()), tuple(relation_ids), entity_rows, ())
+    return ChangeBatch(outbox.extent(connection).newest, tuple(records.values()), tuple(relation_ids), entity_rows, ())
 
 
 def _changed(

@@ -25,11 +25,12 @@ from graphmem.model import ALL_KINDS, CandidateRow, Entity, View, micros
 from graphmem.stores.ledger.memories import sized_partition
 from graphmem.stores.ledger.schema import entities, further_runs, ledger, memories, mentions
 from graphmem.stores.ledger.schema import tombstones as tombstones_table
+from graphmem.stores.ledger.sequence import Extent, seq_extent
 from graphmem.stores.ledger.sql import CorruptValue, entity_type, in_array, mention_kind, moment
 
 # Memories of the largest partition that is kept. Reading so many takes about 0.3 s.
 MAX_MEMORIES = 20_000
-# Sequence numbers after which a partition is read anew, instead of looking through the changes of all partitions.
+# Changes after which a partition is read anew, instead of looking through the changes of all partitions.
 MAX_CHANGES = 2_000
 # Bytes of a memory with its mentions, and of an embedding beside its data; measured.
 MEMORY_BYTES, ENTRY_BYTES = 2_500, 250
@@ -43,9 +44,9 @@ Posting = tuple[int, int, int]
 
 
 class _State(NamedTuple):
-    """The state of a ledger: the last sequence number taken, how often it was reset, and how often repaired."""
+    """The state of a ledger: the sequence numbers of its rows, how often it was reset, and how often repaired."""
 
-    seq: int
+    extent: Extent
     epoch: int
     repairs: int
 
@@ -172,8 +173,11 @@ class Columns:
         state = _State(*connection.execute(_STATE).one())
         if columns is not None and columns.state == state:
             return columns
-        if columns is not None and columns.state[1:] == state[1:] and state.seq - columns.state.seq <= MAX_CHANGES:
-            return columns.updated(connection, state)
+        if columns is not None and columns.state[1:] == state[1:]:
+            after = columns.state.extent.last
+            # Numbers have gaps on PostgreSQL. There are no more changes than numbers.
+            if state.extent.newest - after <= MAX_CHANGES or _count_changed(connection, after) <= MAX_CHANGES:
+                return columns.updated(connection, state)
         partition, size = sized_partition(connection, key)
         most = min(MAX_MEMORIES, self._max_bytes // MEMORY_BYTES)
         if partition is None or size > most:
@@ -182,6 +186,11 @@ class Columns:
         if len(rows) > most:
             return None
         return PartitionColumns(key, partition, state).with_changes(connection, rows, (), state)
+
+
+def _count_changed(connection: Connection, after: int) -> int:
+    """Returns how many memories of all partitions changed after a sequence number, at most one above `MAX_CHANGES`."""
+    return len(connection.scalars(_SOME_CHANGED, {"after": after}).all())
 
 
 class _Row(NamedTuple):
@@ -272,7 +281,7 @@ class PartitionColumns:
 
     def updated(self, connection: Connection, state: _State) -> PartitionColumns:
         """Returns the columns with what has changed up to the ledger's state."""
-        values = {"partition": self.partition, "key": self.key, "after": self.state.seq}
+        values = {"partition": self.partition, "key": self.key, "after": self.state.extent.last}
         changed = connection.execute(_CHANGED, values).all()
         erased = [uid for uid in connection.scalars(_ERASED_IDS, values) if uid in self.positions_by_id]
         if not changed and not erased:
@@ -470,7 +479,7 @@ class VisibleColumns:
 
 
 _m = memories.c
-_STATE = select(ledger.c.seq, ledger.c.epoch, ledger.c.repairs)
+_STATE = select(seq_extent(), ledger.c.epoch, ledger.c.repairs)
 _SELECTED = select(
     _m.id, _m.uid, _m.speaker, _m.at, _m.answer_types, _m.question_share, _m.previous, _m.source_only, _m.role,
     _m.valid_from, _m.valid_to, _m.expires_at, _m.forgotten_at,
@@ -479,6 +488,7 @@ _SELECTED = select(
 _ROWS = _SELECTED.where(_m.partition == bindparam("partition")).order_by(_m.id).limit(bindparam("limit"))
 # By the sequence number: an index on the partition would lead through all of it.
 _CHANGED = _SELECTED.where(_m.seq > bindparam("after"), _m.partition + 0 == bindparam("partition"))
+_SOME_CHANGED = select(_m.id).where(_m.seq > bindparam("after")).limit(MAX_CHANGES + 1)
 _ERASED_IDS = select(tombstones_table.c.uid).where(
     tombstones_table.c.seq > bindparam("after"), tombstones_table.c.partition == bindparam("key")
 )

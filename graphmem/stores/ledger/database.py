@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
-from threading import RLock, local
+from collections.abc import Collection, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from threading import local
 from typing import Any
 
 from sqlalchemy import Connection, Engine, Transaction, event, exc
@@ -27,23 +27,21 @@ COMMIT_UNKNOWN = "; if it broke during the commit, the change may be stored or n
 class Database(ABC):
     """A database with read and write transactions. Driver errors are raised as graphmem errors.
 
-    A lock lets one thread of a process write at a time, so that the others wait neither in the database nor with a
-    connection of it. The statement that begins a write transaction lets one process write at a time.
+    Locks of the process let threads wait for each other neither in the database nor with a connection of it. The
+    statement that begins a write transaction lets one process write at a time, or one in the same place.
     """
 
-    # The SQL that begins a read transaction (takes a snapshot) and a write transaction (waits for other writers), and
-    # what is to come before a read of one statement ("" for nothing).
+    # The SQL that begins a read transaction (takes a snapshot), and what is to come before a read of one statement (""
+    # for nothing).
     begin_read: str
-    begin_write: str
     begin_statement: str
     # The base class of the driver's errors, raised where SQLAlchemy does not wrap them.
     driver_error: type[Exception]
 
-    def __init__(self, name: str, engine: Engine, *, one_connection: bool = False) -> None:
+    def __init__(self, name: str, engine: Engine, read_lock: AbstractContextManager[Any] | None = None) -> None:
         self._name = name
         self._engine = engine
-        self._write_lock = RLock()
-        self._read_lock = self._write_lock if one_connection else nullcontext()
+        self._read_lock = read_lock or nullcontext()
         self._thread = local()
         self._closed = False
         event.listen(engine, "begin", _execute_begin)
@@ -74,19 +72,24 @@ class Database(ABC):
             yield connection
 
     @contextmanager
-    def write(self, *, synced: bool = True) -> Iterator[Connection]:
+    def write(self, of: Collection[str] | None = None, *, synced: bool = True) -> Iterator[Connection]:
         """Opens a write transaction: committed at the end, rolled back by any exception.
 
-        Without `synced`, a power cut may lose it after its commit, until a later commit is synced.
+        `of` names what it writes (None: it writes alone), as in `Ledger.write`. Without `synced`, a power cut may lose
+        it after its commit, until a later commit is synced.
 
         Rows in a file that was moved away would be lost. So the file is checked before the commit, and after it, as it
         may have been moved in between.
         """
-        with self._write_lock:
-            with self._convert_errors(ROLLED_BACK), self._transaction(self.begin_write, synced=synced) as connection:
+        with self._turn_to_write(of) as begin:
+            with self._convert_errors(ROLLED_BACK), self._transaction(begin, synced=synced) as connection:
                 yield connection
                 self._check_not_moved()
             self._check_not_moved()
+
+    @abstractmethod
+    def _turn_to_write(self, of: Collection[str] | None) -> AbstractContextManager[str]:
+        """Waits until this thread may write; gives the SQL that begins the transaction once other processes let it."""
 
     @abstractmethod
     def size(self) -> int:
@@ -145,7 +148,7 @@ class Database(ABC):
     def _driver_cursor(self) -> Iterator[Any]:
         """Yields a cursor of the driver's outside of any transaction, while no other thread of the process writes."""
         self._check_not_moved()
-        with self._write_lock, self._convert_errors(), self._engine.connect() as connection:
+        with self._turn_to_write(None), self._convert_errors(), self._engine.connect() as connection:
             yield connection.connection.cursor()
 
     @contextmanager

@@ -1,7 +1,7 @@
 """The cache of embeddings, by hash of the embedded text, and which memory uses which of them.
 
-Texts that several memories share are embedded once. `uses` counts the references; the last one that goes erases the
-embedding.
+Texts that several memories of a partition share are embedded once. `uses` counts the references; the last one that goes
+erases the embedding.
 """
 
 from __future__ import annotations

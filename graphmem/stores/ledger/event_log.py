@@ -18,6 +18,7 @@ from graphmem.model import EventType, MemoryEvent, Scope, from_micros, micros
 from graphmem.stores.ledger import events as history
 from graphmem.stores.ledger.outbox import FOLLOWERS, IS_OF_PROJECTION, follower, is_followed
 from graphmem.stores.ledger.schema import cursors, dead_letters, events, leases, memories, occurrences
+from graphmem.stores.ledger.sequence import first_open_seq
 from graphmem.stores.ledger.sql import decoding, now_micros, upsert
 
 # How long an occurrence is kept for a follower that no process serves.
@@ -45,9 +46,12 @@ def follow(connection: Connection, event_type: EventType, name: str) -> None:
 
 
 def last_row(connection: Connection, event_type: EventType) -> int:
-    """Returns the last row of the table that has the events of a type, whatever event it is; 0 for none."""
+    """Returns the last row of the table that has the events of a type, whatever event it is; 0 for none.
+
+    Rows of transactions that are open may have lower numbers than rows that are there: these count as not there.
+    """
     table = events if event_type is EventType.MEMORY_ADDED else occurrences
-    return connection.scalar(select(func.max(table.c.id))) or 0
+    return connection.scalar(select(func.max(table.c.id)).where(table.c.id < first_open_seq())) or 0
 
 
 def unfollow(connection: Connection, name: str) -> list[str]:
@@ -137,15 +141,21 @@ def append(connection: Connection, event: MemoryEvent) -> None:
     }
     connection.execute(occurrences.insert(), row)
     kept = KEPT // timedelta(microseconds=1)
-    connection.execute(occurrences.delete().where(occurrences.c.at < now_micros() - kept))
+    outdated = select(occurrences.c.id).where(occurrences.c.at < now_micros() - kept)
+    # Another writer may be deleting them.
+    outdated = outdated.with_for_update(skip_locked=True)
+    connection.execute(occurrences.delete().where(occurrences.c.id.in_(outdated)))
 
 
 def after(connection: Connection, event_type: EventType, row: int, limit: int) -> Sequence[LoggedEvent]:
-    """Returns the first events of a type after a row, in order; those of memories that were erased are left out."""
+    """Returns the first events of a type after a row, in order; those of memories that were erased are left out.
+
+    So are those above `last_row`, of transactions that are open and of those that have overtaken them.
+    """
     if event_type is EventType.MEMORY_ADDED:
-        statement = _CHANGES.where(events.c.id > row).order_by(events.c.id).limit(limit)
+        statement = _CHANGES.where(events.c.id > row, events.c.id < first_open_seq()).order_by(events.c.id).limit(limit)
         return [_decode_change(found) for found in connection.execute(statement)]
-    of_type = occurrences.c.event == event_type.value, occurrences.c.id > row
+    of_type = occurrences.c.event == event_type.value, occurrences.c.id > row, occurrences.c.id < first_open_seq()
     statement = select(occurrences).where(*of_type).order_by(occurrences.c.id).limit(limit)
     return [_decode_occurrence(found) for found in connection.execute(statement)]
 

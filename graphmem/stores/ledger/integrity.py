@@ -74,11 +74,11 @@ def embedding_bytes(connection: Connection) -> dict[str, int]:
 def altered_memories(connection: Connection) -> list[str]:
     """Returns the ids of memories whose text is not the embedded one. Only damage causes that."""
     m = memories.c
-    embedded = select(m.uid, m.speaker, m.text, m.embedding).where(m.embedding.is_not(None))
+    embedded = select(m.uid, partitions.c.key, m.speaker, m.text, m.embedding).join(partitions)
     return [
         uid
-        for uid, speaker, text, text_hash in connection.execute(embedded)
-        if content_hash(embedded_text(speaker, text)) != text_hash
+        for uid, partition, speaker, text, text_hash in connection.execute(embedded.where(m.embedding.is_not(None)))
+        if content_hash(partition, embedded_text(speaker, text)) != text_hash
     ]
 
 

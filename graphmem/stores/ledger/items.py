@@ -49,7 +49,8 @@ def _below(labels: Sequence[str]) -> list[ColumnElement[bool]]:
 
 
 def _digest(scope: Scope, namespace: Sequence[str], key: str) -> str:
-    return content_hash(json.dumps([*(getattr(scope, name) for name in SCOPE_NAMES), encode_namespace(namespace), key]))
+    parts = [*(getattr(scope, name) for name in SCOPE_NAMES), encode_namespace(namespace), key]
+    return content_hash(scope.partition, json.dumps(parts))
 
 
 def _carrying(scope: Scope) -> list[ColumnElement[bool]]:

@@ -5,7 +5,7 @@ A job is stored in the transaction of the change that it is about and deleted in
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -13,7 +13,7 @@ from hashlib import blake2b
 from json import dumps
 from typing import Any, NamedTuple
 
-from sqlalchemy import JSON, ColumnElement, Connection, Row, and_, case, func, literal, or_, select
+from sqlalchemy import JSON, ColumnElement, Connection, Row, Select, and_, case, func, literal, or_, select
 
 from graphmem.lifecycle.decay import Operation
 from graphmem.model import EMPTY_MAPPING, SCOPE_NAMES, Layer, MemoryRecord, Scope, micros
@@ -170,6 +170,12 @@ def get(connection: Connection, row: int) -> Job | None:
     return None if record is None else _decode_job(record)
 
 
+def partition_keys(connection: Connection, rows: Iterable[int]) -> dict[int, str]:
+    """Returns the keys of the partitions of jobs, by their rows; completed jobs are left out."""
+    statement = select(jobs.c.id, partitions.c.key).join(partitions).where(in_array(jobs.c.id, "rows"))
+    return dict(connection.execute(statement, {"rows": list(rows)}).all())
+
+
 def claimable(connection: Connection, kinds: Collection[JobKind], *, also_waiting: bool = False) -> dict[int, JobKind]:
     """Returns the claimable jobs of some kinds, by row, oldest first.
 
@@ -259,8 +265,14 @@ def claim(
 
 def renew(connection: Connection, rows: Sequence[int], holder: str, seconds: float) -> None:
     """Lets `holder` keep jobs for some seconds from now; not those that somebody else has claimed meanwhile."""
-    statement = jobs.update().where(in_array(jobs.c.id, "rows"), jobs.c.holder == holder)
-    connection.execute(statement.values(claimable_at=_in(seconds)), {"rows": list(rows)})
+    own = _unlocked(in_array(jobs.c.id, "rows"), jobs.c.holder == holder)
+    statement = jobs.update().where(jobs.c.id.in_(own)).values(claimable_at=_in(seconds))
+    connection.execute(statement, {"rows": list(rows)})
+
+
+def _unlocked(*conditions: ColumnElement[bool]) -> Select[tuple[int]]:
+    """Selects the rows of jobs that no open transaction is about to change: nobody waits for one to end."""
+    return select(jobs.c.id).where(*conditions).with_for_update(skip_locked=True)
 
 
 def record_failure(connection: Connection, row: int, error: str) -> None:
@@ -598,8 +610,8 @@ def claim_enrichments(
     `by_force` takes those of others too, such as a process that died.
     """
     is_free = or_(jobs.c.claimable_at <= now_micros(), jobs.c.holder.is_(None), jobs.c.holder == holder)
-    statement = jobs.update().where(*_OF_ROWS).values(holder=holder, claimable_at=_in(seconds))
-    statement = statement if by_force else statement.where(is_free)
+    claimed = _unlocked(*_OF_ROWS) if by_force else _unlocked(*_OF_ROWS, is_free)
+    statement = jobs.update().where(jobs.c.id.in_(claimed)).values(holder=holder, claimable_at=_in(seconds))
     return set(connection.scalars(statement.returning(jobs.c.memory), {"rows": list(rows)}))
 
 

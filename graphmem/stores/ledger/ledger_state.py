@@ -52,7 +52,15 @@ def check_embedder(ledger: Ledger, spec: EmbeddingSpec) -> None:
     with ledger.read_once() as connection:
         recorded = recorded_spaces(connection)
     if not are_of(recorded, spec, ledger.uuid):
-        record_embedder(ledger, spec)
+        with ledger.write(of=()) as connection:
+            ensure_embedder(connection, spec, ledger.uuid)
+
+
+def ensure_embedder(connection: Connection, spec: EmbeddingSpec, ledger: str) -> None:
+    """Records the embedder of the first vectors, as `check_embedder` does; of two writers, that of the first one."""
+    recorded = connection.execute(select(*SPACES).with_for_update()).one()
+    if not are_of(RecordedSpaces.of(*recorded), spec, ledger):
+        set_embedder(connection, spec)
 
 
 def are_of(spaces: RecordedSpaces, spec: EmbeddingSpec, ledger: str) -> bool:

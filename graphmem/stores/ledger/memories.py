@@ -131,6 +131,12 @@ def inserted_row(result: CursorResult[Any]) -> int:
 # --- partitions -----------------------------------------------------------------------------------------------------
 
 
+def partition_keys(connection: Connection, ids: Iterable[str]) -> dict[str, str]:
+    """Returns the keys of the partitions of memories, by their ids; unknown ids are left out."""
+    statement = select(memories.c.uid, partitions.c.key).join(partitions).where(in_array(memories.c.uid, "uids"))
+    return dict(connection.execute(statement, {"uids": list(ids)}).all())
+
+
 def partition_row(connection: Connection, key: str) -> int | None:
     """Returns the row id of the partition with this key, or None if nothing was ever written to it."""
     return sized_partition(connection, key)[0]

@@ -8,18 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, bindparam, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Executable, bindparam, func, or_, select
 
 from graphmem.model import EmbedderId, EventType
 from graphmem.stores.ledger.schema import cursors, leases, ledger, tombstones
 from graphmem.stores.ledger.schema import dead_letters as dead_letters_table
+from graphmem.stores.ledger.sequence import Extent, seq_extent
 from graphmem.stores.ledger.sql import now_micros, upsert
 
 # How the cursors, leases and dead letters of followers begin (`event_log`); all others are projections'.
 FOLLOWERS = "event:"
 IS_OF_PROJECTION = ~cursors.c.projection.startswith(FOLLOWERS)
-# Built once: every write runs these.
-_NEXT_SEQS = ledger.update().values(seq=ledger.c.seq + bindparam("number"))
 
 
 def follower(event_type: EventType, name: str) -> str:
@@ -34,9 +33,14 @@ def is_followed(event_type: EventType) -> ColumnElement[bool]:
 
 # With the sequence numbers, so that no change pays a statement to know whether to record when its session ends, and
 # whether the ledger's vectors are of the configured embedder.
-_NEXT_SEQS = _NEXT_SEQS.returning(
-    ledger.c.seq, is_followed(EventType.SESSION_END), ledger.c.embedder, ledger.c.embedder_dims, ledger.c.multilingual
-)
+_BESIDE_SEQS = (
+    is_followed(EventType.SESSION_END), ledger.c.embedder, ledger.c.embedder_dims, ledger.c.multilingual
+)  # fmt: skip
+# Built once: every write runs one of these.
+_NEXT_SEQS: Mapping[str, Executable] = {
+    "sqlite": ledger.update().values(seq=ledger.c.seq + bindparam("number")).returning(ledger.c.seq, *_BESIDE_SEQS),
+    "postgresql": select(func.next_seqs(bindparam("number")), *_BESIDE_SEQS).select_from(ledger),
+}
 
 
 class RecordedSpaces(NamedTuple):
@@ -57,12 +61,12 @@ class RecordedSpaces(NamedTuple):
 class CursorState(NamedTuple):
     """A projection's cursor (None: its content is unknown), beside what the ledger knows of itself.
 
-    `epoch` counts the resets of the ledger, `last` is its last sequence number, `last_tombstone` that of its newest
+    `epoch` counts the resets of the ledger, `extent` are its sequence numbers, `last_tombstone` is that of its newest
     tombstone (0: it has none), `embedder` the one whose vectors it holds (None before the first).
     """
 
     epoch: int
-    last: int
+    extent: Extent
     last_tombstone: int
     embedder: EmbedderId | None
     cursor: int | None
@@ -71,7 +75,7 @@ class CursorState(NamedTuple):
 # One statement: every search runs it for each projection.
 _CURSOR_STATE = select(
     ledger.c.epoch,
-    ledger.c.seq,
+    seq_extent(),
     select(func.max(tombstones.c.seq)).scalar_subquery(),
     ledger.c.embedder,
     ledger.c.embedder_dims,
@@ -80,7 +84,7 @@ _CURSOR_STATE = select(
 
 
 def next_seq(connection: Connection) -> int:
-    """Takes the next sequence number, inside the write transaction, so that numbers commit in order."""
+    """Takes the next sequence number of a write transaction."""
     return next_seqs(connection, 1)[0]
 
 
@@ -99,13 +103,14 @@ class TakenSeqs(NamedTuple):
 
 def take_seqs(connection: Connection, number: int) -> TakenSeqs:
     """Takes the next `number` sequence numbers, at least one, as `next_seq` does."""
-    last, is_followed, *spaces = connection.execute(_NEXT_SEQS, {"number": number}).one()
+    statement = _NEXT_SEQS[connection.dialect.name]
+    last, is_followed, *spaces = connection.execute(statement, {"number": number}).one()
     return TakenSeqs(range(last - number + 1, last + 1), bool(is_followed), RecordedSpaces.of(*spaces))
 
 
-def last_seq(connection: Connection) -> int:
-    """Returns the last sequence number taken."""
-    return connection.scalar(select(ledger.c.seq)) or 0
+def extent(connection: Connection) -> Extent:
+    """Returns the sequence numbers whose rows this snapshot shows."""
+    return connection.execute(select(seq_extent())).scalar_one()
 
 
 def epoch(connection: Connection) -> int:
@@ -116,9 +121,9 @@ def epoch(connection: Connection) -> int:
 def cursor_state(connection: Connection, projection: str) -> CursorState:
     """Returns a projection's cursor beside what the ledger knows of itself."""
     row = connection.execute(_CURSOR_STATE, {"projection": projection}).one()
-    epoch, last, last_tombstone, model, dims, position = row
+    epoch, extent, last_tombstone, model, dims, position = row
     embedder = None if model is None else EmbedderId(model, dims)
-    return CursorState(epoch, last, last_tombstone or 0, embedder, position)
+    return CursorState(epoch, extent, last_tombstone or 0, embedder, position)
 
 
 def cursor(connection: Connection, projection: str) -> int | None:

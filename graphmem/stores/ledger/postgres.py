@@ -7,6 +7,11 @@ may give each transaction another connection, if it carries the statements that 
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from hashlib import blake2b
+from threading import Condition
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, exc, make_url
@@ -14,14 +19,15 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, exc, make_
 from graphmem.errors import ConfigError, StoreUnavailable, install_extra
 from graphmem.stores.ledger import schema
 from graphmem.stores.ledger.database import BUSY_SECONDS, Database
+from graphmem.stores.ledger.sequence import WRITER_LOCK
 
 DRIVER = "postgresql+psycopg"
 _POSTGRES_SCHEME = re.compile(r"postgres(ql(\+psycopg)?)?")
 # Prefixes of PostgreSQL's error codes: wrong role or password, missing database, schema or privilege.
 _CONFIGURATION_ERRORS = ("28", "3D", "3F", "42501")
 _TEMPORARY = re.compile("starting up|shutting down|recovery|too many|remaining connection slots|terminating connection")
-# The advisory lock that writers hold, a number of its own in the database ("gmem").
-_LOCK = 0x676D656D
+# A transaction that writes in more places writes alone: the server has room for some thousand locks.
+MOST_NAMES = 100
 # Connection options, which those in the URL override. They give up a silent server: after 3 seconds when connecting,
 # later when it has acknowledged no data for 10 seconds or misses the kernel's keepalive probes.
 _CONNECTION_OPTIONS = {
@@ -44,23 +50,28 @@ _SIZE_QUERY = (
 class PostgresDatabase(Database):
     """A PostgreSQL database.
 
-    As on SQLite, one writer at a time: it holds an advisory lock until the commit. So sequence numbers commit in order
-    and no cursor passes a gap, and after the lock every statement sees all earlier commits. A writer whose machine
-    vanishes loses the lock after twice the time that others wait for it.
+    A writer holds an advisory lock until the commit: alone, or with others beside it. In the second case it also holds
+    one for each name of what it writes, in the order of their numbers, so that no two wait for each other in turn. It
+    gets the number of its transaction after that, so in one place numbers commit in order, and every statement sees all
+    earlier commits there. A writer whose machine vanishes loses the locks after twice the time that others wait for
+    them.
     """
 
     begin_read = f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {_SETTINGS}"
     begin_statement = begin_read  # for its settings
-    begin_write = (
-        f"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; {_SETTINGS}; SET LOCAL lock_timeout = '{BUSY_SECONDS}s'; "
-        f"SET LOCAL idle_in_transaction_session_timeout = '{2 * BUSY_SECONDS}s'; SELECT pg_advisory_xact_lock({_LOCK})"
-    )
 
     def __init__(self, url: URL) -> None:
         address = f"{url.host or 'localhost'}:{url.port or 5432}/{url.database or url.username or ''}"
         engine = _engine(url)
         self.driver_error = engine.dialect.loaded_dbapi.Error
+        self._turns = _Turns()
         super().__init__(f"the ledger on PostgreSQL ({address})", engine)
+
+    @contextmanager
+    def _turn_to_write(self, of: Collection[str] | None) -> Iterator[str]:
+        names = None if of is None or len(of) > MOST_NAMES else sorted(set(map(_lock_of, of)))
+        with self._turns.taken(names):
+            yield _begin_write(names)
 
     def size(self) -> int:
         with self.read() as connection:
@@ -95,6 +106,62 @@ class PostgresDatabase(Database):
             cursor.execute(f"VACUUM (ANALYZE) {tables}")
 
 
+def _lock_of(name: str) -> int:
+    """Returns the number of a name's lock. Two names may have one: then they wait for each other, no more."""
+    return int.from_bytes(blake2b(name.encode(), digest_size=4).digest(), signed=True)
+
+
+def _begin_write(names: Sequence[int] | None) -> str:
+    """Returns the SQL that begins a write transaction in the places with these locks; None: alone."""
+    settings = (
+        f"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; {_SETTINGS}; SET LOCAL lock_timeout = '{BUSY_SECONDS}s'; "
+        f"SET LOCAL idle_in_transaction_session_timeout = '{2 * BUSY_SECONDS}s'; "
+    )
+    if names is None:
+        return f"{settings}SELECT pg_advisory_xact_lock({WRITER_LOCK})"
+    locks = [f"SELECT pg_advisory_xact_lock({WRITER_LOCK}, {name})" for name in names]
+    return settings + "; ".join([f"SELECT pg_advisory_xact_lock_shared({WRITER_LOCK})", *locks])
+
+
+class _Turns:
+    """Lets the threads of a process take places, or all of them, as the server's locks do for processes.
+
+    A thread that waits here needs no connection. One that waits for all lets none pass that comes later.
+    """
+
+    def __init__(self) -> None:
+        self._changed = Condition()
+        self._taken: Counter[int | None] = Counter()  # None: how many threads write, with and without places
+        self._all_taken = False
+        self._waiting_for_all = 0
+
+    @contextmanager
+    def taken(self, places: Sequence[int] | None) -> Iterator[None]:
+        """Waits for places (None: for all) and holds them during the block."""
+        with self._changed:
+            if places is None:
+                self._waiting_for_all += 1
+                try:
+                    self._changed.wait_for(lambda: not (self._all_taken or self._taken.total()))
+                finally:
+                    self._waiting_for_all -= 1
+                self._all_taken = True
+            else:
+                self._changed.wait_for(
+                    lambda: not (self._all_taken or self._waiting_for_all or any(self._taken[one] for one in places))
+                )
+                self._taken.update([None, *places])
+        try:
+            yield
+        finally:
+            with self._changed:
+                if places is None:
+                    self._all_taken = False
+                else:
+                    self._taken -= Counter([None, *places])
+                self._changed.notify_all()
+
+
 def parse_url(url: str) -> URL:
     """Parses a `postgresql://` or `postgres://` URL. Raises ConfigError, without the password, for any other text."""
     try:
@@ -117,7 +184,7 @@ def _engine(url: URL) -> Engine:
         from psycopg.types.numeric import Int8Dumper  # noqa: PLC0415
     except ImportError as error:
         raise ConfigError(f"ledger_url: PostgreSQL needs psycopg; {install_extra('postgres')}") from error
-    # begin_read and begin_write begin transactions themselves; the driver's BEGIN would take another round trip.
+    # What begins a transaction says BEGIN itself; the driver's would take another round trip.
     engine = create_engine(
         url.set(query={**_CONNECTION_OPTIONS, **url.query}),
         connect_args={"autocommit": True},

@@ -45,7 +45,8 @@ ledger = Table(
     metadata,
     Column("id", SmallInteger, primary_key=True),
     Column("uuid", Text, nullable=False),
-    Column("seq", BigInteger, nullable=False),  # the last sequence number taken
+    Column("seq", BigInteger, nullable=False),  # the last sequence number taken; on SQLite, else 0
+    Column("seq_base", BigInteger, nullable=False, server_default="0"),  # on PostgreSQL (`sequence`), else 0
     Column("epoch", BigInteger, nullable=False),  # number of resets
     Column("embedder", Text),  # the model whose vectors the projections hold
     Column("embedder_dims", Integer),  # the length of these vectors
@@ -327,7 +328,8 @@ supports = Table(
     sqlite_with_rowid=False,
 )
 
-# Embeddings by hash of the embedded text: no text is embedded twice, and erasing its last memory erases the embedding.
+# Embeddings by hash of the partition and the embedded text: no text is embedded twice for a partition, and erasing its
+# last memory there erases the embedding.
 embeddings = Table(
     "embeddings",
     metadata,

@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Select, bindparam, func, or_, select
 from graphmem.model import SCOPE_NAMES, Kind, MemoryRecord, SaidMessage, Scope, micros
 from graphmem.stores.ledger.memories import RECORD, SINGLE_SESSION, decode_record, exact_scope
 from graphmem.stores.ledger.schema import links, memories, partitions
+from graphmem.stores.ledger.sequence import Extent
 
 # The memory types of summaries that are no running summary of a session: the record of a procedure, and what the
 # lifecycle makes of many events.
@@ -166,15 +167,16 @@ def last_summarised_row(connection: Connection, summary: MemoryRecord | None) ->
     return connection.scalar(last_row) or 0
 
 
-def facts_since(connection: Connection, partition: str, seq: int) -> list[int]:
-    """Returns the rows of a partition's facts that were stored or changed after a sequence number."""
+def facts_since(connection: Connection, partition: str, seen: Extent) -> list[int]:
+    """Returns the rows of a partition's facts that were stored or changed since a snapshot of this extent."""
     m = memories.c
     statement = (
-        select(m.id)
+        select(m.id, m.seq)
         .join(partitions)
         .where(m.seq > bindparam("after"), partitions.c.key == bindparam("partition"), m.kind == Kind.FACT.value)
     )
-    return list(connection.scalars(statement, {"after": seq, "partition": partition}))
+    changed = connection.execute(statement, {"after": seen.last, "partition": partition})
+    return [row for row, seq in changed if seq not in seen.ahead]
 
 
 def facts_with_text(connection: Connection, partition: str, texts: Sequence[str]) -> list[MemoryRecord]:

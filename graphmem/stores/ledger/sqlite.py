@@ -13,9 +13,10 @@ import logging
 import os
 import sqlite3
 from collections import Counter
-from contextlib import closing, suppress
+from collections.abc import Collection, Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from threading import Lock
+from threading import Lock, RLock
 from time import monotonic
 from typing import Any
 
@@ -68,11 +69,11 @@ class SqliteDatabase(Database):
     """
 
     begin_read = "BEGIN"
-    begin_write = "BEGIN IMMEDIATE"
     begin_statement = ""
     driver_error = sqlite3.Error
 
     def __init__(self, path: Path | None) -> None:
+        self._write_lock = RLock()
         # Absolute, because SQLite may read a name that begins with "file:" as a URL.
         self._path = None if path is None else path.absolute()
         # (device, inode) of the file and of its write-ahead log.
@@ -81,7 +82,7 @@ class SqliteDatabase(Database):
         self._connections: set[int] = set()  # by id() of the driver's connection
         self._checked_at = 0.0
         if self._path is None:
-            super().__init__("the in-memory ledger", _memory_engine(), one_connection=True)
+            super().__init__("the in-memory ledger", _memory_engine(), read_lock=self._write_lock)
             return
         super().__init__(f"the ledger {str(path)!r}", _file_engine(self._path))
         event.listen(self._engine, "do_connect", self._before_connect)
@@ -124,6 +125,11 @@ class SqliteDatabase(Database):
                 self._checked_at = 0.0
                 raise StoreUnavailable(MOVED.format(name=self._name, part=path.name))
         self._checked_at = now
+
+    @contextmanager
+    def _turn_to_write(self, _of: Collection[str] | None) -> Iterator[str]:
+        with self._write_lock:
+            yield "BEGIN IMMEDIATE"
 
     def size(self) -> int:
         if self._path is None:
