@@ -22,7 +22,17 @@ from graphmem.ingest.facts.job_result import JobResult
 from graphmem.jobs.worker import JobFailure
 from graphmem.lifecycle import kinds
 from graphmem.lifecycle.compression import NO_MODEL, abstractable, abstraction, compress, medoid
-from graphmem.lifecycle.decay import Composition, CyclePlan, Decision, Operation, brake, likely_rule, plan_cycle
+from graphmem.lifecycle.decay import (
+    Composition,
+    CyclePlan,
+    Decision,
+    Operation,
+    Vitals,
+    brake,
+    kept_kinds,
+    likely_rule,
+    plan_cycle,
+)
 from graphmem.lifecycle.importance import certainty, counted_type, importance, recency, scarcity
 from graphmem.lifecycle.likeness import said_again
 from graphmem.lifecycle.rules import Rule
@@ -236,6 +246,7 @@ class Cycle:
         with self._ledger.read() as connection:
             records = vitals.read_all(connection, partition, now, documents=self._documents)
             matrices = embeddings.matrices(connection, self._spec, partition)
+        records = self._with_certainty(records, matrices)
         self._giving_way.rest()
         plan = plan_cycle(records, now, self._policy)
         with single_blas_thread(), self._ledger.read() as connection:
@@ -352,6 +363,16 @@ class Cycle:
             with self._ledger.write([key]) as connection:
                 vitals.record_accesses(connection, accesses)
         self._giving_way.rest()
+
+    def _with_certainty(self, records: Sequence[Vitals], matrices: Matrices) -> list[Vitals]:
+        """Returns the memories with how sure it is that those whose type was computed are of a kind that is kept."""
+        rated = [one.row for one in records if one.is_type_computed and one.role != ASSISTANT]
+        likely = _likely_kinds(rated, matrices)
+        kept = kept_kinds(self._rules, next(iter(likely.values()), ()))
+        return [
+            replace(one, certainty=sum(shares[name] for name in kept)) if (shares := likely.get(one.row)) else one
+            for one in records
+        ]
 
     def _rule(self, memory: UnratedMemory, said: str, likely: Mapping[str, float] | None) -> Rule | None:
         """Returns the rule that a memory matches, None for none: they are about what a user says (seed 002 §3.1).

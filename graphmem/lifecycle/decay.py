@@ -42,7 +42,9 @@ class Vitals:
     """What a cycle needs to know of a memory; `row` is its row in the ledger, `seq` the number of its last change.
 
     `strength` is its retention at the last cycle, or 1 since it was found; `accessed_at` the time at which it was last
-    found or said again, None for never; `shown_again_at` that at which it last came back from being forgotten.
+    found or said again, None for never; `shown_again_at` that at which it last came back from being forgotten. Of one
+    with `is_type_computed` nobody named type or importance; `certainty` is how sure it is that its kind is one of those
+    that are kept (0..1), None where that is not known.
     """
 
     id: str
@@ -64,6 +66,8 @@ class Vitals:
     shown_again_at: datetime | None = None
     level: int = 0
     version: int = 1
+    is_type_computed: bool = False
+    certainty: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,12 +264,17 @@ def _least_worth(
 def lasting_worth(memory: Vitals, now: datetime, policy: LifecyclePolicy) -> float:
     """Returns what a memory is worth in the long-term layer but for its scarcity (0..1).
 
-    Its importance, which holds impact and certainty, comes nearer to 1 each time that it is found or said again, and
-    the recency is that of the last time.
+    Its importance, and the certainty that it is of a kind that is kept, come nearer to 1 each time that it is found or
+    said again, and the recency is that of the last time. Where the certainty is not known, the importance holds it.
     """
     last = memory.created_at if memory.accessed_at is None else max(memory.created_at, memory.accessed_at)
-    proven = 1 - (1 - memory.importance) * exp(-policy.curve.access_bonus * memory.accesses)
-    return (WEIGHTS["impact"] + WEIGHTS["certainty"]) * proven + WEIGHTS["recency"] * recency(last, now)
+    unproven = exp(-policy.curve.access_bonus * memory.accesses)
+    certainty = memory.importance if memory.certainty is None else memory.certainty
+    return (
+        WEIGHTS["impact"] * (1 - (1 - memory.importance) * unproven)
+        + WEIGHTS["certainty"] * (1 - (1 - certainty) * unproven)
+        + WEIGHTS["recency"] * recency(last, now)
+    )
 
 
 def _strength(memory: Vitals, policy: LifecyclePolicy) -> float:
@@ -283,6 +292,12 @@ def keeping_rule(rules: Rules, text: str) -> Rule | None:
     return rule if rule is not None and matters(rule.importance, rule.memory_type) else None
 
 
+def kept_kinds(rules: Rules, names: Iterable[str]) -> frozenset[str]:
+    """Returns those of the kinds of sentences that are kept for good by the rules of their names."""
+    named = {name: rules.named(name) for name in names}
+    return frozenset(name for name, rule in named.items() if rule and matters(rule.importance, rule.memory_type))
+
+
 def likely_rule(rules: Rules, text: str, likely: Mapping[str, float]) -> Rule | None:
     """Returns the rule of a text of which the probabilities of its kinds are known, None without one.
 
@@ -291,7 +306,7 @@ def likely_rule(rules: Rules, text: str, likely: Mapping[str, float]) -> Rule | 
     that the text is of one of these, or else of the others.
     """
     of_words = rules.match(text)
-    kept = {name for name in likely if (rule := rules.named(name)) and matters(rule.importance, rule.memory_type)}
+    kept = kept_kinds(rules, likely)
     share = sum(likely[name] for name in kept)
     if of_words is not None:
         is_kept = matters(of_words.importance, of_words.memory_type)

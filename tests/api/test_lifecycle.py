@@ -6,6 +6,7 @@ import io
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from support.ledger_snapshot import contents, exported, same
 from support.statement_count import counted
 from support.waiting import TIMEOUT
 
-from graphmem import Memory, concurrency
+from graphmem import Memory, Settings, concurrency
 from graphmem.errors import ConfigError, NotFoundError, ValidationError
 from graphmem.jobs import cycle as cycles
 from graphmem.lifecycle.decay import Brake
@@ -893,3 +894,16 @@ def test_the_brake_counts_what_another_memory_is_to_stand_for(make_memory: Make)
     held = tend(memory)
     assert (held["brake"].partition(";")[0], held["merged"]) == ("3 of 4 memories would be forgotten at once", 0)
     assert tend(memory, force=True)["merged"] == 3
+
+
+@pytest.mark.thorough
+def test_room_is_for_what_is_surely_of_a_kind_that_is_kept(tmp_path: Path) -> None:
+    """With the encoder that tells the kinds; what somebody gave a type or an importance is not guessed."""
+    guessed, sure, given = "No cheese on mine, ever.", "I was raised by my grandparents in Galway.", "Bob sat there."
+    settings = Settings.from_dict({"home": str(tmp_path), **on(long_term_capacity=2, daily_at="never")})
+    with Memory(settings=settings) as memory:
+        said(memory, 40, guessed, sure)
+        said(memory, 40, given, importance=0.9, vitals={"importance_given": True})
+        memory.flush()
+        planned = {one["memory"]: one["change"] for one in tend(memory, dry_run=True)["changes"]}
+        assert planned == {guessed: "forget", sure: "promote", given: "promote"}

@@ -199,6 +199,18 @@ def test_without_room_what_was_said_or_found_more_and_later_stays() -> None:
     assert kept_of([replace(fact, accessed_at=NOW - 5 * DAY), preference], [0, 90], 1) == {"0"}
 
 
+def test_without_room_what_is_less_surely_of_a_kind_that_is_kept_gives_way_first() -> None:
+    """Certainty is a term of its own (seed 002 §3.2): what a sentence is was guessed of some, and of others not."""
+    long_ago = NOW - 40 * DAY
+    surely, perhaps, named = (
+        replace(memory(row, layer=Layer.LONG_TERM, importance=importance), created_at=long_ago, certainty=certainty)
+        for row, importance, certainty in ((0, 0.85, 0.95), (1, 0.9, 0.55), (2, 0.85, None))
+    )
+    assert kept_of([surely, perhaps], [0, 90], 1) == {"0"}
+    assert kept_of([perhaps, named], [0, 90], 1) == {"2"}
+    assert kept_of([surely, replace(perhaps, accesses=9)], [0, 90], 1) == {"1"}  # said so often that it is proven
+
+
 @pytest.mark.parametrize("other", ["The code of the flat is 1234", "The code of the flat is not 9876"])
 def test_a_faded_memory_is_not_merged_into_one_that_says_something_else(other: str) -> None:
     long_ago = NOW - timedelta(days=30)

@@ -228,6 +228,7 @@ def read_all(connection: Connection, partition: int, now: datetime, *, documents
             v.accessed_at,
             func.coalesce(v.strength, 1.0).label("strength"),
             shown_again_at.label("shown_again_at"),
+            and_(v.type_computed.is_(True), v.importance_given.is_not(True)).label("is_type_computed"),
         )
         .join_from(memories, vitals, v.memory == m.id, isouter=True)
         .where(m.partition == partition, *_participants(documents=documents))
@@ -274,6 +275,7 @@ def _decode(row: RowMapping) -> Vitals:
         layer=Layer(row["layer"]),
         created_at=from_micros(row["created_at"]),
         is_valid=bool(row["is_valid"]),
+        is_type_computed=bool(row["is_type_computed"]),
         accessed_at=optional_from_micros(row["accessed_at"]),
         shown_again_at=optional_from_micros(row["shown_again_at"]),
         kind=kind,
