@@ -70,9 +70,8 @@ def run(checkout: Path, home: Path, arguments: tuple[str, ...]) -> tuple[float, 
     """Returns seconds of CPU and megabytes of a command of a checkout. Its output goes nowhere."""
     command = [sys.executable, "-m", "graphmem", *arguments, "--home", str(home)]
     environ = {**os.environ, "PYTHONPATH": str(checkout)}
-    done = subprocess.run(
-        [sys.executable, "-c", LAUNCHER, *command], cwd=checkout, env=environ, capture_output=True, check=True
-    )  # noqa: S603  (this Python)
+    launch = [sys.executable, "-c", LAUNCHER, *command]
+    done = subprocess.run(launch, cwd=checkout, env=environ, capture_output=True, check=True)  # noqa: S603
     status, cpu, peak = json.loads(done.stdout)
     assert status == 0, arguments
     return cpu, peak / 1024
