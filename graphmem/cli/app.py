@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 from io import TextIOWrapper
@@ -22,10 +21,6 @@ from graphmem.cli.options import INTERRUPTED
 from graphmem.cli.serve import serve
 from graphmem.cli.worker import worker
 
-# New objects after which Python looks for unreachable cycles. Its default of 700 is met hundreds of times while modules
-# and models load, which leaves no cycles: a tenth of a command's CPU.
-COLLECT_AFTER = 50_000
-
 app = typer.Typer(
     help="Memory for agents: a vector index and an entity-relation graph over one durable ledger.",
     no_args_is_help=True,
@@ -37,7 +32,6 @@ app = typer.Typer(
 
 def main() -> None:
     """Runs the command that the arguments of the process name; the entry point of `graphmem`."""
-    gc.set_threshold(COLLECT_AFTER)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # shows characters outside the terminal's encoding as \uXXXX
             stream.reconfigure(errors="backslashreplace")

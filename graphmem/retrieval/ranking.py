@@ -13,7 +13,7 @@ from graphmem.logs import log_text
 from graphmem.model import ALL_KINDS, embedded_text
 from graphmem.retrieval import passages, relevance, scoring, term_overlap
 from graphmem.retrieval.arms import attempt
-from graphmem.retrieval.assessment import relevances_of
+from graphmem.retrieval.assessment import ASKS, relevances_of
 from graphmem.retrieval.candidates import Candidates, found_by_arms
 from graphmem.retrieval.character_matching import CharacterMatches
 from graphmem.retrieval.explanation import ExplanationBuilder
@@ -97,8 +97,18 @@ def by_total(table: FeatureTable, weights: Weights) -> list[RankedMemory]:
 def by_relevance(
     grouped: Sequence[RankedMemory], relevances: Mapping[str, Relevance], candidates: Candidates
 ) -> list[RankedMemory]:
-    """Returns memories, best first, in an order that heeds their relevance where the partition is small."""
-    values = {uid: one.value for uid, one in relevances.items()}
+    """Returns memories, best first, in an order that heeds their relevance where the partition is small.
+
+    What resembles the query in nothing may still answer it by a path, so little relevance counts as
+    `scoring.LEAST_RELEVANCE`; not so that of a memory that only asks. Where the query names a time, the time decides.
+    """
+    if candidates.retrieved.analysis.periods:
+        return list(grouped)
+    rows = candidates.evidence.rows
+    values = {
+        uid: one.value if rows[uid].question_share >= ASKS else max(one.value, scoring.LEAST_RELEVANCE)
+        for uid, one in relevances.items()
+    }
     return scoring.order_by_relevance(grouped, values, candidates.statistics.kept)
 
 

@@ -21,7 +21,9 @@ GRAPH_FACTOR = 1.2
 # What the log odds of relevance count beside a score: all of it in partitions of up to so many memories, less in larger
 # ones, nothing from so many on. Features are scaled by what one search finds: where that is little, they tell little
 # (docs/decisions/0053).
-RELEVANCE_WEIGHT, SMALL_PARTITION, LARGE_PARTITION, LEAST_RELEVANCE = 0.1, 60, 90, 1e-6
+RELEVANCE_WEIGHT, SMALL_PARTITION, LARGE_PARTITION = 0.1, 60, 90
+# The relevance of a memory that resembles the query in nothing, and the bound that keeps log odds finite.
+LEAST_RELEVANCE, _TINY = 0.02, 1e-6
 
 
 def top_rows(table: FeatureTable, weights: Weights, limit: int) -> list[str]:
@@ -103,7 +105,7 @@ def order_by_relevance(
     totals: dict[str, float] = {}
     for memory in ranked:
         if memory.id in relevances:
-            value = min(max(relevances[memory.id], LEAST_RELEVANCE), 1.0 - LEAST_RELEVANCE)
+            value = min(max(relevances[memory.id], _TINY), 1.0 - _TINY)
             totals[memory.id] = memory.score + weight * log(value / (1.0 - value))
     best = max(totals.values(), default=0.0)
 

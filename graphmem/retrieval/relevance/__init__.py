@@ -33,7 +33,7 @@ SHARED_KEYWORDS = 0.6
 RARE_AMONG_FOUND, RARE_IN_PARTITION, MIN_RARE = 0.15, 0.05, 4
 # The floor is `floor` of the coefficients, or this share of the best memory's relevance. In partitions of more than so
 # many memories it falls with their number: one of many is less probably the one that is asked for.
-FLOOR_SHARE, FLOOR_SIZE = 0.25, 20
+FLOOR_SHARE, FLOOR_SIZE = 0.3, 20
 # The share of the best memory's relevance that is needed in partitions of any size. In conversations of some 500 turns
 # it takes a third of the lines where the best has a relevance above .5, and 1.5 % of the evidence.
 LEAST_SHARE = 0.05

@@ -26,6 +26,8 @@ BEND, MULTILINGUAL_BEND = 0.35, 0.3
 MAX_OVERLAP, MAX_REPLY_OVERLAP, MAX_SIZE = 3.0, 2.0, 600
 # The temperature of topics, and the similarity to prototypes from which on a text is advice or a standing fact.
 TOPIC_TEMPERATURE, PROTOTYPE_SIMILARITY = 0.06, 0.3
+# The fewest memories whose median cosine is that of unrelated ones, and what it is otherwise.
+FEWEST_FOR_BACKGROUND, UNRELATED = 3, 0.1
 # Fewer characters all count alike.
 MIN_CHARS = 8
 _KINDS = AnswerType.PERSON | AnswerType.PLACE | AnswerType.NUMBER | AnswerType.WHEN | AnswerType.DURATION
@@ -144,12 +146,17 @@ def _own_space(question: AskedQuestion, memories: Sequence[FoundMemory]) -> dict
     return {
         "similarity": similarity,
         "similarity_high": np.maximum(similarity - BEND, 0.0),
-        "similarity_above": similarity - question.background * reads,
+        "similarity_above": similarity - _background(question.background, len(memories)) * reads,
         "match": match * reads,
         "match_unread": match * (1.0 - reads),
         "match_beside": np.array([memory.match_beside for memory in memories]) * reads,
         "unread": np.full(len(memories), 1.0 - reads),
     }
+
+
+def _background(median: float, count: int) -> float:
+    """Returns the cosine above which a memory tells something; one or two memories are no background for themselves."""
+    return median if count >= FEWEST_FOR_BACKGROUND else min(median, UNRELATED)
 
 
 def _words(question: AskedQuestion, memories: Sequence[FoundMemory]) -> dict[str, Row]:
@@ -217,7 +224,7 @@ def _begins_with_person(memory: FoundMemory) -> bool:
 def _multilingual(question: AskedQuestion, vectors: Row) -> dict[str, Row]:
     asked = np.zeros(vectors.shape[1]) if question.vector is None else question.vector
     similarity = vectors @ asked
-    above = similarity - np.median(similarity)
+    above = similarity - _background(float(np.median(similarity)), len(similarity))
     unread = 1.0 - float(question.is_read)
     return {
         "multilingual": similarity,
