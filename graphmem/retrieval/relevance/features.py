@@ -26,8 +26,8 @@ BEND, MULTILINGUAL_BEND = 0.35, 0.3
 MAX_OVERLAP, MAX_REPLY_OVERLAP, MAX_SIZE = 3.0, 2.0, 600
 # The temperature of topics, and the similarity to prototypes from which on a text is advice or a standing fact.
 TOPIC_TEMPERATURE, PROTOTYPE_SIMILARITY = 0.06, 0.3
-# The fewest memories whose median cosine is that of unrelated ones, and what it is otherwise.
-FEWEST_FOR_BACKGROUND, UNRELATED = 3, 0.1
+# The cosine of unrelated texts, where there is a single memory.
+UNRELATED = 0.1
 # Fewer characters all count alike.
 MIN_CHARS = 8
 _KINDS = AnswerType.PERSON | AnswerType.PLACE | AnswerType.NUMBER | AnswerType.WHEN | AnswerType.DURATION
@@ -155,8 +155,8 @@ def _own_space(question: AskedQuestion, memories: Sequence[FoundMemory]) -> dict
 
 
 def _background(median: float, count: int) -> float:
-    """Returns the cosine above which a memory tells something; one or two memories are no background for themselves."""
-    return median if count >= FEWEST_FOR_BACKGROUND else min(median, UNRELATED)
+    """Returns the cosine above which a memory tells something; a single memory is no background for itself."""
+    return median if count > 1 else min(median, UNRELATED)
 
 
 def _words(question: AskedQuestion, memories: Sequence[FoundMemory]) -> dict[str, Row]:
