@@ -59,6 +59,7 @@ YearLanguages = Annotated[
 Personas = Annotated[int, typer.Option(metavar="N", help="Persons of each language, each with a year of their own.")]
 Days = Annotated[int, typer.Option(metavar="N", help="Days of the year that are lived.")]
 Seed = Annotated[int, typer.Option(metavar="N", min=0, help="The number from which the years are made.")]
+Quoting = Annotated[bool, typer.Option("--quoting-model", help="Count what a language model would be asked.")]
 NoPromotion = Annotated[bool, typer.Option("--no-promotion", help="No memory is kept for its importance.")]
 Cases = Annotated[bool, typer.Option("--cases", help="Also what came of each case, with --json.")]
 
@@ -170,28 +171,31 @@ def lifecycle(
     days: Days = 365,
     seed: Seed = 1,
     no_promotion: NoPromotion = False,  # noqa: FBT002
+    quoting_model: Quoting = False,  # noqa: FBT002
 ) -> None:
     """Lives simulated years, and asks what is still found.
 
     Each is lived with the lifecycle on and off. The memories are stored in temporary folders. With --home what was
     measured of each person is kept in that folder, and a later run with the same arguments goes on from there. The
     settings of the lifecycle that the configuration names count; a language model that it names merges and summarises.
+    With --quoting-model a script that quotes memories stands in for one, and requests and tokens of each month are
+    counted.
     """
     from graphmem.cli.bench_table import print_lifecycle  # noqa: PLC0415
     from graphmem.cli.render import ProgressBar  # noqa: PLC0415
-    from graphmem.evaluation.lifecycle import Arguments, run  # noqa: PLC0415
+    from graphmem.evaluation.lifecycle import Arguments, model_name, run  # noqa: PLC0415
     from graphmem.evaluation.lifecycle_report import build_report  # noqa: PLC0415
     from graphmem.evaluation.year import load  # noqa: PLC0415
 
     texts = load(path, comma_separated(languages))
     settings = without_locations(call.settings())
-    arguments = Arguments(days, personas, seed, promotion=not no_promotion)
+    arguments = Arguments(days, personas, seed, promotion=not no_promotion, quoting=quoting_model)
     with ProgressBar(delay=0) as bar:
         outcomes = run(texts, settings, arguments, call.home, bar.update)
     models = {
         "embedder": settings.embedder.provider,
         "extractor": settings.extractor.provider,
-        "llm": "none" if settings.llm is None else str(settings.llm.config.model),
+        "llm": model_name(settings, arguments) or "none",
     }
     report = build_report(texts, outcomes, arguments, models)
     call.print_answer(report, lambda renderer: print_lifecycle(renderer, report))

@@ -160,6 +160,13 @@ def print_lifecycle(renderer: Renderer, report: Mapping[str, Any]) -> None:
     for month in everybody["months"]:
         grown = {name: f"{number:+.1f}" for name, number in month["growth"].get("on", {}).items()}
         renderer.line(month["month"] + "".join(f"{month['on'][name]:>10}{grown.get(name, ''):>7}" for name in sizes))
+    if any(month["model"] for month in everybody["months"]):
+        renderer.title("Requests to the language model, and tokens, of each month")
+        asked = dict.fromkeys(name for month in everybody["months"] for name in month["model"])
+        titles = {"prompt_tokens": "tokens in", "completion_tokens": "tokens out"}
+        renderer.line((f"{'':7}" + "".join(f"{titles.get(name, name):>12}" for name in asked), "dim"))
+        for month in everybody["months"]:
+            renderer.line(month["month"] + "".join(f"{month['model'].get(name, 0):>12}" for name in asked))
     renderer.title("Time in ms (median, 99 % within)")
     for name, times in everybody["milliseconds"].items():
         renderer.line(f"{name:<8}{times['p50']:>9}{times['p99']:>9}   of {times['number']}")

@@ -24,6 +24,7 @@ from typing import Any
 from graphmem.atomic_files import replace_file
 from graphmem.boundary import filters, validation
 from graphmem.evaluation.configurations import refuse_degraded
+from graphmem.evaluation.quoting_model import QuotingModel
 from graphmem.evaluation.year import DAYS, FACT, FIRST_DAY, GONE, OLD_EVENT, PREFERENCE, Message, Question, Texts, Year
 from graphmem.lifecycle.decay import MERGED_INTO, keeping_rule
 from graphmem.memory import Memory
@@ -49,12 +50,16 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """What is measured: how many days and persons of each language, from which seed, and whether cycles promote."""
+    """What is measured: how many days and persons of each language, from which seed, and whether cycles promote.
+
+    `quoting`: a `QuotingModel` stands in for a language model.
+    """
 
     days: int = DAYS
     persons: int = 5
     seed: int = 1
     promotion: bool = True
+    quoting: bool = False
 
 
 @dataclass(slots=True)
@@ -92,7 +97,7 @@ def run(texts: Sequence[Texts], settings: Settings, arguments: Arguments, home: 
                 "promotion": arguments.promotion,
                 "texts": of_language.source.sha256,
                 "lifecycle": settings.lifecycle.model_dump(mode="json"),
-                "model": None if settings.llm is None else settings.llm.config.model,
+                "model": model_name(settings, arguments),
             }
             file = None if home is None else home / f"{year.name}.json"
             outcome = None if file is None else _kept(file, conditions)
@@ -104,6 +109,13 @@ def run(texts: Sequence[Texts], settings: Settings, arguments: Arguments, home: 
                         write(json.dumps(outcome, ensure_ascii=False).encode())
             outcomes.append(outcome)
     return outcomes
+
+
+def model_name(settings: Settings, arguments: Arguments) -> str | None:
+    """Returns the name of the language model of the cycles, None without one."""
+    if arguments.quoting:
+        return QuotingModel.name
+    return None if settings.llm is None else settings.llm.config.model
 
 
 def _kept(file: Path, conditions: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -121,11 +133,15 @@ def live(year: Year, settings: Settings, arguments: Arguments, progress: Progres
     without = settings.model_copy(
         update={"lifecycle": settings.lifecycle.model_copy(update={"enabled": False}), "llm": None}
     )
-    nights, months, stored = _Nights(), [], 0
+    nights, months, stored, asked_before = _Nights(), [], 0, Counter[str]()
     with (
         TemporaryDirectory(prefix="graphmem-") as on_folder,
         TemporaryDirectory(prefix="graphmem-") as off_folder,
-        Memory(on_folder, settings=_with_lifecycle(settings, promotion=arguments.promotion)) as on,
+        Memory(
+            on_folder,
+            settings=_with_lifecycle(settings, promotion=arguments.promotion),
+            llm=QuotingModel() if arguments.quoting else None,
+        ) as on,
         Memory(off_folder, settings=without) as off,
     ):
         asked = cycle([question.text for question in year.questions(DAYS - 1) if question.group != GONE])
@@ -143,7 +159,10 @@ def live(year: Year, settings: Settings, arguments: Arguments, progress: Progres
                 off.import_(_records(year, told[stored:]))
                 off.flush()
                 stored = len(told)
-                months.append(_month(year, day, told, (on, on_folder), (off, off_folder), uids, nights, weighty))
+                month = _month(year, day, told, (on, on_folder), (off, off_folder), uids, nights, weighty)
+                requested = _requested(on)
+                months.append({**month, "model": dict(requested - asked_before)})
+                asked_before = requested
             progress(year.name, day + 1, arguments.days)
     return {
         "person": year.name,
@@ -339,6 +358,16 @@ def _loss(question: Question, told: Sequence[Message], uids: Mapping[int, str], 
     if any(uid not in nights.reasons for uid in answers):
         return NOT_AMONG_HITS
     return _kind(nights.reasons[answers[-1]])
+
+
+def _requested(memory: Memory) -> Counter[str]:
+    """Returns what the language model of the cycles has been asked so far: its requests by operation, and tokens."""
+    total: Counter[str] = Counter()
+    for line in memory.stats()["usage"]:
+        total[line["operation"]] += line["calls"]
+        for name in ("prompt_tokens", "completion_tokens"):
+            total[name] += line[name]
+    return total
 
 
 def _size(memory: Memory, folder: str) -> dict[str, int]:

@@ -78,7 +78,8 @@ def _month(persons: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Returns the sizes and shares of a month, of all persons together."""
     sizes = {way: dict(_total(_numbers(month[way]) for month in persons)) for way in (ON, OFF)}
     needed = _total(counts for month in persons for name, counts in month["classes"].items() if name in NEEDED)
-    return {"month": persons[0]["month"], **sizes, "growth": {}, "needed": _shares(needed)}
+    model = dict(_total(month["model"] for month in persons))
+    return {"month": persons[0]["month"], **sizes, "growth": {}, "needed": _shares(needed), "model": model}
 
 
 def _numbers(size: Mapping[str, Any]) -> dict[str, int]:

@@ -262,6 +262,24 @@ def test_a_simulated_year_is_lived_and_goes_on_from_what_is_kept(tmp_path, monke
     assert all(len(line) <= 80 for line in again.splitlines())
 
 
+@pytest.mark.thorough
+def test_a_simulated_year_counts_what_a_language_model_would_be_asked(tmp_path):
+    arguments = ("lifecycle", LIFECYCLE, "--languages", "zh", "--personas", "1", "--days", "9", "--quoting-model")
+    arguments += ("--home", str(tmp_path / "kept"))
+    report = json.loads(run(*arguments, "--json").stdout)
+    assert report["models"]["llm"] == "a script that quotes"
+    (month,) = report["figures"]["all"]["months"]
+    tokens = {name: month["model"].pop(name) for name in ("prompt_tokens", "completion_tokens")}
+    requests = sum(month["model"].values())
+    assert requests >= report["figures"]["all"]["nights"]["summarized"] > 0
+    assert tokens["prompt_tokens"] > 100 * requests
+    assert tokens["completion_tokens"] >= requests
+    shown = run(*arguments).stdout
+    assert re.search(r"summarize +tokens in +tokens out$", shown, re.MULTILINE)
+    assert re.search(rf"^2025-01 .* {tokens['prompt_tokens']} +{tokens['completion_tokens']}$", shown, re.MULTILINE)
+    assert all(len(line) <= 80 for line in shown.splitlines())
+
+
 def test_data_is_kept_only_with_home(files, opened_folders, tmp_path):
     run("multihop", files["musique"], "--home", str(tmp_path / "kept"))
     run("multihop", files["musique"])

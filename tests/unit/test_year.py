@@ -161,6 +161,7 @@ def outcome(found, grown=1.0, during=(10.0,), alone=(10.0,)):
                 "classes": classes,
                 "lost": {"why": 2},
                 "recognised": {},
+                "model": {"merge": number, "prompt_tokens": 800 * number},
             }
         )
     nights = {
@@ -191,6 +192,13 @@ def test_the_bars_are_those_of_the_specification():
     assert good["P99 during cycles / without"] == (1.1, True)
     poor = bars(outcome(85, 1.06, during=[120.0]), outcome(80, 1.06, during=[120.0]))
     assert {met for name, (_, met) in poor.items() if "compression" not in name} == {False}
+
+
+def test_requests_and_tokens_are_those_of_all_persons_by_month():
+    report = build_report([TEXTS["en"]], [outcome(93), outcome(85)], lifecycle.Arguments(quoting=True), {})
+    months = [month["model"] for month in report["figures"]["all"]["months"]]
+    assert months[1] == {"merge": 2, "prompt_tokens": 1_600}
+    assert report["arguments"]["quoting"] is True
 
 
 def test_an_answer_that_is_not_current_does_not_count_as_first():
