@@ -16,7 +16,7 @@ from math import exp, sqrt
 
 from graphmem.retrieval.temporal import chinese, english_phrases, languages
 from graphmem.retrieval.temporal.english_phrases import plain_text
-from graphmem.retrieval.temporal.expressions import TimeExpression
+from graphmem.retrieval.temporal.expressions import TimeExpression, union
 from graphmem.retrieval.temporal.languages import names_nothing
 from graphmem.retrieval.temporal.offsets import EventOffset, find_offset
 from graphmem.retrieval.temporal.periods import Period
@@ -59,10 +59,7 @@ def strip_times(query: str, now: datetime) -> str:
 
 def _spaced_expressions(text: str, today: date) -> list[TimeExpression]:
     """Returns the expressions of all languages but Chinese, in a text as `plain_text` returns it; in its order."""
-    english = english_phrases.find_expressions(text, today)
-    others = languages.find_expressions(text, today)
-    new = [one for one in others if not any(one.begin < own.end and own.begin < one.end for own in english)]
-    return sorted([*english, *new], key=lambda one: one.begin) if new else english
+    return union(english_phrases.find_expressions(text, today), languages.find_expressions(text, today))
 
 
 def strip_all_times(query: str, now: datetime) -> str:

@@ -35,6 +35,10 @@ class TimeExpression:
         """Whether it is a whole calendar year."""
         return self.build is None and self.period == _whole_year(self.period)
 
+    def overlaps(self, begin: int, end: int) -> bool:
+        """Whether it shares a character with this part of the text."""
+        return self.begin < end and begin < self.end
+
     def merged(self, other: TimeExpression, period: Period) -> TimeExpression:
         """Returns one expression with this period, from the earlier begin to the later end of both."""
         return TimeExpression(min(self.begin, other.begin), max(self.end, other.end), period)
@@ -76,9 +80,15 @@ def scan(text: str, today: date, rules: Iterable[Rule]) -> list[TimeExpression]:
     expressions: list[TimeExpression] = []
     for pattern, build in rules:
         for match in pattern.finditer(text):
-            if not any(match.start() < expression.end and expression.begin < match.end() for expression in expressions):
+            if not any(expression.overlaps(*match.span()) for expression in expressions):
                 expressions.extend(_from_match(match, today, build))
     return sorted(expressions, key=lambda expression: expression.begin)
+
+
+def union(first: Sequence[TimeExpression], others: Iterable[TimeExpression]) -> list[TimeExpression]:
+    """Returns expressions, and of others those that overlap none of them, in the order of the text."""
+    new = [one for one in others if not any(own.overlaps(one.begin, one.end) for own in first)]
+    return sorted([*first, *new], key=lambda expression: expression.begin)
 
 
 def named_period(build: Yearly, today: date, which: str | None, year: int | None) -> tuple[Period, Yearly] | Period:

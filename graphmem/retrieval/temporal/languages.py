@@ -19,7 +19,14 @@ from typing import Any
 
 from graphmem.folding import fold, without_marks
 from graphmem.retrieval.temporal import periods
-from graphmem.retrieval.temporal.expressions import Rule, RuleBuilder, TimeExpression, named_period, scan
+from graphmem.retrieval.temporal.expressions import (
+    Rule,
+    RuleBuilder,
+    TimeExpression,
+    named_period,
+    scan,
+    union,
+)
 from graphmem.retrieval.temporal.periods import Period, Yearly
 
 # Languages by script, where the script tells; all others are told by their words.
@@ -69,12 +76,7 @@ def _find(text: str, today: date, rules: Callable[[str], Sequence[Rule]]) -> lis
     folded, places = _folded(text)
     found: list[TimeExpression] = []
     for language in _languages_of(folded):
-        found += [
-            one
-            for one in scan(folded, today, rules(language))
-            if not any(one.begin < other.end and other.begin < one.end for other in found)
-        ]
-    found.sort(key=lambda one: one.begin)
+        found = union(found, scan(folded, today, rules(language)))
     if places is None:
         return found
     return [TimeExpression(places[one.begin], places[one.end - 1] + 1, one.period, one.build) for one in found]
