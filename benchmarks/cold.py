@@ -6,9 +6,9 @@
 turn. CPU is user and system time of the process, the least of the runs, as other programs only ever add to it; memory
 is the largest resident size. Each `add` has other words: what is said again is not embedded again.
 
-A plain copy writes holes out: `copied_megabytes` are the lengths of the files of a home that was closed,
-`home_megabytes` what they take. `install` adds up the files of the packages that `pip install graphmem` brings, byte
-code included, as they are installed here.
+Each checkout stores the memories in a home of its own; `files` counts those of the home once it is closed,
+`home_megabytes` is what they take on the disk. `install` adds up the files of the packages that `pip install graphmem`
+brings, byte code included, as they are installed here.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -36,7 +35,6 @@ from graphmem.evaluation.datasets import POOLED, pooled
 from graphmem.evaluation.environment import environment
 from graphmem.evaluation.runner import store
 from graphmem.settings import Settings
-from graphmem.stores.qdrant import file_ends
 
 # A process begins with the largest size of the one that started it: so a small one starts the command.
 LAUNCHER = """
@@ -66,6 +64,12 @@ def fill(home: Path) -> None:
         store(memory, enlarge(replace(chats, partitions={POOLED: turns}), MEMORIES), lambda *_: None)
 
 
+def fill_by(checkout: Path, home: Path) -> None:
+    """Stores the turns by a checkout's code, in a process of its own: another release has another schema."""
+    environ = {**os.environ, "PYTHONPATH": str(checkout)}
+    subprocess.run([sys.executable, __file__, "--fill", str(home)], env=environ, check=True)  # noqa: S603
+
+
 def run(checkout: Path, home: Path, arguments: tuple[str, ...]) -> tuple[float, float]:
     """Returns seconds of CPU and megabytes of a command of a checkout. Its output goes nowhere."""
     command = [sys.executable, "-m", "graphmem", *arguments, "--home", str(home)]
@@ -77,13 +81,11 @@ def run(checkout: Path, home: Path, arguments: tuple[str, ...]) -> tuple[float, 
     return cpu, peak / 1024
 
 
-def measure(checkouts: dict[str, Path], filled: Path, folder: Path) -> dict[str, Any]:
-    """Returns the figures of each checkout, by its name. Each has a copy of the home of its own."""
+def measure(checkouts: dict[str, Path], folder: Path) -> dict[str, Any]:
+    """Returns the figures of each checkout, by its name."""
     homes = {name: folder / name for name in checkouts}
-    for home in homes.values():
-        shutil.copytree(filled, home)
-        for index in (home / "vectors").glob("*/"):
-            file_ends.restore(index)  # the checkout from before need not know of files that were cut
+    for name, home in homes.items():
+        fill_by(checkouts[name], home)
     figures: dict[str, Any] = {name: {} for name in checkouts}
     for command, arguments in COMMANDS.items():
         runs: dict[str, list[tuple[float, float]]] = {name: [] for name in checkouts}
@@ -98,7 +100,7 @@ def measure(checkouts: dict[str, Path], filled: Path, folder: Path) -> dict[str,
             }
     for name, home in homes.items():
         files = [file.stat() for file in home.rglob("*") if file.is_file()]
-        figures[name]["copied_megabytes"] = _megabytes(sum(file.st_size for file in files))
+        figures[name]["files"] = len(files)
         figures[name]["home_megabytes"] = _megabytes(sum(512 * file.st_blocks for file in files))
     return figures
 
@@ -141,12 +143,15 @@ def main() -> None:
     """The program."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--before", type=Path, help="another checkout, measured in turn with this one")
-    before = parser.parse_args().before
+    parser.add_argument("--fill", type=Path, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.fill is not None:
+        fill(arguments.fill)
+        return
+    before = arguments.before
     checkouts = {**({} if before is None else {"before": before.resolve()}), "now": CHECKOUT}
     with tempfile.TemporaryDirectory(prefix="graphmem-") as name:
-        folder = Path(name)
-        fill(folder / "filled")
-        figures = measure(checkouts, folder / "filled", folder)
+        figures = measure(checkouts, Path(name))
     print(
         json.dumps(
             {"benchmark": "cold", **environment(), "memories": MEMORIES, **figures, "install": install_size()}, indent=2

@@ -15,10 +15,10 @@ from graphmem.logs import log_and_leave_pending
 from graphmem.model import LISTED_KINDS, ListFilter, Scope, View
 from graphmem.queries import gauges
 from graphmem.stores.blobs import erase_unused, missing_and_unused
-from graphmem.stores.ledger import attachments, embeddings, event_log, integrity, jobs, ledger_state, memories
+from graphmem.stores.ledger import attachments, embeddings, event_log, integrity, jobs, ledger_state, memories, outbox
 from graphmem.stores.ledger.jobs import MODEL_KINDS, JobKind
 from graphmem.stores.ledger.ledger_state import record_embedder, recorded_embedder, recorded_spaces
-from graphmem.stores.projection import Progress
+from graphmem.stores.projection import CLEAN_REPORT, Progress
 from graphmem.webhooks import PREFIX
 
 if TYPE_CHECKING:
@@ -36,13 +36,13 @@ def needs_rebuild(engine: Engine) -> bool:
 
 
 def prepare_searches(engine: Engine) -> None:
-    """Does now what the first search would wait for: loads models and checks the contents of the vector index.
+    """Does now what the first search would wait for: loads models and checks the contents of a given vector index.
 
     Never raises: a broken model or store raises when a search needs it.
     """
     engine.backends.load_models()
     with suppress(StoreError):
-        if not needs_rebuild(engine):
+        if not needs_rebuild(engine) and engine.backends.vector_worker is not None:
             engine.backends.vector_worker.check_contents()
 
 
@@ -93,14 +93,9 @@ def _finish_enrichment_and_deliveries(engine: Engine) -> list[str]:
     lagging = [worker for worker in engine.projection_workers if worker.projection.has_pending()]
     for draining in [engine.pool.submit(worker.drain, FLUSH_TIMEOUT) for worker in lagging if not is_unenriched]:
         draining.result()
-    is_durable = {worker.name: worker.flush() for worker in engine.projection_workers}
     if is_unenriched:
         return [*pending_jobs, *PROJECTION_NAMES]
-    return pending_jobs + [
-        projection.name
-        for projection in engine.projections
-        if not is_durable[projection.name] or projection.has_pending()
-    ]
+    return pending_jobs + [projection.name for projection in engine.projections if projection.has_pending()]
 
 
 def run_cycle(engine: Engine, partition: str, now: datetime | None, *, dry_run: bool, force: bool) -> CycleResult:
@@ -129,6 +124,10 @@ def rebuild(engine: Engine, projection: str | None, progress: Progress | None) -
             with engine.ledger.read() as connection:
                 partitions = memories.all_partitions(connection)
             target.rebuild(partitions, progress)
+    if engine.backends.vector_worker is None and projection != "graph" and progress is not None:
+        with engine.ledger.read() as connection:
+            last = outbox.extent(connection).newest
+        progress("vectors", last, last)  # it is the ledger
 
 
 def _embed_for_this_embedder(engine: Engine) -> None:
@@ -163,6 +162,8 @@ def verify(engine: Engine) -> dict[str, Any]:
     missing, unused = missing_and_unused(engine.ledger)
     blobs = {"missing": sorted(missing), "unused": sorted(unused)} if missing or unused else {}
     projections = {worker.name: worker.verify() for worker in engine.projection_workers}
+    if engine.backends.vector_worker is None:
+        projections["vectors"] = {**CLEAN_REPORT, "missing": _without_vectors(engine)}
     is_ok = (
         not damaged
         and not inconsistent
@@ -175,6 +176,15 @@ def verify(engine: Engine) -> dict[str, Any]:
         "projections": projections,
         **({"blobs": blobs} if blobs else {}),
     }  # fmt: skip
+
+
+def _without_vectors(engine: Engine) -> list[str]:
+    """Returns the ids of enriched memories whose vectors are lost; none before a rebuild for another embedder."""
+    if needs_rebuild(engine):
+        return []
+    with engine.ledger.read() as connection:
+        rows = embeddings.rows_without_embeddings(connection, engine.embedding_spec)
+        return sorted(record.id for record in memories.records_by_row(connection, rows).values())
 
 
 def stats(engine: Engine, scope: Scope | None) -> dict[str, Any]:
@@ -229,6 +239,9 @@ def repair(engine: Engine) -> None:
         integrity.recompute_derived(connection)
     for projection in engine.projections:
         projection.repair(projection.verify())
+    if lost := _without_vectors(engine):
+        engine.commit([ReindexMemory(uid) for uid in lost])
+        engine.job_worker.enrich_all()
     missing, _ = missing_and_unused(engine.ledger)
     if missing:
         with engine.ledger.write() as connection:

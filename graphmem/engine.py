@@ -75,8 +75,7 @@ class Engine:
     own tables, the graph. `graphmem.administration` checks and repairs it. Raises ConfigError or StoreError when a
     store cannot be opened.
 
-    `is_worker`: this process does the jobs of others. It leaves the folder of an embedded vector index to those that
-    search, and whatever they have claimed.
+    `is_worker`: this process does the jobs of others, and leaves to them whatever they have claimed.
     """
 
     def __init__(
@@ -86,7 +85,7 @@ class Engine:
         self.observers = Observers()
         self.search_load = SearchLoad()
         hand_over = hand_over_of(settings, in_memory=in_memory)
-        self.backends = backends = open_backends(settings, given, in_memory=in_memory, takes_folder=not is_worker)
+        self.backends = backends = open_backends(settings, given, in_memory=in_memory)
         llm = None if backends.llm is None else ObservedModel(backends.llm, self.observers)
         self.llm: LanguageModel | None = llm
         self.has_reranker = backends.reranker is not None
@@ -191,9 +190,10 @@ class Engine:
 
     @property
     def search_deps(self) -> SearchDeps:
-        """The stores and models that a search reads; the first use checks the contents of the vector index."""
+        """The stores and models that a search reads; the first use checks the contents of a given vector index."""
         backends = self.backends
-        backends.vector_worker.check_contents()
+        if backends.vector_worker is not None:
+            backends.vector_worker.check_contents()
         return SearchDeps(
             backends.ledger,
             backends.vector_index,

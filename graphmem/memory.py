@@ -1361,7 +1361,7 @@ class Memory:
     # --- housekeeping -------------------------------------------------------------------------------------------
 
     def flush(self) -> dict[str, list[str]]:
-        """Finishes background work, waits for it, and makes the vector index durable, as the words are already.
+        """Finishes background work and waits for it.
 
         Where the setting `workers` leaves jobs to other processes, waits for these, and half a minute for one to begin.
         Then waits until the handlers of this process were told of what happened, but not for those that fail. Returns
@@ -1425,6 +1425,7 @@ class Memory:
         enrichment failed. `projections` has lists of ids: rows `missing` from the projection, `extra` rows, which the
         ledger does not have, `stale` rows, whose sequence number differs from the ledger's, and `dead_letters`, which
         the store refused; `unreadable` or `unreachable` has the reason why the projection could not be compared.
+        Without a vector index of its own, `vectors` has in `missing` the memories whose vectors the ledger has lost.
         `blobs` has the digests of data of attachments that is "missing" from its folder, and "unused" there.
 
         `repair=True` repairs the differences (not the damage) and reports the state afterwards, with the first report
@@ -1536,8 +1537,7 @@ class Memory:
         """Erases everything in this memory, and nothing else in its stores.
 
         Returns `{"pending": […]}`: projections that are not emptied within `delivery_wait` seconds, because their
-        server is out of reach or a delivery is in progress. They are emptied as soon as possible. The vector index in a
-        folder that another process has open is not named: that process empties it at its next search or write.
+        server is out of reach or a delivery is in progress. They are emptied as soon as possible.
         """
         self.engine.check_open()
         return {"pending": administration.reset(self.engine)}

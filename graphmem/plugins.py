@@ -71,6 +71,7 @@ __all__ = [
     "Transcript",
     "Usage",
     "VectorIndex",
+    "VectorSearch",
     "View",
     "embedding_spec_of",
 ]
@@ -386,7 +387,32 @@ class Support:
     invalid_at: int | None
 
 
-class VectorIndex(Protocol):
+class VectorSearch(Protocol):
+    """Searches memories by vector and by words. Errors are those of `VectorIndex`."""
+
+    def dense(self, view: View, vector: Matrix, limit: int) -> list[tuple[str, float]]:
+        """Returns (memory id, cosine) of the nearest memories in the view, best first, each by its best window."""
+        ...
+
+    def multilingual(
+        self, view: View, vector: Matrix, limit: int, *, without_dense: bool = False
+    ) -> list[tuple[str, float]]:
+        """Returns (memory id, cosine) of the nearest memories in the multilingual space, in the view, best first.
+
+        `without_dense`: only of memories that have no vector in the other space. Nothing from an index that was made
+        without the multilingual space.
+        """
+        ...
+
+    def sparse(self, view: View, weights: Mapping[int, float], limit: int) -> list[tuple[str, float]]:
+        """Returns (memory id, score) of the memories in the view with the highest scores above 0, best first.
+
+        The score is the dot product of `weights` and the memory's weights.
+        """
+        ...
+
+
+class VectorIndex(VectorSearch, Protocol):
     """Points, searched by vector and by words. Thread-safe; only one thread delivers at a time.
 
     All methods raise StoreUnavailable when the store is out of reach (StoreLost when it answers, but empty) and
@@ -409,27 +435,6 @@ class VectorIndex(Protocol):
 
     def flush(self) -> None:
         """Makes durable what was written and removed; does nothing where that is durable when it returns."""
-        ...
-
-    def dense(self, view: View, vector: Matrix, limit: int) -> list[tuple[str, float]]:
-        """Returns (memory id, cosine) of the nearest memories in the view, best first, each by its best window."""
-        ...
-
-    def multilingual(
-        self, view: View, vector: Matrix, limit: int, *, without_dense: bool = False
-    ) -> list[tuple[str, float]]:
-        """Returns (memory id, cosine) of the nearest memories in the multilingual space, in the view, best first.
-
-        `without_dense`: only of memories that have no vector in the other space. Nothing from an index that was made
-        without the multilingual space.
-        """
-        ...
-
-    def sparse(self, view: View, weights: Mapping[int, float], limit: int) -> list[tuple[str, float]]:
-        """Returns (memory id, score) of the memories in the view with the highest scores above 0, best first.
-
-        The score is the dot product of `weights` and the memory's weights.
-        """
         ...
 
     def count(self) -> int:

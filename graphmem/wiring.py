@@ -20,7 +20,7 @@ from sqlalchemy import URL
 
 from graphmem.boundary.validation import is_encodable
 from graphmem.concurrency import Pool
-from graphmem.errors import ConfigError, ModelError, StoreLocked, StoreUnavailable, install_extra
+from graphmem.errors import ConfigError, ModelError, StoreUnavailable, install_extra
 from graphmem.extraction.protocols import Extractor
 from graphmem.given import Given
 from graphmem.model import EmbeddingSpec, Utterance
@@ -34,6 +34,7 @@ from graphmem.plugins import (
     TokenEmbedder,
     Transcriber,
     VectorIndex,
+    VectorSearch,
     embedding_spec_of,
 )
 from graphmem.retrieval.reranking import BoundedReranker
@@ -49,11 +50,10 @@ from graphmem.settings import SpacyExtractor as SpacySettings
 from graphmem.stores.blobs import BlobFolder
 from graphmem.stores.ledger import Ledger, exists, secret_key
 from graphmem.stores.ledger.embedded_graph import EmbeddedGraph
+from graphmem.stores.ledger.embedded_index import EmbeddedIndex
 from graphmem.stores.ledger.ledger_state import recorded_embedder
 from graphmem.stores.ledger.postgres import parse_url
 from graphmem.stores.ledger.secret_key import SecretKeySource
-from graphmem.stores.ledger.sqlite import private_folder
-from graphmem.stores.numpy_index import NumpyIndex
 from graphmem.stores.projection import GraphSink, Projection, VectorSink
 from graphmem.stores.projection_worker import ProjectionWorker
 from graphmem.stores.working import MESSAGES_PER_ROUND, WorkingMemory
@@ -62,7 +62,6 @@ if TYPE_CHECKING:
     from graphmem.ingest.enrichment import Enricher
     from graphmem.ingest.facts.pipeline import FactPipeline
     from graphmem.stores.neo4j.index import Neo4jIndex
-    from graphmem.stores.qdrant.embedded import EmbeddedIndex
     from graphmem.stores.qdrant.server import ServerIndex
 
 T = TypeVar("T")
@@ -70,9 +69,6 @@ T = TypeVar("T")
 NOTHING_GIVEN = Given()
 
 logger = logging.getLogger("graphmem")
-
-# Folders of vector indexes whose disk was full when they were last opened.
-_warned_of = set[Path]()
 
 _FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
@@ -82,8 +78,9 @@ class Backends:
     """The open stores and models of one Memory.
 
     `llm`, `vision` and `speech` are None unless they are configured or given; `extractor` is None if the configuration
-    turns it off; `graph_worker` is None if the graph is read from the ledger's own tables; `working` is None without
-    working memory. `owned`: what was opened here beside the ledger; given parts are closed by those who made them.
+    turns it off; `vector_worker` and `graph_worker` are None if that is read from the ledger's own tables; `working` is
+    None without working memory. `owned`: what was opened here beside the ledger; given parts are closed by those who
+    made them.
     """
 
     ledger: Ledger
@@ -93,8 +90,8 @@ class Backends:
     reranker: BoundedReranker | None
     vision: LanguageModel | None
     speech: Transcriber | None
-    vector_index: VectorIndex
-    vector_worker: ProjectionWorker
+    vector_index: VectorSearch
+    vector_worker: ProjectionWorker | None
     graph: Graph
     graph_worker: ProjectionWorker | None
     working: WorkingMemory | None
@@ -103,7 +100,7 @@ class Backends:
     @property
     def projection_workers(self) -> list[ProjectionWorker]:
         """The workers that deliver, one for each projection."""
-        return [self.vector_worker] if self.graph_worker is None else [self.vector_worker, self.graph_worker]
+        return [worker for worker in (self.vector_worker, self.graph_worker) if worker is not None]
 
     def load_models(self) -> None:
         """Loads the models that run in this process, side by side, so that no first search or `add` waits for them.
@@ -121,22 +118,17 @@ class Backends:
                 parsing.result()
 
     def close(self) -> None:
-        """Flushes the vector index; closes what is not given: indexes, connections of models, and the ledger."""
+        """Closes what is not given: indexes, connections of models, and the ledger."""
         for worker in self.projection_workers:
             worker.cancel_waits()
         with ExitStack() as closing:
             closing.callback(self.ledger.close)  # also after an error: closing it empties its write-ahead log
             for part in self.owned:
                 closing.callback(part.close)
-            closing.callback(self.vector_worker.flush)
 
 
-def open_backends(
-    settings: Settings, given: Given = NOTHING_GIVEN, *, in_memory: bool, takes_folder: bool = True
-) -> Backends:
+def open_backends(settings: Settings, given: Given = NOTHING_GIVEN, *, in_memory: bool) -> Backends:
     """Opens the stores and models that the settings name, but for the given ones.
-
-    Without `takes_folder` the folder of an embedded vector index stays free for another process.
 
     Servers are connected later, by their projection workers. Raises ConfigError for a backend that is not installed or
     cannot be used as configured, StoreError for an unusable ledger, EmbeddingError if an embedding endpoint has to be
@@ -168,17 +160,17 @@ def open_backends(
         blobs = None if in_memory else BlobFolder(home_folder(settings) / "blobs", keeps_new=keeps_data)
         ledger = Ledger(location, _keyring(settings, location), blobs, column_bytes=settings.search_cache_mb * 2**20)
         cleanup.callback(ledger.close)
+        vector_index: VectorSearch
+        vector_worker: ProjectionWorker | None
         if (index := given.guarded_index) is not None:
             vector_index, vector_worker = index, _worker_of_given(index, ledger, embedding_spec_of(embedder))
         else:
-            vector_index, vector_worker = _open_vectors(
-                settings, ledger, embedder, in_memory=in_memory, takes_folder=takes_folder
-            )
+            vector_index, vector_worker = _open_vectors(settings, ledger, embedder, in_memory=in_memory)
             own(vector_index)
         working = own(_open_working(settings, ledger, in_memory=in_memory))
         graph, graph_worker = _open_graph(settings, ledger, in_memory=in_memory)
         own(graph)
-        is_remote = vector_worker.is_on_server or (graph_worker is not None and graph_worker.is_on_server)
+        is_remote = any(worker is not None and worker.is_on_server for worker in (vector_worker, graph_worker))
         ledger.derived_stays_here = given.guarded_index is None and not is_remote
         cleanup.pop_all()
     return Backends(
@@ -239,14 +231,14 @@ def home_folder(settings: Settings) -> Path:
 
 def storage_paths(settings: Settings) -> list[Path]:
     """Returns the folders and files that hold a memory, as absolute paths: no other file may be written there."""
-    vectors, location = settings.vector_store.config.path, ledger_location(settings)
+    location = ledger_location(settings)
     files = (
         []
         if isinstance(location, URL)
         else [location.with_name(f"{location.name}{suffix}") for suffix in ("", "-wal", "-shm")]
     )
     keys = [file.with_name(secret_key.KEY_FILE) for file in files[:1]]
-    return [path.absolute() for path in (home_folder(settings), *([vectors] if vectors else []), *files, *keys)]
+    return [path.absolute() for path in (home_folder(settings), *files, *keys)]
 
 
 def ledger_location(settings: Settings) -> Path | URL:
@@ -403,19 +395,15 @@ def _worker_of_given(index: VectorIndex, ledger: Ledger, spec: EmbeddingSpec) ->
     `place` and `check` are those of `VectorIndex`, which an index may leave out.
     """
     place = getattr(index, "place", "") or type(index).__name__
-    sink = VectorSink(index, spec, takes_configured_only=True, flushes_each_batch=True)
+    sink = VectorSink(index, spec)
     projection = Projection("vectors", ledger, sink, shared=True, leased=True, place=f"given/{place}")
     return ProjectionWorker(projection, getattr(index, "check", None))
 
 
 def _open_vectors(
-    settings: Settings, ledger: Ledger, embedder: Embedder, *, in_memory: bool, takes_folder: bool
-) -> tuple[VectorIndex, ProjectionWorker]:
-    """Opens the vector index and returns it with its worker.
-
-    A second process on one folder gets an index in its own memory, as do one that finds the disk full and one that
-    leaves the folder to others.
-    """
+    settings: Settings, ledger: Ledger, embedder: Embedder, *, in_memory: bool
+) -> tuple[VectorSearch, ProjectionWorker | None]:
+    """Opens the vector index and returns it with, if it is a copy of the ledger's, the worker that delivers to it."""
     config, spec = settings.vector_store.config, embedding_spec_of(embedder)
     if not _FOLDER_NAME.fullmatch(config.collection_name):
         raise ConfigError(
@@ -432,20 +420,12 @@ def _open_vectors(
             if recorded in {None, spec.embedder}:  # else `check_embedder` asks for a rebuild
                 server.check()
 
-        sink = VectorSink(server, spec, takes_configured_only=True)
+        sink = VectorSink(server, spec)
         server_place = f"qdrant/{config.collection_name}"
         return server, ProjectionWorker(
             Projection("vectors", ledger, sink, shared=True, leased=True, place=server_place), check
         )
-    index = None if in_memory or not takes_folder else _embedded_index(settings, ledger, spec)
-    if index is None:
-        index_in_memory = NumpyIndex()
-        return index_in_memory, ProjectionWorker(
-            Projection("vectors", ledger, VectorSink(index_in_memory, spec), shared=False)
-        )
-    place = index.place if ledger.on_server else None  # a ledger in a file has one such folder
-    projection = Projection("vectors", ledger, VectorSink(index, spec), shared=True, flushes_later=True, place=place)
-    return index, ProjectionWorker(projection)
+    return EmbeddedIndex(ledger, spec), None
 
 
 def _refuse_in_memory(key: str, *, in_memory: bool) -> None:
@@ -454,34 +434,6 @@ def _refuse_in_memory(key: str, *, in_memory: bool) -> None:
             f'{key}: a server is configured, and Memory(":memory:") would leave data there that nobody could '
             "find again; give it a folder, or leave the server out"
         )
-
-
-def _embedded_index(settings: Settings, ledger: Ledger, spec: EmbeddingSpec) -> EmbeddedIndex | None:
-    """Opens embedded Qdrant for vectors of the recorded embedder.
-
-    Returns None if another process holds its folder, and if its disk is full, with a warning: one for each folder in a
-    process until it could be opened, for a service opens it twice when it starts.
-    """
-    from graphmem.stores.qdrant.embedded import DiskFull, EmbeddedIndex  # noqa: PLC0415
-
-    config = settings.vector_store.config
-    folder = Path(config.path).expanduser() if config.path is not None else home_folder(settings) / "vectors"
-    private_folder(folder.parent)  # creates home where the ledger is elsewhere
-    with ledger.read() as connection:
-        recorded = recorded_embedder(connection)
-    # The folder's name has the ledger's UUID: two ledgers configured with one path never touch each other's points.
-    place = folder / f"{config.collection_name}-{ledger.uuid}"
-    try:
-        index = EmbeddedIndex(place, (recorded or spec).dims, spec.multilingual_dims)
-    except StoreLocked:
-        return None
-    except DiskFull as error:  # the words can be read all the same, and added as long as the ledger has room
-        if place not in _warned_of:
-            logger.warning("%s. Until then this process has an index in its own memory", error)
-            _warned_of.add(place)
-        return None
-    _warned_of.discard(place)
-    return index
 
 
 def _qdrant(config: QdrantConfig, ledger: Ledger, spec: EmbeddingSpec) -> ServerIndex:
@@ -529,7 +481,7 @@ def _open_graph(settings: Settings, ledger: Ledger, *, in_memory: bool) -> tuple
         from graphmem.stores.networkx_graph import NetworkxIndex  # noqa: PLC0415  (networkx is slow to import)
 
         index = NetworkxIndex()
-        return index, ProjectionWorker(Projection("graph", ledger, GraphSink(index), shared=False))
+        return index, ProjectionWorker(Projection("graph", ledger, GraphSink(index), shared=False, place="networkx"))
     if isinstance(section, Neo4jSettings):
         _refuse_in_memory("graph_store", in_memory=in_memory)
         server = _neo4j(section.config, ledger, settings.zone)

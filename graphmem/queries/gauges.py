@@ -13,10 +13,6 @@ from graphmem.stores.ledger.jobs import JobCount
 from graphmem.stores.projection import Projection
 from graphmem.stores.projection_worker import ProjectionWorker
 
-# The stores of projections by name: one that all processes share, and one in the memory of this process.
-SHARED_STORES = {"vectors": "qdrant", "graph": "neo4j"}
-PRIVATE_STORES = {"vectors": "memory", "graph": "networkx"}
-
 
 @dataclass(frozen=True, slots=True)
 class Gauges:
@@ -77,7 +73,7 @@ def _projection_state(connection: Connection, worker: ProjectionWorker) -> dict[
     oldest = events.first_after(connection, upto or 0) if pending else None
     return {
         "name": projection.name,
-        "provider": (SHARED_STORES if projection.shared else PRIVATE_STORES)[projection.name],
+        "provider": projection.provider,
         "available": not worker.is_unavailable,
         "seq": upto,
         "pending": pending,

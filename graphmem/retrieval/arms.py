@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
 from math import isfinite
@@ -68,12 +69,13 @@ def attempt(name: str, call: Callable[[], T], otherwise: T) -> Attempt[T]:
         return Attempt(otherwise, frozenset({name}))
 
 
-def retrieve(query: SearchQuery, analysis: AnalyzedQuery, deps: SearchDeps) -> Retrieved:
-    """Encodes the query and runs the arms side by side, each as soon as its input is ready.
+def retrieve(
+    query: SearchQuery, analysis: AnalyzedQuery, encoding: Future[Attempt[EncodedQuery]], deps: SearchDeps
+) -> Retrieved:
+    """Asks the arms: one after the other in the ledger, those of a projection side by side, as soon as possible.
 
     Raises StoreError from the ledger alone; everything else that fails is left out and named in `degraded`.
     """
-    encoding = deps.pool.submit(encode, query.text, deps)
     terms, workers = query_term_counts(query.text), [deps.vector_worker, deps.graph_worker]
     with deps.ledger.read() as connection:
         partitions = [query.view.partition] if query.view.partition is not None else []
@@ -84,10 +86,14 @@ def retrieve(query: SearchQuery, analysis: AnalyzedQuery, deps: SearchDeps) -> R
     for worker in behind:
         caught_up = attempt(worker.name, partial(worker.catch_up, partitions, CATCH_UP_SECONDS), otherwise=False)
         degraded |= caught_up.degraded if caught_up.value else {worker.name}
-    by_words = deps.pool.submit(keyword, query, statistics, deps, KEYWORD_LIMIT)
+
+    def begin(arm: Callable[[], Attempt[ScoredIds]]) -> Callable[[], Attempt[ScoredIds]]:
+        return arm if deps.vector_worker is None else deps.pool.submit(arm).result
+
+    by_words = begin(partial(keyword, query, statistics, deps, KEYWORD_LIMIT))
     encoded = encoding.result()
-    alone = deps.pool.submit(unread, query, encoded.value, deps, DENSE_LIMIT)
-    found = dense(query, encoded.value, deps, DENSE_LIMIT), alone.result(), by_words.result()
+    alone = begin(partial(unread, query, encoded.value, deps, DENSE_LIMIT))
+    found = dense(query, encoded.value, deps, DENSE_LIMIT), alone(), by_words()
     degraded = degraded.union(encoded.degraded, *(arm.degraded for arm in found))
     by_vector, of_unread, with_words = (arm.value for arm in found)
     return Retrieved(query, analysis, encoded.value, statistics, by_vector, of_unread, with_words, degraded)
@@ -178,8 +184,8 @@ def keyword(
 
 
 def _read(deps: SearchDeps, search: Callable[[], ScoredIds]) -> Attempt[ScoredIds]:
-    nothing: ScoredIds = []
-    return attempt("vectors", lambda: deps.vector_worker.read(lambda: _checked(search())), nothing)
+    worker, nothing = deps.vector_worker, list[tuple[str, float]]()
+    return attempt("vectors", lambda: search() if worker is None else worker.read(lambda: _checked(search())), nothing)
 
 
 def _checked(found: ScoredIds) -> ScoredIds:

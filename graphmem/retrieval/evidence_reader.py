@@ -17,6 +17,7 @@ from graphmem.retrieval.features import Evidence, SpaceEstimates, UnreadMemories
 from graphmem.retrieval.types import EncodedQuery, SearchDeps, SearchQuery
 from graphmem.stores.ledger import Ledger, candidate_rows, memories
 from graphmem.stores.ledger.candidate_rows import CandidateReader
+from graphmem.stores.ledger.index_blocks import compare
 from graphmem.stores.ledger.sql import decoding
 
 
@@ -176,8 +177,7 @@ def _cosines(evidence: Evidence, rows: Sequence[int], vectors: Matrix, vector: M
     """Returns the cosine of each memory's best window with the query, by id."""
     if not rows:
         return {}
-    # Row by row, unlike a product of BLAS: equal texts get equal cosines to the last bit, wherever they stand.
-    of_windows = np.einsum("ij,j->i", vectors, vector).tolist()
+    of_windows = compare(vectors, vector).tolist()
     ids = list(map(evidence.ids.__getitem__, rows))
     cosines = dict(zip(ids, of_windows, strict=True))
     if len(cosines) < len(ids):  # some memories have several windows

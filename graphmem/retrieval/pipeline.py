@@ -3,7 +3,8 @@
 | step | value | module |
 |---|---|---|
 | `analyze_query` | `AnalyzedQuery`: the times, the kind of answer, the speakers | `query_analysis` |
-| `retrieve` | `Retrieved`: the encoded query and what each arm found | `arms` |
+| `encode` | `EncodedQuery`: the vectors and tokens of its words | `arms` |
+| `retrieve` | `Retrieved`: what each arm found | `arms` |
 | `choose_candidates` | `Candidates`: the best that is visible, and the evidence about it | `candidates` |
 | `seeds`, `neighbourhoods`, `walk` | `Walked`: with what PageRank reached | `graph_walk` |
 | `expand_second_hop` | `Walked`: with what shares a rare entity | `graph_walk` |
@@ -16,13 +17,14 @@ one. The columns of a `FeatureTable` are made of it, and weighed sums of these c
 
 from __future__ import annotations
 
+from concurrent.futures import wait
 from contextlib import nullcontext
 from dataclasses import replace
 from time import perf_counter
 
 from graphmem.concurrency import single_blas_thread
 from graphmem.model import micros
-from graphmem.retrieval.arms import retrieve
+from graphmem.retrieval.arms import encode, retrieve
 from graphmem.retrieval.candidates import choose_candidates
 from graphmem.retrieval.graph_walk import Walked, expand_second_hop, names_one_speaker, neighbourhoods, seeds, walk
 from graphmem.retrieval.hits import read_hits
@@ -49,12 +51,15 @@ def search(query: SearchQuery, deps: SearchDeps, weights: SearchWeights = FULL) 
 
 def _answer(query: SearchQuery, deps: SearchDeps, weights: SearchWeights) -> SearchOutcome:
     with single_blas_thread():
+        encoding = deps.pool.submit(encode, query.text, deps)
         analysis = analyze_query(query.text, query.now or query.view.moment)
         if analysis.offset is not None:
             analysis = _with_event(analysis, query, deps, weights)
-        retrieved = retrieve(query, analysis, deps)
-        # No snapshot of the ledger is held while the search waits for something else: the arms, a graph server.
-        with deps.ledger.read() if deps.graph_worker is None else nullcontext():
+        # No snapshot of the ledger is held while the search waits for something else: a model, an index, a graph.
+        if not deps.asks_projections:
+            wait([encoding])
+        with nullcontext() if deps.asks_projections else deps.ledger.read():
+            retrieved = retrieve(query, analysis, encoding, deps)
             with deps.ledger.read():
                 candidates = choose_candidates(retrieved, deps, weights)
                 seeded = seeds(candidates) if weights.uses_graph else []

@@ -14,7 +14,7 @@ from graphmem.boundary.filters import Filter
 from graphmem.model import Entity, MemoryRecord, MentionKind, MinRelevance, Relation, View
 from graphmem.models.script_support import ScriptSupport
 from graphmem.observers import Observers
-from graphmem.plugins import EmbeddedQuestion, Embedder, Graph, Matrix, VectorIndex
+from graphmem.plugins import EmbeddedQuestion, Embedder, Graph, Matrix, VectorSearch
 from graphmem.stores.ledger import Ledger
 from graphmem.stores.projection_worker import ProjectionWorker
 
@@ -65,13 +65,13 @@ class SearchQuery:
 class SearchDeps:
     """The stores, projection workers and models that a search reads, its thread pool and observers; `load` counts it.
 
-    `vector_worker` delivers to `vector_index`, `graph_worker` to `graph`; it is None if the graph is read from the
-    ledger. `reranker` is None if there is none, and then no query may have `rerank`.
+    `vector_worker` delivers to `vector_index`, `graph_worker` to `graph`; each is None if that is read from the ledger.
+    `reranker` is None if there is none, and then no query may have `rerank`.
     """
 
     ledger: Ledger
-    vector_index: VectorIndex
-    vector_worker: ProjectionWorker
+    vector_index: VectorSearch
+    vector_worker: ProjectionWorker | None
     graph: Graph
     graph_worker: ProjectionWorker | None
     embedder: Embedder
@@ -80,6 +80,11 @@ class SearchDeps:
     observers: Observers
     load: SearchLoad
     reranker: BoundedReranker | None = None
+
+    @property
+    def asks_projections(self) -> bool:
+        """Whether a search may have to wait for a vector index or a graph beside the ledger."""
+        return self.vector_worker is not None or self.graph_worker is not None
 
 
 @dataclass(frozen=True, slots=True)

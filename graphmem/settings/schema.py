@@ -331,7 +331,7 @@ class _NoConfig(_Section):
 
 
 class QdrantConfig(_Section):
-    """A Qdrant server (`url`, or `host` and `port`), or embedded Qdrant in the folder `path`."""
+    """A Qdrant server (`url`, or `host` and `port`). Without one the ledger itself is searched."""
 
     url: SecretUrl | None = Field(
         default=None, description="The URL of a Qdrant server, version 1.16 or newer (extra `qdrant`)."
@@ -345,7 +345,9 @@ class QdrantConfig(_Section):
     )
     grpc_port: Port = Field(default=6334, description="The gRPC port of the server.")
     path: FilePath | None = Field(
-        default=None, description="The folder of embedded Qdrant; by default `vectors` in `home`."
+        default=None,
+        description="mem0's key for the folder of a local Qdrant. It is not used: without a server, the vectors are in "
+        "the ledger.",
     )
     collection_name: Text = Field(
         default="graphmem",
@@ -367,7 +369,7 @@ class QdrantConfig(_Section):
 
     @property
     def is_server(self) -> bool:
-        """True for a Qdrant server, False for embedded Qdrant."""
+        """True for a Qdrant server, False for the embedded index."""
         return self.url is not None or self.host is not None
 
     @model_validator(mode="after")
@@ -377,14 +379,14 @@ class QdrantConfig(_Section):
         if self.port is not None and self.host is None:
             raise PydanticCustomError("conflict", "port needs host; with url, put the port into the url")
         if self.api_key is not None and not self.is_server:
-            raise PydanticCustomError("conflict", "api_key needs url or host; the embedded engine has no key")
+            raise PydanticCustomError("conflict", "api_key needs url or host; the embedded index has no key")
         if self.quantization is not None and not self.is_server:
-            raise PydanticCustomError("conflict", "quantization needs url or host; the embedded engine has none")
+            raise PydanticCustomError("conflict", "quantization needs url or host; the embedded index has none")
         return self
 
 
 class QdrantStore(_Section):
-    """The vector index in Qdrant: a server (`url`, or `host` and `port`), or embedded Qdrant in the folder `path`."""
+    """The vector index: a Qdrant server (`url`, or `host` and `port`), or else the embedded one, the ledger itself."""
 
     provider: Literal["qdrant"] = Field(default="qdrant", description="Selects the vector index.")
     config: QdrantConfig = QdrantConfig()
@@ -980,7 +982,7 @@ class ServeSettings(_Section):
     port: Annotated[int, Field(ge=0, le=65_535)] = Field(default=8700, description="The port; 0 takes a free one.")
     workers: Annotated[int, Field(ge=1, le=64)] = Field(
         default=1,
-        description="Processes. More than one needs a ledger on PostgreSQL and a Qdrant server.",
+        description="Processes. More than one needs a ledger on PostgreSQL.",
     )
     default_user: UserId | None = Field(
         default=None, description="The user of requests that name none, for a service with a single user."
@@ -1104,7 +1106,7 @@ class Settings(_Section):
     """The whole configuration; every key has a default that needs no server, key or network."""
 
     home: FilePath | None = Field(
-        default=None, description="The folder of the embedded stores; by default `~/.graphmem`."
+        default=None, description="The folder of the ledger's file and key; by default `~/.graphmem`."
     )
     vector_store: QdrantStore = QdrantStore()
     graph_store: Annotated[
@@ -1214,7 +1216,8 @@ class Settings(_Section):
     search_cache_mb: Annotated[int, Field(ge=0)] = Field(
         default=256,
         description="The most megabytes of memory for what searches read of the partitions that were searched last: "
-        "256 hold those of about 25,000 memories. 0: searches read everything from the ledger.",
+        "about 4.3 kB a memory with its vectors, more with tokens. Partitions for which there is no room are read from "
+        "the ledger at each search. 0: all are.",
     )
     summary_messages: Annotated[int, Field(ge=0)] = Field(
         default=20,

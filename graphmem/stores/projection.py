@@ -3,20 +3,17 @@
 A delivery reads the rows that changed since the projection's cursor, writes their current state to the projection, and
 moves the cursor. Repeated, late, or after a crash, it leads to the same contents.
 
-A shared projection (embedded Qdrant, a server) is used by all processes: its cursor is a row of the ledger and moves
-only after the store has made the batch durable. Embedded Qdrant is flushed after several batches, because syncing its
-files took half of the time of an `add`: until then a second cursor, in memory, tells what is delivered, and a process
-that dies leaves these batches to the next one. A private projection (an index or a graph in the memory of one process)
-holds only the partitions that were read, and keeps a cursor for each of them in memory.
+A shared projection (a server, a given index) is used by all processes: its cursor is a row of the ledger and moves only
+after the store has made the batch durable. A private projection (a graph in the memory of one process) holds only the
+partitions that were read, and keeps a cursor for each of them in memory.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from threading import Event, RLock
-from time import monotonic
 from typing import NamedTuple, Protocol, TypeVar
 from uuid import uuid4
 
@@ -31,8 +28,6 @@ from graphmem.stores.ledger.sequence import Extent
 logger = logging.getLogger("graphmem")
 T = TypeVar("T")
 BATCH = 500
-# A store that is flushed later is flushed after so many rows, or so many seconds after the first of them.
-FLUSH_ROWS, FLUSH_SECONDS = 1000, 1.0
 # In seconds. LEASE: how long a batch may take before another process may take over; the timeout of a store on a server
 # is shorter. LEASE_POLL: the pause between two attempts to acquire the lease.
 LEASE, LEASE_POLL = 30.0, 0.02
@@ -78,10 +73,6 @@ class ProjectionSink(Protocol):
         """Removes rows that the ledger does not have."""
         ...
 
-    def flush(self) -> None:
-        """Makes durable what was written and removed."""
-        ...
-
     def wipe(self) -> None:
         """Removes everything."""
         ...
@@ -90,35 +81,21 @@ class ProjectionSink(Protocol):
 class VectorSink:
     """The `ProjectionSink` of a vector index. The signature is (sequence number, number of windows).
 
-    It delivers the vectors of the embedder that the ledger records, or of the configured one (`spec`) before any is
-    recorded. With `takes_configured_only`, for an index on a server, it delivers no points while the recorded embedder
-    is not the configured one. `flushes_each_batch`: makes each batch durable, for a projection that does not flush
-    later.
+    It delivers the vectors of the configured embedder (`spec`), and no points while the ledger records another one.
     """
 
     takes_graph = False
 
-    def __init__(
-        self,
-        index: VectorIndex,
-        spec: EmbeddingSpec,
-        *,
-        takes_configured_only: bool = False,
-        flushes_each_batch: bool = False,
-    ) -> None:
+    def __init__(self, index: VectorIndex, spec: EmbeddingSpec) -> None:
         self._index = index
         self._spec = spec
-        self._takes_configured_only = takes_configured_only
-        self._flushes_each_batch = flushes_each_batch
 
     def prepare_write(
         self, connection: Connection, batch: change_feed.ChangeBatch, embedder: EmbedderId | None
     ) -> Callable[[], dict[str, str]]:
-        embedder = embedder or self._spec.embedder
         points: list[Point] = []
-        if embedder == self._spec.embedder or not self._takes_configured_only:
-            spec = replace(self._spec, model=embedder.model, dims=embedder.dims)
-            points = change_feed.points(connection, spec, batch.records)
+        if embedder in {None, self._spec.embedder}:
+            points = change_feed.points(connection, self._spec, batch.records)
         with_point = {point.record.id for point in points}
         without_point = [record.id for record in batch.records if record.id not in with_point]
         removed = [*batch.tombstones_of_kind("memory"), *without_point]
@@ -127,8 +104,7 @@ class VectorSink:
             if removed:
                 self._index.delete(removed)
             refused = _write_or_bisect(points, self._index.upsert, lambda point: point.record.id)
-            if self._flushes_each_batch:
-                self._index.flush()
+            self._index.flush()
             return refused
 
         return write
@@ -146,8 +122,6 @@ class VectorSink:
 
     def remove(self, ids: Sequence[str]) -> None:
         self._index.delete(ids)
-
-    def flush(self) -> None:
         self._index.flush()
 
     def wipe(self) -> None:
@@ -207,9 +181,6 @@ class GraphSink:
     def remove(self, ids: Sequence[str]) -> None:
         self._index.delete(ids, ids, ids)
 
-    def flush(self) -> None:
-        """Does nothing: a graph's writes are durable when they return."""
-
     def wipe(self) -> None:
         self._index.wipe()
 
@@ -237,11 +208,10 @@ def _write_or_bisect(
 
 @dataclass(frozen=True, slots=True)
 class _Delivered:
-    """What one batch, or several in succession, brought to a shared projection.
+    """What a batch brought to a shared projection.
 
-    They were read in `epoch` and begin after the ledger's cursor `since`. `rows` are the ids of all rows, `refused` the
-    errors of those that the store refused, `entity_tombstones` sequence numbers. `began` is when the first batch was
-    written, by the monotonic clock.
+    It was read in `epoch` and begins after the ledger's cursor `since`. `rows` are the ids of all rows, `refused` the
+    errors of those that the store refused, `entity_tombstones` sequence numbers.
     """
 
     epoch: int
@@ -250,26 +220,14 @@ class _Delivered:
     rows: frozenset[str]
     refused: Mapping[str, str]
     entity_tombstones: tuple[int, ...]
-    began: float
 
     @classmethod
     def of(
-        cls, batch: change_feed.ChangeBatch, refused: Mapping[str, str], epoch: int, since: int, upto: int, began: float
+        cls, batch: change_feed.ChangeBatch, refused: Mapping[str, str], epoch: int, since: int, upto: int
     ) -> _Delivered:
         """Makes it of one batch, after which the cursor moves to `upto`."""
         entity_tombstones = tuple(tombstone.seq for tombstone in batch.tombstones if tombstone.kind == "entity")
-        return cls(epoch, since, upto, frozenset(batch.all_ids), refused, entity_tombstones, began)
-
-    def followed_by(self, later: _Delivered) -> _Delivered:
-        """Returns both as one."""
-        refused = {uid: error for uid, error in self.refused.items() if uid not in later.rows}
-        return replace(
-            self,
-            upto=later.upto,
-            rows=self.rows | later.rows,
-            refused={**refused, **later.refused},
-            entity_tombstones=self.entity_tombstones + later.entity_tombstones,
-        )
+        return cls(epoch, since, upto, frozenset(batch.all_ids), refused, entity_tombstones)
 
 
 class _Ahead(NamedTuple):
@@ -299,14 +257,13 @@ class Projection:
     batch under a lease. When the lease of a process that died or hangs has run out, another process takes over. A
     process that resumes after that may have written old states over new ones: it finds its lease gone and rewinds the
     cursor to the beginning of its batch, so that everything since is delivered again. After a reset it deletes the
-    cursor, so that the projection is emptied once more. `flushes_later`: no other process delivers to it, and what is
-    written has to be flushed to be durable; the cursor moves in `flush`.
+    cursor, so that the projection is emptied once more.
 
     All that is committed is delivered, but the cursor moves only as far as no open transaction of the ledger can have
     taken a number (`Extent.last`). What lies above it is delivered again once the cursor can pass it; until then the
     object knows which numbers those are (`_ahead`). `place` names the store if the ledger may be
     used with several stores: each has its own cursor in the ledger, so that delivery continues after a return to a
-    store.
+    store. It begins with the provider ("qdrant/graphmem").
     """
 
     def __init__(
@@ -317,10 +274,10 @@ class Projection:
         *,
         shared: bool,
         leased: bool = False,
-        flushes_later: bool = False,
         place: str | None = None,
     ) -> None:
         self.name = name
+        self.provider = (place or name).partition("/")[0]
         self._cursor_name = name if place is None else f"{name}@{place}"
         self._ledger = ledger
         self._sink = sink
@@ -331,8 +288,6 @@ class Projection:
         self.batches_delivered = 0  # by this object; distinguishes a slow delivery from one that hangs
         self._partition_cursors: dict[str, int] = {}
         self._ahead: dict[str | None, _Ahead] = {}
-        self._flushes_later = flushes_later
-        self._unflushed: _Delivered | None = None
         self._epoch = 0
         self._lock = RLock()
 
@@ -361,34 +316,14 @@ class Projection:
                 self._cursor_state()  # after a reset it holds no partition
             self.catch_up([partition for partition in partitions if partition in self._partition_cursors])
 
-    @property
-    def flush_due_in(self) -> float | None:
-        """The seconds until the store is to be flushed; None if all that was delivered is durable."""
-        unflushed = self._unflushed
-        return None if unflushed is None else max(0.0, unflushed.began + FLUSH_SECONDS - monotonic())
-
-    def flush(self) -> None:
-        """Makes durable what was delivered, then moves the ledger's cursor up to it.
-
-        After an error it is delivered still, and the next call tries again.
-        """
-        if not self._flushes_later:
-            return
-        with self._lock:
-            self._sink.flush()
-            if self._unflushed is not None:
-                self._advance_cursor(self._unflushed)
-                self._unflushed = None
-
     def stop(self) -> None:
         """Ends the wait for a lease, because the process closes."""
         self._stopped.set()
 
     def _deliver(self, partition: str | None, progress: Progress | None, batch: _Batch | None) -> outbox.CursorState:
         """Delivers a batch, by default the next one, and returns the state of the cursor after it."""
-        state: outbox.CursorState | None = None
         try:
-            state = self._deliver_batch(partition, progress, batch)
+            self._deliver_batch(partition, progress, batch)
         except StoreLost:
             nothing_delivered = not self._cursor(self._cursor_state(), None)
             self.invalidate()
@@ -399,9 +334,7 @@ class Projection:
             if self._has_lease:
                 with self._ledger.write([self._cursor_name]) as connection:
                     self._release_lease(connection)
-        if state is None or state.cursor is None or self._unflushed is None:
-            return self._cursor_state()
-        return state  # the batch is not flushed, so the ledger's cursor is where it was
+        return self._cursor_state()
 
     def _cursor_state(self) -> outbox.CursorState:
         with self._ledger.read() as connection:
@@ -472,9 +405,7 @@ class Projection:
         )
         return _Batch(state, cursor, changes, self._sink.prepare_write(connection, changes, state.embedder))
 
-    def _deliver_batch(
-        self, partition: str | None, progress: Progress | None, batch: _Batch | None
-    ) -> outbox.CursorState:
+    def _deliver_batch(self, partition: str | None, progress: Progress | None, batch: _Batch | None) -> None:
         if batch is None:
             with self._ledger.read() as connection:
                 state = outbox.cursor_state(connection, self._cursor_name)
@@ -482,10 +413,10 @@ class Projection:
         state, cursor, changes, write = batch
         if cursor is None and self.shared:
             self._start_over(state.epoch)
-        began, refused = monotonic(), write()
+        refused = write()
         passed = min(max(cursor or 0, min(changes.upto, state.extent.last)), state.extent.newest)
         if partition is None:
-            self._record_delivery(_Delivered.of(changes, refused, state.epoch, cursor or 0, passed, began))
+            self._advance_cursor(_Delivered.of(changes, refused, state.epoch, cursor or 0, passed))
         else:
             self._partition_cursors[partition] = passed
         # Those below the batch were delivered ahead before: it begins after them.
@@ -493,7 +424,6 @@ class Projection:
         self.batches_delivered += 1
         if progress is not None:
             progress(self.name, changes.upto, state.extent.newest)
-        return state
 
     def _wipe_if_reset(self, epoch: int) -> None:
         """Empties a private projection after a reset, which begins a new epoch.
@@ -512,7 +442,6 @@ class Projection:
 
     def _start_over(self, epoch: int) -> None:
         """Empties a projection without a cursor: after a reset or a killed rebuild, its contents are unknown."""
-        self._unflushed = None
         self._ahead.clear()
         self._sink.wipe()
         with self._ledger.write([self._cursor_name]) as connection:
@@ -531,28 +460,8 @@ class Projection:
         return True
 
     def _cursor(self, state: outbox.CursorState, partition: str | None) -> int | None:
-        """Returns up to where a partition, or a shared projection, is delivered; None if its content is unknown.
-
-        What is not flushed counts as long as the ledger's cursor is where these batches began: a reset or a loss has
-        deleted it, and with it they are gone.
-        """
-        if partition is not None:
-            return self._partition_cursors.get(partition)
-        unflushed = self._unflushed
-        if unflushed is not None and (unflushed.epoch, unflushed.since) == (state.epoch, state.cursor):
-            return unflushed.upto
-        return state.cursor
-
-    def _record_delivery(self, delivered: _Delivered) -> None:
-        if not self._flushes_later:
-            self._advance_cursor(delivered)
-            return
-        earlier = self._unflushed
-        if earlier is not None and (earlier.epoch, earlier.upto) == (delivered.epoch, delivered.since):
-            delivered = earlier.followed_by(delivered)
-        self._unflushed = delivered
-        if delivered.refused or len(delivered.rows) >= FLUSH_ROWS:
-            self.flush()
+        """Returns up to where a partition, or a shared projection, is delivered; None if its content is unknown."""
+        return state.cursor if partition is None else self._partition_cursors.get(partition)
 
     def _advance_cursor(self, delivered: _Delivered) -> None:
         with self._ledger.write([self._cursor_name]) as connection:
@@ -597,7 +506,6 @@ class Projection:
             if held_count == 0:
                 self.invalidate()
                 self.catch_up([])
-                self.flush()
             else:
                 self.repair(self.verify())
 
@@ -643,7 +551,6 @@ class Projection:
         with self._lock:
             try:
                 self.catch_up(list(self._partition_cursors))
-                self.flush()  # with it the ledger gets the dead letters
                 report = self._compare()
                 if any(report.values()):
                     self.catch_up(list(self._partition_cursors))
@@ -697,7 +604,6 @@ class Projection:
                 return
             if report["extra"]:
                 self._sink.remove(report["extra"])
-                self._sink.flush()
             ids = [uid for problem in ("missing", "stale", "dead_letters") for uid in report[problem]]
             for start in range(0, len(ids), BATCH):
                 self._redeliver(ids[start : start + BATCH])
@@ -716,7 +622,6 @@ class Projection:
             batch = change_feed.states_of(connection, ids)
             write = self._sink.prepare_write(connection, batch, state.embedder)
         refused = write()
-        self._sink.flush()  # the cursor is past these rows: nothing would deliver them again
         if self.shared:
             with self._ledger.write([self._cursor_name]) as connection:
                 if self._was_reset(connection, state.epoch, outbox.epoch(connection)):
@@ -732,4 +637,3 @@ class Projection:
             else:
                 self._forget_all()
             self.catch_up(partitions, progress)
-            self.flush()

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from threading import Condition, Event, Lock, Thread
+from threading import Event, Lock, Thread
 from time import monotonic
 from typing import TypeVar
 
@@ -32,8 +32,6 @@ RETRY_BASE, RETRY_MAX = 0.5, 5.0
 # Seconds that a read waits at least for a shared store inside this process: a delivery to it waits for the ledger's
 # write lock, which another process may hold for half a minute. Four busy processes held it, in turn, for over 3 s.
 EMBEDDED_CATCH_UP_SECONDS = 10.0
-# Seconds that the thread waits at a time for a flush to be due: a program that ends without closing waits for it.
-FLUSH_TURN = 0.1
 
 
 def retrying(
@@ -61,7 +59,6 @@ def retrying(
 class ProjectionWorker:
     """Delivers to one projection in a thread of its own: a store that hangs delays a caller by at most its timeout.
 
-    The same thread flushes a store that is not durable when a delivery ends, once that is due and no caller waits.
     While a store is unavailable, only one background thread retries, until it has connected and delivered everything
     that is pending; calls in the meantime fail at once. `check` connects to a store on a server (see `VectorIndex`). It
     is None for a store inside this process; a call waits for such a store itself without a timeout.
@@ -77,9 +74,7 @@ class ProjectionWorker:
         self._overdue_delivery: Future[None] | None = None
         self._is_schedule_requested = False  # `schedule` was called while a delivery was overdue
         self._reconnect_thread: Thread | None = None
-        self._is_flush_scheduled = False
         self._contents_are_checked = False
-        self._delivery_scheduled = Condition()  # or the worker is closing
 
     @property
     def is_on_server(self) -> bool:
@@ -128,8 +123,6 @@ class ProjectionWorker:
         if self.projection.shared and last is not None and not last.running() and not last.done():
             return last
         self._last_delivery = delivery = self._submit(lambda: self.projection.deliver(partitions))
-        with self._delivery_scheduled:
-            self._delivery_scheduled.notify_all()
         return delivery
 
     def _submit(self, task: Callable[[], None]) -> Future[None]:
@@ -145,47 +138,9 @@ class ProjectionWorker:
             logger.warning("%s could not be delivered (%s); it stays recorded", self.name, type(error).__name__)
         with self._lock:
             is_requested, self._is_schedule_requested = self._is_schedule_requested, False
-        with suppress(GraphmemError):  # the worker is closing, or no thread can be started
-            if is_requested:
+        if is_requested:
+            with suppress(GraphmemError):  # the worker is closing, or no thread can be started
                 self.schedule([])
-            self._schedule_flush()
-
-    def _schedule_flush(self) -> None:
-        """Lets the thread flush the store when that is due, unless all is durable."""
-        with self._lock:
-            if self._is_flush_scheduled or self.projection.flush_due_in is None:
-                return
-            self._pool.submit(self._flush_when_due)
-            self._is_flush_scheduled = True
-
-    def _flush_when_due(self) -> None:
-        """Waits until a flush is due, a turn at a time: between two turns the thread delivers."""
-
-        def must_end() -> bool:
-            last = self._last_delivery  # this thread runs no other task, so it waits if it is not done
-            return self._closing.is_set() or (last is not None and not last.done())
-
-        with self._delivery_scheduled:
-            self._delivery_scheduled.wait_for(must_end, min(FLUSH_TURN, self.projection.flush_due_in or 0))
-        with self._lock:
-            self._is_flush_scheduled = False
-        if self._closing.is_set():  # whoever closes the store flushes it
-            return
-        if self.projection.flush_due_in == 0:
-            self.flush()  # if it fails, it is tried again after the next delivery
-        else:
-            with suppress(GraphmemError):
-                self._schedule_flush()
-
-    def flush(self) -> bool:
-        """Makes durable what has been delivered. Returns False if the store fails: then it is delivered again later."""
-        try:
-            self.projection.flush()
-        except StoreError as error:
-            if not self._closing.is_set():  # else there is nothing to do: the next opening delivers it again
-                logger.warning("%s could not be made durable (%s); it is tried again", self.name, type(error).__name__)
-            return False
-        return True
 
     def wait_for(self, delivery: Future[None] | None, timeout: float | None) -> bool:
         """Returns True if the delivery succeeds within `timeout` seconds; after that it goes on as overdue."""
@@ -263,9 +218,6 @@ class ProjectionWorker:
             self.projection.check_for_loss()
         except StoreError as error:
             logger.warning("the contents of %s could not be checked: %s", self.name, type(error).__name__)
-            return True
-        with suppress(GraphmemError):
-            self._schedule_flush()
         return True
 
     def verify(self) -> dict[str, list[str]]:
@@ -324,10 +276,8 @@ class ProjectionWorker:
         self.projection.check_for_loss()
 
     def cancel_waits(self) -> None:
-        """Ends all waits of this worker's threads: for a retry, for a lease, and for a flush to be due."""
+        """Ends all waits of this worker's threads: for a retry and for a lease."""
         self._closing.set()
-        with self._delivery_scheduled:
-            self._delivery_scheduled.notify_all()
         self.projection.stop()
 
     def close(self, timeout: float) -> None:

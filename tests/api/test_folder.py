@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sqlite3
 import stat
 import subprocess
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.contract import JUNE, Make, added, ids, sqlite_rows, texts
+from support.contract import JUNE, Make, added, ids, texts
 from support.databases import SQLITE_ONLY
 from support.waiting import TIMEOUT
 
@@ -20,7 +19,6 @@ from graphmem.errors import (
     ConfigError,
     StoreError,
 )
-from graphmem.stores.qdrant import embedded
 
 
 def test_a_reopened_folder_has_the_same_contents(tmp_path: Path, make_memory: Make) -> None:
@@ -43,7 +41,7 @@ def test_the_ledger_is_its_owners_only(tmp_path: Path, make_memory: Make) -> Non
     memory = make_memory(tmp_path / "home")
     memory.add("tea", user_id="u1")
     file_modes = modes(tmp_path / "home")
-    assert file_modes[str(tmp_path / "home")] == file_modes[str(tmp_path / "home" / "vectors")] == 0o700
+    assert file_modes[str(tmp_path / "home")] == 0o700
     assert {mode for path, mode in file_modes.items() if "ledger.sqlite" in path} == {0o600}
 
 
@@ -51,7 +49,6 @@ def test_the_ledger_is_its_owners_only(tmp_path: Path, make_memory: Make) -> Non
 def test_every_file_is_its_owners_only(tmp_path: Path, make_memory: Make) -> None:
     memory = make_memory(tmp_path / "home")
     memory.add("tea", user_id="u1")
-    memory.flush()  # until then the folder of the index keeps others from its new files
     assert {path for path, mode in modes(tmp_path / "home").items() if mode & 0o077} == set()
 
 
@@ -122,61 +119,6 @@ def test_deleted_words_are_in_no_file_after_many_moves_inside_the_file(tmp_path:
 
 
 @SQLITE_ONLY
-def test_a_lost_vector_folder_is_filled_again(tmp_path: Path, make_memory: Make) -> None:
-    first = make_memory(tmp_path)
-    uid = added(first, "tea")
-    first.close()
-    shutil.rmtree(tmp_path / "vectors")
-    again = make_memory(tmp_path)
-    assert ids(again.search("tea", user_id="u1")) == [uid]
-    assert again.verify()["ok"]
-
-
-@SQLITE_ONLY
-def test_a_disk_without_room_for_the_index_costs_no_words(
-    tmp_path: Path, make_memory: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    first = make_memory(tmp_path)
-    tea, coffee = added(first, "tea"), added(first, "coffee")
-    first.close()
-    with monkeypatch.context() as full:
-        full.setattr(embedded, "_MIN_FREE_BYTES", 2**60)
-        second = make_memory(tmp_path)
-        assert "MB more than there are" in caplog.text
-        assert str(tmp_path / "vectors") in caplog.text
-        make_memory(tmp_path).close()
-        assert caplog.text.count("MB more than there are") == 1
-        cocoa = added(second, "cocoa")
-        second.delete(coffee)
-        answer = second.search("tea", user_id="u1")
-        assert (set(ids(answer)), answer.get("degraded")) == ({tea, cocoa}, None)
-        assert second.verify()["ok"]
-        second.close()
-    third = make_memory(tmp_path)
-    assert set(ids(third.search("tea", user_id="u1"))) == {tea, cocoa}
-    assert third.verify()["ok"]
-    held = third.engine.backends.vector_index
-    assert isinstance(held, embedded.EmbeddedIndex)
-    assert {memory for memory, _, _ in held.list_held()} == {tea, cocoa}
-
-
-@SQLITE_ONLY
-def test_a_damaged_index_can_be_repaired(tmp_path: Path, make_memory: Make) -> None:
-    first = make_memory(tmp_path)
-    uid = added(first, "tea")
-    first.close()
-    for path in tmp_path.glob("vectors/*/segments/*/payload_storage/page_0.dat"):
-        path.write_bytes(bytes(byte ^ 0xFF for byte in path.read_bytes()))
-    again = make_memory(tmp_path)
-    assert again.search("tea", user_id="u1")["degraded"] == ["vectors"]
-    report = again.verify()
-    assert (report["ok"], len(report["projections"]["vectors"]["unreadable"])) == (False, 1)
-    assert again.verify(repair=True)["ok"]
-    response = again.search("tea", user_id="u1")
-    assert (ids(response), response.get("degraded")) == ([uid], None)
-
-
-@SQLITE_ONLY
 def test_a_folder_that_cannot_be_made_is_our_error(tmp_path: Path, make_memory: Make) -> None:
     (tmp_path / "file").write_text("x")
     for bad in (tmp_path / "file", tmp_path / "file" / "below"):
@@ -198,17 +140,6 @@ def run(program: str, *arguments: Any, ok: bool = True) -> str:
     )  # fmt: skip
     assert (process.returncode == 0) is ok, process.stderr
     return process.stdout.strip()
-
-
-def test_a_program_that_ends_without_closing_has_made_the_index_durable(tmp_path: Path) -> None:
-    program = (
-        "from graphmem.stores import projection\n"
-        "projection.FLUSH_SECONDS = 3600\n"
-        "memory = Memory(sys.argv[2], settings=Settings.from_dict(fake_models()))\n"
-        "memory.add('tea', user_id='u1')\n"
-    )
-    run(program, tmp_path)
-    assert sqlite_rows(tmp_path, "SELECT ledger.seq - cursors.seq FROM ledger, cursors") == [(0,)]
 
 
 @SQLITE_ONLY
@@ -275,7 +206,7 @@ def test_a_process_that_leaves_a_damaged_ledger_open_ends_without_a_traceback(tm
 
 
 # What opening a memory imports, and what only searches, writes, transfers and language models use.
-OPENING = ("numpy", "sqlalchemy", "pydantic", "qdrant_edge", "asyncio", "graphmem.memory")
+OPENING = ("numpy", "sqlalchemy", "pydantic", "asyncio", "graphmem.memory")
 MODELS = ("spacy", "onnxruntime", "tokenizers", "sentencepiece", "rjieba", "graphmem.extraction.spacy.document")
 SEARCHING = ("graphmem.retrieval.pipeline", "graphmem.retrieval.context")
 SPECIAL = (

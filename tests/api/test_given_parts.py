@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,8 @@ from graphmem import AsyncMemory, Memory, Settings
 from graphmem.errors import ConfigError, StoreUnavailable
 from graphmem.models.openai_chat import OpenaiChatModel
 from graphmem.plugins import Point
-from graphmem.stores.numpy_index import NumpyIndex
 from graphmem.testing import HashEmbedder, ModelEndpoint
+from graphmem.testing.numpy_index import NumpyIndex
 
 ANA: dict[str, Any] = {"user_id": "u1"}
 
@@ -92,6 +93,28 @@ def test_what_was_delivered_to_an_index_is_remembered_for_its_place(tmp_path: Pa
     with opened(tmp_path) as memory:
         assert ids(memory.search("green tea", **ANA)) == [tea]
         assert memory.verify()["ok"]
+
+
+def test_stats_tell_what_an_index_has_and_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    index = NotedIndex()
+
+    def refuse(*_: Any) -> None:
+        raise StoreUnavailable("the disk is full")
+
+    with opened(vector_index=index) as memory:
+        added(memory, "tea")
+        ledger, vectors = memory.stats()["stores"]
+        whole = {"name": "vectors", "provider": "given", "available": True, "dead_letters": 0}
+        assert vectors == {**whole, "seq": ledger["seq"], "pending": 0, "oldest_pending_at": None}
+        begin = datetime.now(UTC)
+        monkeypatch.setattr(index, "upsert", refuse)
+        added(memory, "cake")
+        later, behind = memory.stats()["stores"]
+        assert (behind["seq"], behind["pending"]) == (ledger["seq"], 1)
+        assert begin <= datetime.fromisoformat(behind["oldest_pending_at"]) <= datetime.now(UTC)
+        monkeypatch.undo()
+        assert memory.flush() == {"pending": []}
+        assert [store["seq"] for store in memory.stats()["stores"]] == [later["seq"]] * 2
 
 
 def test_an_index_of_another_ledger_is_wiped_first(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,9 @@ from graphmem import Memory
 from graphmem.errors import (
     ConfigError,
     ModelError,
-    StoreUnavailable,
     ValidationError,
 )
+from graphmem.stores.ledger import schema
 
 
 @pytest.fixture(params=["memory", "folder", "networkx"])
@@ -51,18 +50,20 @@ def test_the_life_cycle_in_every_configuration(anywhere: Memory) -> None:
 def test_reset_leaves_other_files_alone(tmp_path: Path, make_memory: Make) -> None:
     memory = make_memory(tmp_path)
     (tmp_path / "notes.txt").write_text("mine")
-    (tmp_path / "vectors" / "other").mkdir()
+    (tmp_path / "other").mkdir()
     memory.add("tea", user_id="u1")
     memory.reset()
     assert (tmp_path / "notes.txt").read_text() == "mine"
-    assert (tmp_path / "vectors" / "other").is_dir()
+    assert (tmp_path / "other").is_dir()
 
 
-def test_verify_finds_and_repairs_a_memory_that_an_index_lost(tmp_path: Path, make_memory: Make) -> None:
+@SQLITE_ONLY
+def test_verify_finds_and_repairs_a_memory_whose_vectors_were_lost(tmp_path: Path, make_memory: Make) -> None:
     memory = make_memory(tmp_path)
     uid = added(memory, "tea")
     memory.search("tea", user_id="u1")
-    memory.engine.backends.vector_index.delete([uid])
+    with memory.engine.ledger.write() as connection:
+        connection.execute(schema.embeddings.delete())
     report = memory.verify()
     assert (report["ok"], report["projections"]["vectors"]["missing"]) == (False, [uid])
     repair_report = memory.verify(repair=True)
@@ -185,34 +186,17 @@ def test_stats_count(memory: Memory) -> None:
 
 
 @SQLITE_ONLY
-def test_stats_tell_what_the_stores_have_and_lack(
-    tmp_path: Path, make_memory: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    memory = make_memory(tmp_path)
+def test_the_ledger_is_the_only_store_of_an_embedded_memory(memory: Memory) -> None:
     added(memory, "tea")
-    ledger, vectors = memory.stats()["stores"]
+    (ledger,) = memory.stats()["stores"]
     assert (ledger["name"], ledger["provider"], ledger["pending"]) == ("ledger", "sqlite", 0)
-    whole = {"name": "vectors", "provider": "qdrant", "available": True, "dead_letters": 0}
-    assert vectors == {**whole, "seq": ledger["seq"], "pending": 0, "oldest_pending_at": None}
-
-    def refuse(*_: Any) -> None:
-        raise StoreUnavailable("the disk is full")
-
-    begin = datetime.now(UTC)
-    monkeypatch.setattr(memory.engine.backends.vector_index, "upsert", refuse)
-    added(memory, "cake")
-    later, behind = memory.stats()["stores"]
-    assert (behind["seq"], behind["pending"]) == (ledger["seq"], 1)
-    assert begin <= datetime.fromisoformat(behind["oldest_pending_at"]) <= datetime.now(UTC)
-    monkeypatch.undo()
-    assert memory.flush() == {"pending": []}
-    assert [store["seq"] for store in memory.stats()["stores"]] == [later["seq"]] * 2
 
 
 @SQLITE_ONLY
-def test_a_store_in_memory_has_no_sequence_number(memory: Memory) -> None:
+def test_a_store_in_memory_has_no_sequence_number(make_memory: Make) -> None:
+    memory = make_memory(graph_store={"provider": "networkx"})
     added(memory, "tea")
-    private = {"name": "vectors", "provider": "memory", "available": True, "dead_letters": 0}
+    private = {"name": "graph", "provider": "networkx", "available": True, "dead_letters": 0}
     expected = {**private, "seq": None, "pending": 0, "oldest_pending_at": None}
     assert memory.stats()["stores"][1:] == [expected]
 

@@ -26,7 +26,7 @@ PLUGINS = """
     Closeable Embedded EmbeddedQuestion Embedder EmbeddingSpec Entity EntityState EntityType Graph GraphBounds
     GraphIndex Kind LanguageModel LocatingEmbedder Matrix MemoryRecord MemoryState MentionEdge MentionKind
     MultilingualEmbedder Point Prompt Relation RelationState Reply Reranker Scope Seeds StoreLost Subgraph Support
-    TokenEmbedder Transcriber Transcript Tokens Usage VectorIndex View embedding_spec_of
+    TokenEmbedder Transcriber Transcript Tokens Usage VectorIndex VectorSearch View embedding_spec_of
 """
 PARAMETERS = Path(__file__).parent.parent / "data" / "public_parameters.txt"
 ERRORS = """
@@ -57,7 +57,7 @@ def test_the_package_exports_these_names() -> None:
         "check_ranks_like_the_exact_index",
     }  # fmt: skip
     assert set(graphmem.testing.__all__) == {
-        "Behaviour", "HashEmbedder", "ModelEndpoint", "Request", "WordExtractor", "behaviours",
+        "Behaviour", "HashEmbedder", "ModelEndpoint", "NumpyIndex", "Request", "WordExtractor", "behaviours",
     }  # fmt: skip
 
 

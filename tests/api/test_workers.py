@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from support.contract import Make, texts
-from support.databases import POSTGRES, SQLITE_ONLY
+from support.databases import POSTGRES
 from support.fake_llm import fact
 from support.waiting import TIMEOUT, wait_until
 
@@ -24,7 +24,6 @@ from graphmem.jobs.worker import MODEL_THREADS
 from graphmem.settings.schema import ThreadWorkers
 from graphmem.stores.ledger import jobs
 from graphmem.stores.ledger.jobs import JobKind
-from graphmem.stores.numpy_index import NumpyIndex
 from graphmem.testing import ModelEndpoint
 
 ANN = {"user_id": "ann7"}
@@ -161,17 +160,6 @@ def test_a_worker_delivers_to_servers(left: Callable[..., Memory]) -> None:
         wait_until(lambda: worker.ledger.on_server and recorded(memory) == [])
         if memory.engine.settings.vector_store.config.is_server:
             wait_until(lambda: not any(projection.has_pending() for projection in shared))
-
-
-@SQLITE_ONLY
-def test_a_worker_leaves_the_folder_of_vectors_to_those_that_search(left: Callable[..., Memory]) -> None:
-    memory = left()
-    settings, of_programs = memory.engine.settings, type(memory.engine.backends.vector_index)
-    with worker_of(memory) as worker:
-        memory.close()
-        assert isinstance(worker.backends.vector_index, NumpyIndex)
-        with Memory(settings.home, settings=settings) as other:
-            assert type(other.engine.backends.vector_index) is of_programs is not NumpyIndex
 
 
 def test_jobs_that_have_not_begun_stay_recorded_when_a_worker_ends(left: Callable[..., Memory]) -> None:

@@ -15,7 +15,7 @@ from support.compose import CHECKOUT, FILE, FILLED_IN, SECRETS, read_env
 
 from graphmem import Settings
 from graphmem.errors import ConfigError
-from graphmem.service.server import _check_shared_stores
+from graphmem.service.server import _check_shared_ledger
 
 Render = Callable[[str], dict[str, dict[str, Any]]]
 EXAMPLE = (CHECKOUT / ".env.example").read_text("utf-8")
@@ -61,7 +61,7 @@ def test_a_model_a_proxy_and_two_processes_are_set_by_the_file_alone(render: Ren
     assert set(services) == {"neo4j", "qdrant", "postgres", "redis", "serve"}
     environment = services["serve"]["environment"]
     settings = Settings.from_env(environment)
-    _check_shared_stores(settings)
+    _check_shared_ledger(settings)
     assert settings.serve.workers == 2
     assert secret(settings.ledger_url) == "postgresql://graphmem:postgressecret@postgres:5432/graphmem"
     assert secret(settings.secret_key) == "0123456789abcdef0123456789abcdef"
@@ -85,7 +85,7 @@ def test_a_model_a_proxy_and_two_processes_are_set_by_the_file_alone(render: Ren
 
 def test_two_processes_without_postgresql_are_refused() -> None:
     with pytest.raises(ConfigError, match="more than one process needs ledger_url"):
-        _check_shared_stores(Settings.from_env({"GRAPHMEM_SERVE__WORKERS": "2"}))
+        _check_shared_ledger(Settings.from_env({"GRAPHMEM_SERVE__WORKERS": "2"}))
 
 
 def test_without_further_lines_everything_else_is_the_default(render: Render) -> None:
@@ -143,7 +143,7 @@ def test_an_example_is_usable_as_it_stands(render: Render, group: str) -> None:
     settings = Settings.from_env(environment)  # refuses what is no setting
     assert settings.without_effect() == []
     if settings.serve.workers > 1:
-        _check_shared_stores(settings)
+        _check_shared_ledger(settings)
     for name, value in read_env(FILLED_IN + group).items():
         if name.startswith(("GRAPHMEM_", "OPENAI_")):
             assert value in environment[name]

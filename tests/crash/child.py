@@ -16,12 +16,9 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import power
-import qdrant_edge
 from dying import make_calls
 
 from graphmem import Memory
@@ -29,7 +26,6 @@ from graphmem.settings import Settings
 from graphmem.stores.ledger.schema import memories
 from graphmem.testing import HashEmbedder, WordExtractor
 
-EDGE = "graphmem.stores.qdrant.embedded"
 SEEDS = (
     "alpha Adam likes Amber quartzstone",
     "beta Bella visited Bergen harbourlight",
@@ -105,83 +101,26 @@ class KillSwitch:
                 os.kill(os.getpid(), signal.SIGKILL)
 
 
-class Shard:
-    """Edge's shard with kill switches around its calls. `flushed` is called after each flush."""
-
-    def __init__(self, real: object, switches: dict[str, KillSwitch], flushed: Callable[[], None]) -> None:
-        self._real = real
-        self._switches = switches
-        self._flushed = flushed
-
-    def _around(self, name: str, act):
-        for when in ("before", "after"):
-            if when == "after":
-                result = act()
-            if switch := self._switches.get(f"{when} shard.{name}"):
-                switch.reach()
-        return result
-
-    def update(self, operation):
-        return self._around("update", lambda: self._real.update(operation))
-
-    def flush(self):
-        return self._around("flush", lambda: (self._real.flush(), self._flushed()))
-
-    def optimize(self):
-        return self._around("optimize", self._real.optimize)
-
-    def close(self):
-        return self._around("close", self._real.close)
-
-    def __getattr__(self, name: str):
-        return getattr(self._real, name)
-
-
-def install_switch(point: str, nth: int, synced: Path | None = None) -> KillSwitch:
-    """Puts a kill switch at "before|after module:attribute" or "before|after shard.method".
-
-    `synced` is where each flush leaves a copy of the index.
-    """
+def install_switch(point: str, nth: int) -> KillSwitch:
+    """Puts a kill switch at "before|after module:attribute"."""
     switch = KillSwitch(nth)
     when, where = point.split(" ", 1)
-    edge = importlib.import_module(EDGE)
-    switches = {point: switch} if where.startswith("shard.") else {}
+    module, _, dotted = where.partition(":")
+    owner = importlib.import_module(module)
+    *path, last = dotted.split(".")
+    for step in path:
+        owner = getattr(owner, step)
+    real = getattr(owner, last)
 
-    def wrap(shard: object, folder: str) -> Shard:
-        return Shard(shard, switches, lambda: None if synced is None else power.copy(Path(folder), synced))
+    def wrapped(*args, **named):
+        if when == "before":
+            switch.reach()
+        result = real(*args, **named)
+        if when == "after":
+            switch.reach()
+        return result
 
-    class Shards:
-        @staticmethod
-        def create(*args):
-            if switches and point == "before shard.create":
-                switch.reach()
-            shard = qdrant_edge.EdgeShard.create(*args)
-            if point == "after shard.create":
-                switch.reach()
-            return wrap(shard, args[0])
-
-    # The module takes errors raised in its own frames for Edge's, so shards are loaded by a function of its namespace.
-    edge.original_shard, edge.wrap_shard = qdrant_edge.EdgeShard, wrap
-    exec("def load_wrapped(*args):\n    return wrap_shard(original_shard.load(*args), args[0])\n", vars(edge))  # noqa: S102
-    Shards.load = staticmethod(edge.load_wrapped)
-    edge.EdgeShard = Shards
-    if not where.startswith("shard."):
-        module, _, dotted = where.partition(":")
-        owner = importlib.import_module(module)
-        *path, last = dotted.split(".")
-        for step in path:
-            owner = getattr(owner, step)
-        real = getattr(owner, last)
-
-        def wrapped(*args, **named):
-            if when == "before":
-                switch.reach()
-            result = real(*args, **named)
-            if when == "after":
-                switch.reach()
-            return result
-
-        setattr(owner, last, wrapped)
+    setattr(owner, last, wrapped)
     return switch
 
 
@@ -210,16 +149,9 @@ def execute(order: dict) -> None:
         return import_file(order, journal)
     if act == "calls":
         return make_calls(order, open_memory, journal.note)
-    switch = install_switch(order["point"], order["nth"], Path(order["synced"]) if "synced" in order else None)
-    delivery = importlib.import_module("graphmem.stores.projection")
-    delivery.FLUSH_SECONDS = 600  # only calls flush, so that the points come in one order
+    switch = install_switch(order["point"], order["nth"])
     memory, ids = store_seeds(home, journal)
     memory.flush()
-    if act in {"batches", "flushed batches"}:
-        delivery.BATCH, delivery.FLUSH_ROWS = 1, 1 if act == "flushed batches" else 1000
-    if act == "optimize":
-        edge = importlib.import_module(EDGE)
-        edge._OPTIMIZE_AFTER, edge._OPTIMIZE_SHARE = 1, 0
     if act == "tend":
         importlib.import_module("graphmem.jobs.cycle").COMMAND_BATCH = 1
         with memory.engine.ledger.write() as connection:
@@ -237,15 +169,11 @@ def execute(order: dict) -> None:
     message = {"role": "user", "content": NEW, "id": "new"}
     acts = {
         "add": lambda: memory.add(message, user_id="u"),
-        "optimize": lambda: memory.add(message, user_id="u"),
         "add later": lambda: (memory.add(message, user_id="u", wait=False), journal.note(done="later"), memory.flush()),
-        "several": lambda: (memory.add(message, user_id="u"), memory.update(ids[1], REVISED), memory.delete(ids[2])),
         "update": lambda: memory.update(ids[1], REVISED),
         "delete": lambda: memory.delete(ids[1]),
         "delete_all": lambda: memory.delete_all(user_id="u"),
         "rebuild": memory.rebuild,
-        "batches": memory.rebuild,
-        "flushed batches": memory.rebuild,
         "remodel": memory.rebuild,
         "reset": memory.reset,
         "tend": lambda: memory.tend(user_id="u"),
@@ -322,7 +250,7 @@ def serve(modules: list[str]) -> None:
 def peer(home: Path, graph: str) -> None:
     """Opens the same folder in another process, and makes the calls that it reads."""
     memory = open_memory(home, graph=graph)
-    print(json.dumps({"edge": memory.engine.backends.vector_worker.projection.shared}), flush=True)
+    print(json.dumps({"opened": True}), flush=True)
     for line in sys.stdin:
         order = json.loads(line)
         try:

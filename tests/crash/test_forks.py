@@ -89,7 +89,7 @@ memory.close()
 
 
 def test_a_forked_child_releases_no_lock_of_its_parent(home: Path) -> None:
-    """Neither by a clean exit nor by dropping its Memory: both processes share Edge's lock."""
+    """Neither by a clean exit nor by dropping its Memory: both processes share the locks of SQLite's files."""
     run(
         home,
         """
@@ -106,7 +106,6 @@ if process == 0:
     sys.exit(0)
 os.waitpid(process, 0)
 elsewhere()
-assert memory.engine.backends.vector_worker.projection.shared
 memory.add("second words", user_id="u")
 memory.close()
 with open_memory(home) as again:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from child import open_memory
 from support.ledger_snapshot import same
-from test_kill import EDGE, ENGINE, TOMBSTONES, Server, assert_verified, folder, server  # noqa: F401  (two of them are fixtures)
+from test_kill import ENGINE, TOMBSTONES, Server, assert_verified, folder, server  # noqa: F401  (two of them are fixtures)
 
 from graphmem.transfer import jsonl
 
@@ -20,13 +20,11 @@ POINTS = [
     ("the first batch is committed, not delivered", f"after {ENGINE}:commit", 1),
     ("the second batch is committed, its tasks are pending", "before graphmem.jobs.enrichment_lane:commit", 1),
     ("its tasks are complete, not delivered", "after graphmem.jobs.enrichment_lane:commit", 1),
-    ("a batch in the middle of Edge", "after shard.update", 3),
     ("in the third batch", f"after {IMPORTS}:_store_derived", 5),
     ("a tombstone is added, before COMMIT", f"after {TOMBSTONES}:add_tombstone", 1),
     ("an alias is imported, before COMMIT", f"after {ALIASES}:import_link", 1),
     ("a chosen name is imported, before COMMIT", f"after {ALIASES}:import_chosen_name", 1),
     ("all is committed, the last batch is not delivered", f"before {ENGINE}:Engine.deliver", 4),
-    ("before Edge's first point", f"before {EDGE}:EmbeddedIndex.upsert", 1),
 ]
 
 

@@ -8,28 +8,24 @@ from __future__ import annotations
 import importlib
 import json
 import operator
-import os
 import random
 import re
-import shutil
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import power
 import pytest
-from child import LIKE, NEW, REVISED, SEEDS, open_memory, settings
+from child import LIKE, NEW, REVISED, SEEDS, open_memory
 from victims import Server, assert_verified, in_memory, words_in_files
 
 from graphmem import Memory
-from graphmem.testing import ModelEndpoint
+from graphmem.testing import HashEmbedder, ModelEndpoint
 
-ENGINE, EDGE = "graphmem.engine", "graphmem.stores.qdrant.embedded"
+ENGINE = "graphmem.engine"
 EVENTS, TOMBSTONES = "graphmem.stores.ledger.events", "graphmem.stores.ledger.tombstones"
-OUTBOX = "graphmem.stores.ledger.outbox"
 JOBS = "graphmem.stores.ledger.jobs"
-DELIVER, COMMIT = "graphmem.stores.projection:Projection", "graphmem.commands.dispatch"
+COMMIT = "graphmem.commands.dispatch"
 
 
 @dataclass(frozen=True)
@@ -44,7 +40,7 @@ class Kill:
 
 
 KILLS = [
-    # add: words → enrich → projections
+    # add: words → enrich
     Kill("inside the words' transaction", "add", f"after {COMMIT}:execute_all", False),
     Kill("inside it, with the message noted, before its task", "add", f"before {JOBS}:enqueue_enrichments", False),
     Kill("inside it, with the task, before COMMIT", "add", f"after {JOBS}:enqueue_enrichments", False),
@@ -55,19 +51,6 @@ KILLS = [
     Kill("inside it, between vectors and graph", "add", "before graphmem.stores.ledger.graph_writes:add", True),
     Kill("inside it, before COMMIT", "add", f"after {COMMIT}:execute_all", True, nth=2),
     Kill("after the enrich commit", "add", "after graphmem.jobs.enrichment_lane:commit", True),
-    Kill("before Edge upsert", "add", f"before {EDGE}:EmbeddedIndex.upsert", True),
-    Kill("between Edge's delete and its upsert", "add", f"after {EDGE}:EmbeddedIndex._delete", True),
-    Kill("after Edge's update", "add", "after shard.update", True),
-    Kill("delivered, before Edge's flush", "add", "before shard.flush", True),
-    Kill("after Edge's flush, before the cursor moves", "add", "after shard.flush", True),
-    Kill("inside the cursor's transaction", "add", f"after {OUTBOX}:move_cursor", True),
-    Kill("after the cursor moved", "add", f"after {DELIVER}._advance_cursor", True),
-    Kill("several calls: before Edge's flush", "several", "before shard.flush", True),
-    Kill("several calls: after Edge's flush, before the cursor moves", "several", "after shard.flush", True),
-    Kill("several calls: inside the cursor's transaction", "several", f"after {OUTBOX}:move_cursor", True),
-    Kill("several calls: after the cursor moved", "several", f"after {DELIVER}._advance_cursor", True),
-    Kill("before Edge optimizes", "optimize", "before shard.optimize", True),
-    Kill("after Edge optimized", "optimize", "after shard.optimize", True),
     Kill("wait=False: after the words commit", "add later", f"after {ENGINE}:commit", True),
     Kill(
         "wait=False: in the background, before enrichment",
@@ -75,7 +58,6 @@ KILLS = [
         "before graphmem.jobs.enrichment_lane:commit",
         True,
     ),
-    Kill("wait=False: in the background, before delivery", "add later", f"before {EDGE}:EmbeddedIndex.upsert", True),
     # update
     Kill(
         "update: derived rows removed, inside the transaction",
@@ -85,21 +67,10 @@ KILLS = [
     ),
     Kill("update: inside the transaction, before COMMIT", "update", f"after {EVENTS}:add_event", False),
     Kill("update: committed, not enriched", "update", f"after {ENGINE}:commit", True),
-    Kill("update: enriched, Edge has the old vectors", "update", f"before {EDGE}:EmbeddedIndex.upsert", True),
-    Kill("update: Edge has deleted the old, not stored the new", "update", "after shard.update", True),
-    Kill("update: Edge has the new, not flushed", "update", "after shard.update", True, nth=2),
-    Kill("update: flushed, cursor behind", "update", "after shard.flush", True),
     # delete
     Kill("delete: inside the transaction, words forgotten", "delete", f"after {EVENTS}:erase_content", False),
     Kill("delete: tombstone added, before COMMIT", "delete", f"after {TOMBSTONES}:add_tombstone", False),
-    Kill("delete: committed, Edge still has it", "delete", f"after {ENGINE}:commit", True),
-    Kill("delete: before Edge's delete", "delete", f"before {EDGE}:EmbeddedIndex.delete", True),
-    Kill("delete: Edge deleted, not flushed", "delete", "after shard.update", True),
-    Kill("delete: before Edge's flush", "delete", "before shard.flush", True),
-    Kill("delete: flushed, cursor behind", "delete", "after shard.flush", True),
-    Kill("close: after a delete, before Edge's flush", "close", "before shard.flush", True),
-    Kill("close: after a delete, flushed, cursor behind", "close", "after shard.flush", True),
-    Kill("close: after a delete, before Edge is closed", "close", "before shard.close", True),
+    Kill("delete: committed, not compacted", "delete", f"after {ENGINE}:commit", True),
     Kill(
         "close: before the ledger's log is emptied",
         "close",
@@ -108,33 +79,12 @@ KILLS = [
     ),
     # delete_all
     Kill("delete_all: the second of three erased", "delete_all", f"after {TOMBSTONES}:add_tombstone", False, nth=2),
-    Kill("delete_all: committed, Edge still has them", "delete_all", f"before {EDGE}:EmbeddedIndex.delete", True),
-    Kill("delete_all: Edge deleted, not flushed", "delete_all", "after shard.update", True),
     # rebuild
     Kill(
         "rebuild: derived columns recomputed, before COMMIT",
         "rebuild",
         "after graphmem.stores.ledger.integrity:recompute_derived",
         True,
-    ),
-    Kill("rebuild: cursor dropped, before COMMIT", "rebuild", f"after {OUTBOX}:delete_cursor", True),
-    Kill("rebuild: cursor dropped, before the wipe", "rebuild", f"before {EDGE}:EmbeddedIndex.wipe", True),
-    Kill(
-        "rebuild: Edge's old folder closed, not removed", "rebuild", f"before {EDGE}:EmbeddedIndex._create", True, nth=1
-    ),
-    Kill("rebuild: Edge's folder removed, not made", "rebuild", "before shard.create", True),
-    Kill("rebuild: Edge's folder made, without its field indexes", "rebuild", "after shard.create", True),
-    Kill("rebuild: some of the field indexes", "rebuild", "after shard.update", True, nth=3),
-    Kill("rebuild: wiped, cursor not yet made", "rebuild", f"after {EDGE}:EmbeddedIndex.wipe", True),
-    Kill("rebuild: cursor made, nothing delivered", "rebuild", f"after {DELIVER}._start_over", True),
-    Kill("rebuild: after the second of several batches", "batches", f"after {DELIVER}._deliver_batch", True, nth=2),
-    Kill("rebuild: all batches delivered", "batches", "before shard.flush", True, nth=2),
-    Kill(
-        "rebuild: after the second of several flushes",
-        "flushed batches",
-        f"after {DELIVER}._advance_cursor",
-        True,
-        nth=2,
     ),
     # another embedding model
     Kill("rebuild with another model: before the old vectors are deleted", "remodel", f"before {ENGINE}:commit", True),
@@ -145,36 +95,21 @@ KILLS = [
         "after graphmem.administration:record_embedder",
         True,
     ),
-    Kill("rebuild with another model: before Edge is wiped", "remodel", f"before {EDGE}:EmbeddedIndex.wipe", True),
     # reset
     Kill("reset: inside the transaction", "reset", "after graphmem.stores.ledger.integrity:wipe", False),
-    Kill("reset: ledger emptied, Edge still full", "reset", f"before {EDGE}:EmbeddedIndex.wipe", True),
-    Kill("reset: both emptied, no cursor yet", "reset", f"after {EDGE}:EmbeddedIndex.wipe", True),
-    Kill("reset: both emptied, file not compacted", "reset", "before graphmem.stores.ledger:Ledger.compact", True),
+    Kill("reset: emptied, file not compacted", "reset", "before graphmem.stores.ledger:Ledger.compact", True),
 ]
 
-# The kills of the default run: one before and one after a commit, and one between an index and its cursor.
+# The kills of the default run: one before and one after a commit, and one before the rows that searches read.
 QUICK = {
     "inside it, with the task, before COMMIT",
     "after the words commit",
-    "several calls: after Edge's flush, before the cursor moves",
+    "inside it, between vectors and graph",
 }
-
-# What a power cut after these kills may lose of the index: it is not flushed, or only in part.
-UNSYNCED = [
-    kill
-    for kill in KILLS
-    if kill.point in {"before shard.flush", "after shard.update", "after shard.optimize"}
-    or (kill.act in {"batches", "flushed batches", "several"} and kill.durable)
-]
 
 OPENINGS = [
     ("inside the schema's transaction", "after graphmem.stores.ledger:_create", 1),
-    ("ledger made, no Edge", "after graphmem.wiring:Ledger", 1),
-    ("Edge's folder made, empty", "before shard.create", 1),
-    ("Edge made, without field indexes", "after shard.create", 1),
-    ("Edge with some of its field indexes", "after shard.update", 4),
-    ("Edge complete, not flushed", "before shard.flush", 1),
+    ("ledger made, nothing else", "after graphmem.wiring:Ledger", 1),
 ]
 
 
@@ -198,14 +133,18 @@ def list_texts(memory: Memory, user: str = "u") -> dict[str, str]:
 
 
 def check_found_by_own_words(memory: Memory, texts: dict[str, str]) -> None:
+    """And by their vectors: each by itself is in its hit's explanation."""
     for uid, text in texts.items():
         for query in (text, own_word(text)):
-            hits = memory.search(query, user_id="u")
+            hits = memory.search(query, user_id="u", explain=True)
             assert "degraded" not in hits
             hit_texts = {hit["id"]: hit["memory"] for hit in hits["results"]}
             assert hit_texts.get(uid) == text, (query, hit_texts)
+            (arms,) = [hit["explain"]["arms"] for hit in hits["results"] if hit["id"] == uid]
+            assert arms["keyword"]["score"] > 0
             if query == text:
                 assert hits["results"][0]["id"] == uid
+                assert arms["dense"]["score"] == pytest.approx(1.0, abs=0.01)
 
 
 def own_word(text: str) -> str:
@@ -217,12 +156,10 @@ def expected_after(kill: Kill, ids: list[str]) -> dict[str, str]:
     texts = dict(zip(ids, SEEDS, strict=True))
     if not kill.durable:
         return texts
-    if kill.act in {"add", "optimize", "add later"}:
+    if kill.act in {"add", "add later"}:
         return {**texts, "new": NEW}
     if kill.act == "update":
         return {**texts, ids[1]: REVISED}
-    if kill.act == "several":
-        return {ids[0]: SEEDS[0], ids[1]: REVISED, "new": NEW}
     if kill.act in {"delete", "close"}:
         return {uid: text for uid, text in texts.items() if uid != ids[1]}
     return {} if kill.act in {"delete_all", "reset"} else texts
@@ -232,7 +169,7 @@ def expected_after(kill: Kill, ids: list[str]) -> dict[str, str]:
 def test_every_kill_point_names_something_that_exists():
     """Else a renaming is noticed only by the thorough tests."""
     points = [kill.point for kill in KILLS] + [point for _, point, *_ in OPENINGS + CYCLES + MERGES]
-    for module, _, attributes in [point.split(" ", 1)[1].partition(":") for point in points if " shard." not in point]:
+    for module, _, attributes in [point.split(" ", 1)[1].partition(":") for point in points]:
         operator.attrgetter(attributes)(importlib.import_module(module))
 
 
@@ -253,6 +190,8 @@ def test_killed_at(kill: Kill, server: Server, folder: Path):
     if kill.act in {"delete", "delete_all", "reset", "close"} and kill.durable:
         erased_word = SEEDS[1].split()[-1]
         assert words_in_files(home, [erased_word]) == []
+        texts = expected_after(kill, ids).values()
+        assert [vector_is_in_files(home, text) for text in SEEDS] == [text in texts for text in SEEDS]
 
 
 CYCLES = [
@@ -322,32 +261,11 @@ def test_killed_while_memories_are_merged(point: str, nth: int, server: Server, 
             assert memory.verify()["ok"]
 
 
-@pytest.mark.parametrize(
-    "kept", [pytest.param(0.0, id="all lost"), pytest.param(0.5, id="half lost", marks=pytest.mark.thorough)]
-)
-@pytest.mark.parametrize(
-    "kill", [pytest.param(kill, id=kill.name, marks=[pytest.mark.quick] * (kill.name in QUICK)) for kill in UNSYNCED]
-)
-def test_a_power_cut_loses_only_what_is_delivered_again(kill: Kill, kept: float, server: Server, folder: Path):
-    """The ledger is synced at each commit; of the index only what was flushed is sure to be on the disk."""
-    home, synced = folder / "home", folder / "synced"
-    code, lines = server.order(home, kill.act, point=kill.point, nth=kill.nth, synced=str(synced))
-    assert code == -9, f"the point was not reached: {kill.point} (exit {code})"
-    (index,) = (path for path in (home / "vectors").iterdir() if path.is_dir())
-    power.cut_power(index, synced, kept, random.Random(kill.name))
-    ids = [line["id"] for line in lines if line.get("done") == "add"]
-    with open_memory(home) as memory:  # the first search brings the index up to date
-        check_found_by_own_words(memory, list_texts(memory))
-        check(kill, memory, ids)
-    texts = expected_after(kill, ids).values()
-    assert {text: vector_is_in_files(index, text) for text in SEEDS} == {text: text in texts for text in SEEDS}
-
-
-def vector_is_in_files(index: Path, text: str) -> bool:
-    """Whether the vector of a text, as the index stores it, is in one of its files."""
-    vector = settings(index).embedder.config.embed([text])[0]
-    stored = (vector / np.linalg.norm(vector)).astype("<f4").tobytes()
-    return any(stored in path.read_bytes() for path in index.rglob("*") if path.is_file())
+def vector_is_in_files(home: Path, text: str) -> bool:
+    """Whether the vector of a text, as the ledger stores it, is in one of its files."""
+    (vector,) = HashEmbedder(64).embed([text])
+    stored = (vector.mean(axis=0) / np.linalg.norm(vector.mean(axis=0))).astype("<f4").tobytes()
+    return any(stored in path.read_bytes() for path in home.rglob("*") if path.is_file())
 
 
 def check(kill: Kill, memory: Memory, ids: list[str]) -> None:
@@ -376,7 +294,7 @@ def check_messages_stored_once(kill: Kill, memory: Memory, ids: list[str], store
     for number, uid in enumerate(ids):
         again = memory.add({"role": "user", "content": SEEDS[number], "id": f"seed-{number}"}, user_id="u")["results"]
         assert [(one["event"], one["id"]) for one in again] == [("NONE", uid)]
-    if kill.act in {"add", "optimize", "add later", "several"}:
+    if kill.act in {"add", "add later"}:
         again = memory.add({"role": "user", "content": NEW, "id": "new"}, user_id="u")["results"][0]
         assert again["event"] == ("NONE" if kill.durable else "ADD")
         assert not kill.durable or stored[again["id"]] == NEW
@@ -442,50 +360,3 @@ def apply_unacknowledged(stored: dict[str, str], state: dict[str, str], unacknow
         state.pop(unacknowledged["id"], None)
     elif unacknowledged["begun"] == "update" and stored.get(unacknowledged["id"]) == unacknowledged["text"]:
         state[unacknowledged["id"]] = unacknowledged["text"]
-
-
-# --- a damaged folder ------------------------------------------------------------------------------------------------
-
-
-def truncate(half: bool):
-    return lambda path: os.truncate(path, path.stat().st_size // 2 if half else 0)
-
-
-DAMAGES = [
-    ("the folder is gone", "vectors", shutil.rmtree),
-    ("the segments are gone", "vectors/*/segments", shutil.rmtree),
-    ("the configuration is gone", "vectors/*/edge_config.json", Path.unlink),
-    ("the configuration is empty", "vectors/*/edge_config.json", truncate(half=False)),
-    ("the ids are gone", "vectors/*/segments/*/mutable_id_tracker.mappings", Path.unlink),
-    ("the ids are cut", "vectors/*/segments/*/mutable_id_tracker.mappings", truncate(half=True)),
-    ("the versions are cut", "vectors/*/segments/*/mutable_id_tracker.versions", truncate(half=True)),
-    ("the payloads are gone", "vectors/*/segments/*/payload_storage/page_0.dat", Path.unlink),
-    ("the payloads are empty", "vectors/*/segments/*/payload_storage/page_0.dat", truncate(half=False)),
-    (
-        "the vectors' status is empty",
-        "vectors/*/segments/*/vector_storage-dense/vectors/status.dat",
-        truncate(half=False),
-    ),
-    ("the vectors' status is gone", "vectors/*/segments/*/vector_storage-dense/vectors/status.dat", Path.unlink),
-    ("the vectors are empty", "vectors/*/segments/*/vector_storage-dense/vectors/chunk_0.mmap", truncate(half=False)),
-]
-
-
-@pytest.mark.parametrize(("where", "damage"), [pytest.param(where, damage, id=name) for name, where, damage in DAMAGES])
-def test_a_damaged_index_is_noticed_and_filled_again(where: str, damage, folder: Path):
-    """By the first search if the number of points is wrong, by verify(repair=True) in any case."""
-    home = folder / "home"
-    with open_memory(home) as memory:
-        texts = {memory.add(text, user_id="u")["results"][0]["id"]: text for text in SEEDS}
-    damaged = sorted(home.glob(where))
-    assert damaged
-    for path in damaged:
-        damage(path)
-    with open_memory(home) as memory:
-        memory.search("anything", user_id="u")
-        assert memory.verify(repair=True)["ok"]
-        check_found_by_own_words(memory, texts)
-        for uid, text in texts.items():
-            (best,) = memory.search(text, user_id="u", top_k=1, explain=True)["results"]
-            assert best["id"] == uid
-            assert best["explain"]["arms"]["dense"]["score"] == pytest.approx(1.0, abs=0.01)

@@ -31,7 +31,6 @@ def test_processes_and_threads_on_one_folder() -> None:
         )
         assert [one["errors"] for one in reports] == [[]] * len(NAMES)
         with open_memory(home) as memory:
-            assert memory.engine.backends.vector_worker.projection.shared, "no worker released the vector index"
             assert memory.flush() == {"pending": []}
             assert_verified(memory)
             check(memory, reports)

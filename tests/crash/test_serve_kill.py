@@ -170,7 +170,7 @@ def check_stored(client: httpx2.Client, journal: Journal) -> set[str]:
 
 
 @pytest.mark.skipif(shutil.which("setpriv") is None, reason="root's rights cannot be taken from a process here")
-def test_an_end_in_a_folder_without_write_permission_is_one_sentence(tmp_path: Path) -> None:
+def test_an_end_in_a_folder_without_write_permission_loses_nothing(tmp_path: Path) -> None:
     home = tmp_path / "home"
     prefix = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--"] if os.geteuid() == 0 else []
     with serve_process(home, prefix=prefix) as service:
@@ -179,7 +179,6 @@ def test_an_end_in_a_folder_without_write_permission_is_one_sentence(tmp_path: P
             assert added.status_code == 200
         subprocess.run(["chmod", "-R", "a-w", str(home)], check=True)
         service.end()
-        assert "graphmem: the stores could not be closed (StoreError)" in service.log
         assert "Traceback" not in service.log
         assert "shutdown failed" not in service.log
     subprocess.run(["chmod", "-R", "u+w", str(home)], check=True)

@@ -15,14 +15,12 @@ from typing import Any
 
 import pytest
 from child import open_memory
-from qdrant_edge import EdgeShard
+from support.fakes import fake_models
 from support.waiting import TIMEOUT
 
 from graphmem import Memory, Settings
-from graphmem.errors import StoreError, StoreUnavailable
-from graphmem.stores.qdrant import embedded
-from graphmem.stores.qdrant.embedded import EmbeddedIndex
-from graphmem.testing import HashEmbedder
+from graphmem.errors import StoreUnavailable
+from graphmem.testing import HashEmbedder, NumpyIndex
 
 
 class TimeLimit(Exception):  # noqa: N818  (as celery's SoftTimeLimitExceeded is)
@@ -57,9 +55,10 @@ def raising(kind: type[Exception], at: str) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("at", ["_edge_points", "_keep_private"])
-def test_no_row_becomes_a_dead_letter_for_a_signal(tmp_path: Path, kind: type[Exception], at: str) -> None:
-    with open_memory(tmp_path / "home") as memory:
+@pytest.mark.parametrize("at", ["points", "upsert"])
+def test_no_row_becomes_a_dead_letter_for_a_signal(kind: type[Exception], at: str) -> None:
+    config = Settings.from_dict(fake_models())
+    with Memory(":memory:", settings=config, vector_index=NumpyIndex()) as memory:
         memory.add([f"Adam likes thing{n}" for n in range(5)], user_id="u")
         with pytest.raises(kind, match="took too long"), raising(kind, at):
             memory.rebuild("vectors")
@@ -70,29 +69,15 @@ def test_no_row_becomes_a_dead_letter_for_a_signal(tmp_path: Path, kind: type[Ex
         assert memory.search("thing3", user_id="u")["results"]
 
 
-def test_no_index_is_recreated_for_a_signal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At the opening, where an error of the folder leads to a new index."""
+@pytest.mark.parametrize("at", ["visible", "unread", "term_scores"])
+def test_a_search_interrupted_by_a_signal_leaves_columns_that_answer(tmp_path: Path, at: str) -> None:
     with open_memory(tmp_path / "home") as memory:
-        memory.add("Adam likes tea", user_id="u")
-    load = EdgeShard.load
-
-    def slow(*args: Any) -> Any:
-        with raising(TimeLimit, "some_time"):
-            some_time()
-        return load(*args)
-
-    monkeypatch.setattr(embedded.EdgeShard, "load", slow, raising=False)
-    before = sorted((tmp_path / "home" / "vectors").rglob("*"))
-    with pytest.raises(TimeLimit, match="took too long"):
-        open_memory(tmp_path / "home")
-    assert sorted((tmp_path / "home" / "vectors").rglob("*")) == before
-    monkeypatch.undo()
-    with open_memory(tmp_path / "home") as memory:
-        assert memory.search("tea", user_id="u")["results"]
-
-
-def some_time() -> None:
-    pass
+        memory.add(["Adam likes tea", "Bella likes cocoa"], user_id="u")
+        memory.search("tea", user_id="u")
+        with pytest.raises(TimeLimit, match="took too long"), raising(TimeLimit, at):
+            memory.search("tea", user_id="u")
+        found = memory.search("tea", user_id="u")
+        assert (found["results"][0]["memory"], "degraded" in found) == ("Adam likes tea", False)
 
 
 @pytest.mark.parametrize("at", ["enrich_and_deliver", "enrich", "deliver"])
@@ -134,27 +119,6 @@ def test_a_signal_during_embedding_is_no_embedding_error(tmp_path: Path) -> None
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-
-
-def test_errors_of_edge_itself_are_reported(tmp_path: Path) -> None:
-    index = EmbeddedIndex(tmp_path / "index", 8)
-    index._shard.close()
-    with pytest.raises(StoreError, match="verify"):
-        index.count()
-
-
-def test_files_that_cannot_be_used_are_no_refusal_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    index = EmbeddedIndex(tmp_path / "index", 8)
-
-    def full(*_: Any) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(EmbeddedIndex, "_keep_private", full)
-    with pytest.raises(StoreUnavailable, match="No space left"):
-        index._unflushed = True
-        index.flush()
-    monkeypatch.undo()
-    index.close()
 
 
 def test_only_errors_of_a_client_library_are_translated() -> None:

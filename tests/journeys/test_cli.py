@@ -227,7 +227,7 @@ def test_stats_verify_repair_and_rebuild(home):
     assert re.search(r"(?m)^  vector +\d\.\d KiB of embeddings$", shown)
     lines = shown.partition("\nstores\n")[2].splitlines()
     assert [line.split()[:3] for line in lines] == [
-        ["name", "provider", "available"], ["ledger", "sqlite", "yes"], ["vectors", "qdrant", "yes"]
+        ["name", "provider", "available"], ["ledger", "sqlite", "yes"]
     ]  # fmt: skip
     assert len({line.find("yes") for line in lines[1:]} | {lines[0].find("available")}) == 1
     assert run_json("verify")["ok"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from datetime import datetime
 from hashlib import blake2b
@@ -24,7 +24,6 @@ from graphmem import ChatLink, Memory
 from graphmem.digests import Digests
 from graphmem.errors import NotFoundError
 from graphmem.model import Message, Scope, micros
-from graphmem.plugins import Point
 from graphmem.stores.ledger import schema
 from graphmem.text import entity_id
 
@@ -253,21 +252,25 @@ def test_a_crash_after_a_delete_leaves_nothing_once_the_folder_is_reopened(
 def test_a_reset_during_a_delivery_names_the_index_and_empties_it_after_the_delivery(
     make_memory: Make, tmp_path: Path, config: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    config = {"graph_store": {"provider": "networkx"}, **config}
     memory = make_memory(tmp_path / "home", delivery_wait=0.05, **config)
-    index = memory.engine.backends.vector_index
+    memory.add(OTHER_MESSAGE, user_id="ana")
+    memory.search("Who works in Bergen?", user_id="ana")  # from now on its partition is in the graph of this process
+    index = memory.engine.backends.graph
     waits, may_go_on, upsert = Event(), Event(), index.upsert
 
-    def wait_and_write(points: Sequence[Point]) -> None:
+    def wait_and_write(*states: Any) -> None:
         waits.set()
         assert may_go_on.wait(TIMEOUT)
-        upsert(points)
+        upsert(*states)
 
     monkeypatch.setattr(index, "upsert", wait_and_write)
-    memory.add(ERASED_MESSAGES, user_id="ana", wait=False)
+    assert memory.add(ERASED_MESSAGES, user_id="ana")["pending"] == ["graph"]
     assert waits.wait(TIMEOUT)
-    assert "vectors" in memory.reset()["pending"]
+    assert "graph" in memory.reset()["pending"]
     may_go_on.set()
     assert memory.flush() == {"pending": []}
+    assert memory.search("Who works in Bergen?", user_id="ana")["results"] == []
     assert list(index.list_held()) == []
     assert memory.verify()["ok"]
     assert find_traces(memory) == []
@@ -282,7 +285,7 @@ def test_resets_during_background_work_leave_nothing(make_memory: Make, tmp_path
             memory.add(f"Zarathustra plays {number} xylophones.", user_id="ana", wait=False)
         memory.reset()
         assert memory.flush() == {"pending": []}
-        assert list(memory.engine.backends.vector_index.list_held()) == []
+        assert memory.search("xylophones", user_id="ana")["results"] == []
     assert memory.verify()["ok"]
 
 

@@ -329,7 +329,6 @@ def test_objects_of_mem0s_configuration_are_read(tmp_path: Any, monkeypatch: pyt
             assert [one["memory"] for one in memory.add("Pizza!", user_id="alice")["results"]] == ["Loves pizza"]
         assert endpoint.requests[-1].headers["authorization"] == "Bearer k"
     assert (tmp_path / "history.db").exists()
-    assert {one.name.partition("-")[0] for one in (tmp_path / "home" / "vectors").iterdir()} == {"mine"}
     for wrong in (MemoryConfig(reranker={"provider": "cohere", "config": {}}), MemoryConfig(llm={"provider": "groq"})):
         with pytest.raises(ConfigError, match=r"reranker|api\.groq\.com"):
             Memory(wrong)

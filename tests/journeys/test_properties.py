@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import os
 import shutil
+import sqlite3
 import tempfile
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -185,11 +187,12 @@ class Machine(RuleBasedStateMachine):
         self.memory = open_memory(self.folder / "home", self.graph)
 
     @rule()
-    def lose_the_index(self) -> None:
-        self.memory.close()
-        shutil.rmtree(self.folder / "home" / "vectors")
-        self.memory = open_memory(self.folder / "home", self.graph)
-        self.memory.search("anything", user_id="ann")
+    def lose_the_vectors(self) -> None:
+        with closing(sqlite3.connect(self.folder / "home" / "ledger.sqlite")) as ledger, ledger:
+            ledger.execute("DELETE FROM embeddings")
+            ledger.execute("UPDATE memories SET terms = NULL")
+        self.memory.flush()
+        assert self.memory.repair()["ok"]
 
     @rule(which=st.sampled_from((None, "vectors", "graph")))
     def rebuild(self, which) -> None:

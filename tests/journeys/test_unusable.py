@@ -15,7 +15,6 @@ from typer.testing import CliRunner
 from graphmem import ChatLink, Memory, Settings
 from graphmem.cli.app import app
 from graphmem.errors import ConfigError, GraphmemError, StoreError, StoreUnavailable, ValidationError
-from graphmem.stores.qdrant.embedded import EmbeddedIndex
 
 MEM0 = Path(__file__).parents[1] / "data" / "mem0-1.0.11"
 UNKNOWN_HOME, SURROGATE, LONG = "~no-such-user/memory", "memory\ud800", "x" * 300
@@ -49,8 +48,6 @@ def test_impossible_paths_in_a_configuration_are_refused(path: str, monkeypatch:
     with pytest.raises(GraphmemError):
         Memory.from_config(fake_models(home="one", history_db_path=path))
     with pytest.raises(GraphmemError):
-        Memory.from_config(fake_models(home="two", vector_store={"config": {"path": path}}))
-    with pytest.raises(GraphmemError):
         Memory.from_file(f"{path}.json")
     if path == UNKNOWN_HOME:
         monkeypatch.setenv("GRAPHMEM_HOME", path)
@@ -61,48 +58,14 @@ def test_impossible_paths_in_a_configuration_are_refused(path: str, monkeypatch:
             Memory.from_config(fake_models(home="three", ledger_url=f"sqlite:///{path}"))
 
 
-def test_a_lock_file_that_cannot_be_locked_is_reported(tmp_path: Path) -> None:
-    Memory(tmp_path / "home", settings=settings()).close()
-    (lock,) = (tmp_path / "home" / "vectors").glob("*.lock")
-    lock.unlink()
-    lock.mkdir()
-    with pytest.raises(StoreUnavailable, match=r"cannot lock .*Is a directory; check the path"):
-        Memory(tmp_path / "home", settings=settings())
-
-
-def test_an_index_that_cannot_be_created_names_a_remedy_without_the_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The remedy is no method of the memory, which could not be opened."""
-    monkeypatch.setattr(EmbeddedIndex, "_config", lambda _: "what Edge does not take")
-    with pytest.raises(StoreError, match="remove that folder") as error:
-        Memory(tmp_path / "home", settings=settings())
-    assert "repair" not in str(error.value)
-    monkeypatch.undo()
-    Memory(tmp_path / "home", settings=settings()).close()  # its lock was released
-
-
-def with_vectors(path: Path) -> dict[str, Any]:
-    return fake_models(home="home", vector_store={"config": {"path": str(path)}})
-
-
-@pytest.mark.parametrize("left_out", ["nothing", "meta.json", "collection"])
-def test_the_local_qdrant_of_mem0_is_refused_untouched(tmp_path: Path, left_out: str) -> None:
-    theirs = Path(shutil.copytree(MEM0 / "qdrant", tmp_path / "theirs", ignore=shutil.ignore_patterns(left_out)))
-    before = sorted(theirs.rglob("*"))
-    with pytest.raises(ConfigError) as error:
-        Memory.from_config(with_vectors(theirs))
-    assert str(error.value).startswith(f"vector_store.config.path: {str(theirs)!r} ")
-    assert "choose another folder" in str(error.value) and "graphmem migrate" in str(error.value)
-    assert sorted(theirs.rglob("*")) == before
-
-
-def test_an_index_opens_although_a_local_qdrant_was_made_beside_it(tmp_path: Path) -> None:
-    with Memory.from_config(with_vectors(tmp_path / "vectors")) as memory:
+def test_the_local_qdrant_of_mem0_is_left_alone(tmp_path: Path) -> None:
+    theirs = Path(shutil.copytree(MEM0 / "qdrant", tmp_path / "theirs"))
+    before = {path: path.is_file() and path.read_bytes() for path in sorted(theirs.rglob("*"))}
+    vector_store = {"config": {"path": str(theirs)}}
+    with Memory.from_config(fake_models(home=str(tmp_path / "home"), vector_store=vector_store)) as memory:
         memory.add("I like tea", user_id="u")
-    shutil.copytree(MEM0 / "qdrant", tmp_path / "vectors", dirs_exist_ok=True)
-    with Memory.from_config(with_vectors(tmp_path / "vectors")) as memory:
         assert memory.search("tea", user_id="u")["results"]
+    assert {path: path.is_file() and path.read_bytes() for path in sorted(theirs.rglob("*"))} == before
 
 
 @pytest.mark.parametrize("value", [{}, [], "config.toml", 3])
@@ -193,16 +156,6 @@ def test_errors_at_the_command_line_are_one_line(arguments: list[str]) -> None:
     assert result.exit_code == (2 if "--config" in arguments or result.stderr.startswith("graphmem: --") else 1)
     assert result.stderr.startswith("graphmem: ")
     assert len(result.stderr.splitlines()) == 1
-
-
-def test_rebuild_creates_a_removed_vector_folder_again(tmp_path: Path) -> None:
-    with Memory(tmp_path / "home", settings=Settings.from_dict(fake_models())) as memory:
-        memory.add("Tea is nice.", user_id="ann")
-        shutil.rmtree(tmp_path / "home" / "vectors")
-        assert memory.add("Coffee, too.", user_id="ann")["pending"] == ["vectors"]
-        assert memory.rebuild("vectors")["ok"]
-        assert memory.flush() == {"pending": []}
-        assert len(memory.search("tea", user_id="ann")["results"]) == 2
 
 
 def test_pipes_are_refused_as_a_key_and_an_export(tmp_path: Path) -> None:

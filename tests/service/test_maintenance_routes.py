@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
+from support.databases import SQLITE_ONLY
 from support.service import client_of, headers, ok
 from support.waiting import TIMEOUT
 
 from graphmem import Memory
+from graphmem.stores.ledger import schema
 from graphmem.testing import ModelEndpoint
 
 Make = Callable[..., Memory]
@@ -33,10 +35,12 @@ def test_reports_are_those_of_the_library(client: TestClient, memory: Memory) ->
     assert ok(client.post("/retry"), 409)["code"] == "not_configured"
 
 
-def test_a_lost_row_is_reported_and_repaired(client: TestClient, memory: Memory) -> None:
+@SQLITE_ONLY
+def test_a_lost_vector_is_reported_and_repaired(client: TestClient, memory: Memory) -> None:
     memory_id = memory.add("I like tea.", user_id="ana")["results"][0]["id"]
     memory.search("tea", user_id="ana")
-    memory.engine.backends.vector_index.delete([memory_id])
+    with memory.engine.ledger.write() as connection:
+        connection.execute(schema.embeddings.delete())
     report = ok(client.post("/verify"))
     assert (report["ok"], report["projections"]["vectors"]["missing"]) == (False, [memory_id])
     assert ok(client.post("/repair"))["ok"]

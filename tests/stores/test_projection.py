@@ -17,8 +17,8 @@ from graphmem.plugins import EntityState, MemoryState, Point, RelationState
 from graphmem.stores import projection as delivery
 from graphmem.stores.ledger import integrity, memories, outbox
 from graphmem.stores.networkx_graph import NetworkxIndex
-from graphmem.stores.numpy_index import NumpyIndex
 from graphmem.stores.projection import GraphSink, Projection, VectorSink
+from graphmem.testing.numpy_index import NumpyIndex
 
 CLEAN: dict[str, list[str]] = {
     "missing": [],
@@ -116,13 +116,9 @@ def buffered() -> Buffered:
 
 
 @pytest.fixture
-def later(clerk: Any, buffered: Buffered) -> Projection:
-    """Of a store that is flushed after several batches."""
-    return flushing_later(clerk, buffered)
-
-
-def flushing_later(clerk: Any, index: Buffered) -> Projection:
-    return Projection("vectors", clerk.ledger, VectorSink(index, clerk.spec), shared=True, flushes_later=True)
+def flushed(clerk: Any, buffered: Buffered) -> Projection:
+    """Of a store that keeps what is flushed."""
+    return Projection("vectors", clerk.ledger, VectorSink(buffered, clerk.spec), shared=True)
 
 
 def list_versions(index: Any) -> dict[str, int]:
@@ -252,11 +248,10 @@ def test_delivering_everything_twice_leads_to_the_same_contents(clerk: Any, shar
     assert shared.verify() == CLEAN
 
 
-def test_an_index_of_a_server_gets_no_points_of_another_embedder(clerk: Any, index: Picky) -> None:
+def test_an_index_gets_no_points_of_another_embedder(clerk: Any, index: Picky) -> None:
     clerk.say("Anna paints")
     other = EmbeddingSpec(clerk.embedder.model, clerk.embedder.dims * 2)
-    sink = VectorSink(index, other, takes_configured_only=True)
-    Projection("vectors", clerk.ledger, sink, shared=True).catch_up([])
+    Projection("vectors", clerk.ledger, VectorSink(index, other), shared=True).catch_up([])
     assert index.batches == []
 
 
@@ -360,7 +355,7 @@ def test_a_reset_by_anyone_empties_a_projection_at_its_next_delivery(clerk: Any,
     assert (set(list_versions(index)), projection.verify()) == ({record.id}, CLEAN)
 
 
-@pytest.mark.parametrize("cursor_kind", [{}, {"leased": True}, {"flushes_later": True}])
+@pytest.mark.parametrize("cursor_kind", [{}, {"leased": True}])
 @pytest.mark.parametrize("kind", ["vectors", "graph"])
 @pytest.mark.parametrize("method", ["upsert", "wipe"])
 def test_a_reset_during_a_batch_erases_what_the_batch_writes(
@@ -455,193 +450,112 @@ def test_progress_is_reported_after_each_batch(clerk: Any, shared: Projection, m
     assert progress[-1] == ("vectors", last(clerk), last(clerk))
 
 
-# --- flushed later ---------------------------------------------------------------------------------------------------
+# --- a store that is flushed ------------------------------------------------------------------------------------------
 
 
-def test_what_is_delivered_is_not_pending_and_the_cursor_moves_when_it_is_durable(
-    clerk: Any, later: Projection, buffered: Buffered
-) -> None:
-    records = [clerk.say("Anna paints"), clerk.say("Bob sings", at=far(1))]
-    later.catch_up([])
-    assert (cursor(clerk), later.has_pending(), set(list_versions(buffered))) == (0, False, {one.id for one in records})
-    clerk.commit(DeleteMemory(records[0].id))
-    assert later.has_pending()
-    later.catch_up([])
-    with clerk.ledger.read() as connection:
-        assert (cursor(clerk), later.has_pending(), later.count_pending(connection)) == (0, False, 0)
-    later.flush()
-    assert (cursor(clerk), later.has_pending(), later.flush_due_in) == (last(clerk), False, None)
-    assert [point.record.id for point in buffered.durable] == [records[1].id]
-
-
-def test_a_batch_is_written_once_before_it_is_flushed(clerk: Any, later: Projection, buffered: Buffered) -> None:
-    first = clerk.say("Anna paints")
-    later.catch_up([])
-    second = clerk.say("Bob sings", at=far(1))
-    later.catch_up([])
-    assert buffered.batches == [[first.id], [second.id]]
-
-
-def test_what_was_not_flushed_is_delivered_again_after_a_power_cut(
-    clerk: Any, later: Projection, buffered: Buffered
-) -> None:
-    kept, changed, erased_record, retired = (clerk.say(f"memory {n}", at=far(n)) for n in range(4))
-    later.catch_up([])
-    later.flush()
-    clerk.commit(UpdateMemory(changed.id, text="Anna sculpts"), DeleteMemory(erased_record.id))
-    clerk.enrich()
-    later.catch_up([])
-    added = clerk.say("Bob sings", at=far(9))
-    clerk.commit(RetireMemory(retired.id, at=retired.at, reason="x"))
-    later.catch_up([])
-    expected = list_versions(buffered)
-    assert set(expected) == {kept.id, changed.id, retired.id, added.id}
+def test_a_batch_is_durable_before_the_cursor_moves(clerk: Any, flushed: Projection, buffered: Buffered) -> None:
+    kept, erased_record = clerk.say("Anna paints"), clerk.say("Bob sings", at=far(1))
+    flushed.catch_up([])
+    clerk.commit(DeleteMemory(erased_record.id))
+    flushed.catch_up([])
     buffered.cut_power()
-    assert list_versions(buffered) != expected
-    again = flushing_later(clerk, buffered)
-    assert again.has_pending()
-    again.catch_up([])
-    assert (list_versions(buffered), again.verify()) == (expected, CLEAN)
+    assert (set(list_versions(buffered)), cursor(clerk)) == ({kept.id}, last(clerk))
+
+
+def test_a_failed_flush_leaves_the_cursor_and_is_made_up_for(
+    clerk: Any, flushed: Projection, buffered: Buffered
+) -> None:
+    flushed.catch_up([])
+    before = cursor(clerk)
+    record = clerk.say("Anna paints")
+    buffered.is_full = True
+    with pytest.raises(StoreUnavailable):
+        flushed.catch_up([])
+    buffered.cut_power()
+    assert (cursor(clerk), flushed.has_pending(), list_versions(buffered)) == (before, True, {})
+    buffered.is_full = False
+    flushed.catch_up([])
+    buffered.cut_power()
+    assert (set(list_versions(buffered)), cursor(clerk)) == ({record.id}, last(clerk))
 
 
 @pytest.mark.parametrize("deaths", [1, 2, 3])
-def test_a_rebuild_whose_process_dies_continues_at_the_last_flush(
-    clerk: Any, buffered: Buffered, monkeypatch: pytest.MonkeyPatch, deaths: int
+def test_a_rebuild_whose_process_dies_continues_at_its_last_batch(
+    clerk: Any, flushed: Projection, buffered: Buffered, monkeypatch: pytest.MonkeyPatch, deaths: int
 ) -> None:
     monkeypatch.setattr(delivery, "BATCH", 1)
-    monkeypatch.setattr(delivery, "FLUSH_ROWS", 2)
     records = [clerk.say(f"memory {n}", at=far(n)) for n in range(9)]
     for death in range(deaths):
-        buffered.upserts_left = 3
+        buffered.upserts_left = 2
         with pytest.raises(StoreUnavailable):
-            flushing_later(clerk, buffered).catch_up([])
+            Projection("vectors", clerk.ledger, VectorSink(buffered, clerk.spec), shared=True).catch_up([])
         assert cursor(clerk) == records[2 * death + 1].seq
         buffered.cut_power()
     buffered.upserts_left = None
-    again = flushing_later(clerk, buffered)
-    again.catch_up([])
+    flushed.catch_up([])
     assert set(list_versions(buffered)) == {record.id for record in records}
-    assert again.verify() == CLEAN
+    assert flushed.verify() == CLEAN
 
 
-def test_a_store_is_flushed_after_so_many_rows(
-    clerk: Any, later: Projection, buffered: Buffered, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(delivery, "BATCH", 2)
-    monkeypatch.setattr(delivery, "FLUSH_ROWS", 4)
-    for n in range(11):
-        clerk.say(f"memory {n}", at=far(n))
-    later.catch_up([])
-    assert buffered.flushes == 1 + 2  # the first when it was emptied
-    assert (len(buffered.durable), later.has_pending()) == (8, False)
-
-
-def test_a_failed_flush_leaves_the_cursor_and_is_made_up_for(clerk: Any, later: Projection, buffered: Buffered) -> None:
-    record = clerk.say("Anna paints")
-    later.catch_up([])
-    buffered.is_full = True
-    with pytest.raises(StoreUnavailable):
-        later.flush()
-    assert (cursor(clerk), later.has_pending(), set(list_versions(buffered))) == (0, False, {record.id})
-    buffered.is_full = False
-    later.flush()
-    assert cursor(clerk) == last(clerk)
-
-
-def test_dead_letters_are_those_of_the_last_delivery(clerk: Any, later: Projection, buffered: Buffered) -> None:
+def test_dead_letters_are_those_of_the_last_delivery(clerk: Any, flushed: Projection, buffered: Buffered) -> None:
     records = [clerk.say(f"memory {n}", at=far(n)) for n in range(3)]
     buffered.refuses = {records[1].id, records[2].id}
-    later.catch_up([])
+    flushed.catch_up([])
     with clerk.ledger.read() as connection:
-        assert later.count_dead_letters(connection) == 2
+        assert flushed.count_dead_letters(connection) == 2
     buffered.refuses = {records[2].id}
     clerk.commit(UpdateMemory(records[1].id, metadata={"a": 1}))
-    later.catch_up([])
-    assert later.verify() == {**CLEAN, "dead_letters": [records[2].id]}
+    flushed.catch_up([])
+    assert flushed.verify() == {**CLEAN, "dead_letters": [records[2].id]}
 
 
-def test_a_row_refused_and_accepted_between_two_flushes_is_no_dead_letter(
-    clerk: Any, later: Projection, buffered: Buffered
+def test_a_row_that_is_refused_before_a_failed_flush_and_accepted_after_it_is_no_dead_letter(
+    clerk: Any, flushed: Projection, buffered: Buffered
 ) -> None:
-    later.catch_up([])
+    flushed.catch_up([])
     record = clerk.say("Anna paints")
     buffered.refuses, buffered.is_full = {record.id}, True
     with pytest.raises(StoreUnavailable):
-        later.catch_up([])
-    buffered.refuses = set()
-    clerk.commit(UpdateMemory(record.id, metadata={"a": 1}))
-    later.catch_up([])
-    buffered.is_full = False
-    later.flush()
+        flushed.catch_up([])
+    buffered.refuses, buffered.is_full = set(), False
+    flushed.catch_up([])
     with clerk.ledger.read() as connection:
-        assert later.count_dead_letters(connection) == 0
+        assert flushed.count_dead_letters(connection) == 0
 
 
-@pytest.mark.parametrize("is_flushed_between", [True, False])
-@pytest.mark.parametrize("loss", ["a reset", "a rebuild"])
-def test_what_is_not_flushed_is_forgotten_when_the_cursor_is_deleted(
-    clerk: Any, later: Projection, buffered: Buffered, loss: str, is_flushed_between: bool
+def test_a_rebuild_that_fails_before_its_first_batch_is_continued(
+    clerk: Any, flushed: Projection, buffered: Buffered
 ) -> None:
-    """Its sequence numbers are those of other contents."""
-    clerk.say("Anna paints")
-    later.catch_up([])
-    if loss == "a reset":
-        reset(clerk)
-    else:
-        later.invalidate()
-        buffered.wipe()
-    assert later.has_pending()
-    if is_flushed_between:
-        later.flush()
-        assert cursor(clerk) is None
-    if loss == "a reset":
-        clerk.say("Bob sings")
-    later.catch_up([])
-    assert len(list_versions(buffered)) == 1
-    assert (later.verify(), cursor(clerk)) == (CLEAN, last(clerk))
-
-
-def test_a_rebuild_that_fails_before_its_first_batch_has_forgotten_what_was_not_flushed(
-    clerk: Any, later: Projection, buffered: Buffered
-) -> None:
-    """The cursor is at the beginning again, where these batches began, too."""
     record = clerk.say("Anna paints")
-    later.catch_up([])
+    flushed.catch_up([])
     buffered.upserts_left = 0
     with pytest.raises(StoreUnavailable):
-        later.rebuild([])
-    assert later.has_pending()
+        flushed.rebuild([])
+    assert flushed.has_pending()
     buffered.upserts_left = None
-    later.catch_up([])
-    assert (set(list_versions(buffered)), later.verify()) == ({record.id}, CLEAN)
+    flushed.catch_up([])
+    assert (set(list_versions(buffered)), flushed.verify()) == ({record.id}, CLEAN)
 
 
-def test_a_dead_letter_is_removed_once_its_row_is_durable(clerk: Any, later: Projection, buffered: Buffered) -> None:
+def test_a_dead_letter_is_removed_once_its_row_is_durable(clerk: Any, flushed: Projection, buffered: Buffered) -> None:
     record = clerk.say("Anna paints")
     buffered.refuses = {record.id}
-    later.catch_up([])
-    report = later.verify()
+    flushed.catch_up([])
+    report = flushed.verify()
     buffered.refuses, buffered.is_full = set(), True
     with pytest.raises(StoreUnavailable):
-        later.repair(report)
+        flushed.repair(report)
     with clerk.ledger.read() as connection:
-        assert later.count_dead_letters(connection) == 1
+        assert flushed.count_dead_letters(connection) == 1
 
 
-def test_what_a_repair_wrote_is_durable(clerk: Any, later: Projection, buffered: Buffered) -> None:
-    missing, extra = kept_and_erased(clerk, later, buffered)
+def test_what_a_repair_wrote_is_durable(clerk: Any, flushed: Projection, buffered: Buffered) -> None:
+    missing, extra = kept_and_erased(clerk, flushed, buffered)
     buffered.delete([missing.id])
     buffered.upsert([extra])
-    later.repair(later.verify())
+    flushed.repair(flushed.verify())
     buffered.cut_power()
     assert set(list_versions(buffered)) == {missing.id}
-
-
-def test_after_a_rebuild_all_is_durable(clerk: Any, later: Projection, buffered: Buffered) -> None:
-    record = clerk.say("Anna paints")
-    later.rebuild([])
-    buffered.cut_power()
-    assert (set(list_versions(buffered)), cursor(clerk)) == ({record.id}, last(clerk))
 
 
 def test_a_cursor_that_another_process_has_deleted_meanwhile_stays_deleted(

@@ -15,9 +15,9 @@ from graphmem.plugins import Point, StoreLost
 from graphmem.stores import projection as delivery
 from graphmem.stores import projection_worker as workers
 from graphmem.stores.ledger import integrity, memories, outbox
-from graphmem.stores.numpy_index import NumpyIndex
 from graphmem.stores.projection import Projection, VectorSink
 from graphmem.stores.projection_worker import ProjectionWorker
+from graphmem.testing.numpy_index import NumpyIndex
 
 # Seconds of a lease that outlasts any test.
 LONG = 100 * TIMEOUT
@@ -378,110 +378,6 @@ def test_a_read_waits_until_the_timeout_for_a_shared_store_in_this_process(
     assert ids(server) == {first.id, second.id}
     assert projection_worker.check_contents()
     projection_worker.close(0)
-
-
-# --- a store that is flushed later -----------------------------------------------------------------------------------
-
-
-class Flushed(Server):
-    """An index whose writes are durable once they are flushed. It records how many it had at each flush."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.flushes: list[int] = []
-        self.is_full = False
-
-    def flush(self) -> None:
-        if self.is_full:
-            raise StoreUnavailable("no room")
-        self.flushes.append(len(ids(self)))
-
-
-@pytest.fixture
-def flushed() -> Flushed:
-    return Flushed()
-
-
-@pytest.fixture
-def later(clerk: Any, flushed: Flushed) -> Iterator[ProjectionWorker]:
-    target = VectorSink(flushed, clerk.spec)
-    projection_worker = ProjectionWorker(Projection("vectors", clerk.ledger, target, shared=True, flushes_later=True))
-    yield projection_worker
-    flushed.may_proceed.set()
-    projection_worker.close(TIMEOUT)
-
-
-def is_durable(clerk: Any) -> bool:
-    with clerk.ledger.read() as connection:
-        return outbox.cursor(connection, "vectors") == outbox.extent(connection).newest
-
-
-def test_what_is_delivered_is_flushed_without_a_further_call(
-    clerk: Any, flushed: Flushed, later: ProjectionWorker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(delivery, "FLUSH_SECONDS", 0.3)
-    clerk.say("Anna paints")
-    assert later.wait_for(later.schedule([]), TIMEOUT)
-    wait_until(lambda: is_durable(clerk))
-    clerk.say("Bo sings")
-    assert later.wait_for(later.schedule([]), TIMEOUT)
-    wait_until(lambda: is_durable(clerk))
-    assert flushed.flushes[-1] == 2
-
-
-def test_several_deliveries_are_flushed_at_once(
-    clerk: Any, flushed: Flushed, later: ProjectionWorker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(delivery, "FLUSH_SECONDS", LONG)
-    for n in range(5):
-        clerk.say(f"memory {n}")
-        assert later.wait_for(later.schedule([]), TIMEOUT)
-    assert (flushed.flushes, is_durable(clerk)) == ([], False)
-    assert later.flush()
-    assert (flushed.flushes, is_durable(clerk)) == ([5], True)
-
-
-def test_a_delivery_does_not_wait_for_a_flush_to_be_due(
-    clerk: Any, flushed: Flushed, later: ProjectionWorker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(delivery, "FLUSH_SECONDS", LONG)
-    monkeypatch.setattr(workers, "FLUSH_TURN", LONG)
-    for n in range(3):
-        clerk.say(f"memory {n}")
-        assert later.wait_for(later.schedule([]), TIMEOUT)
-    assert len(ids(flushed)) == 3
-
-
-def test_closing_does_not_wait_for_a_flush_to_be_due(
-    clerk: Any, flushed: Flushed, later: ProjectionWorker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(delivery, "FLUSH_SECONDS", LONG)
-    monkeypatch.setattr(workers, "FLUSH_TURN", LONG)
-    clerk.say("Anna paints")
-    assert later.wait_for(later.schedule([]), TIMEOUT)
-    closing = Thread(target=later.close, args=(TIMEOUT,), daemon=True)
-    closing.start()
-    closing.join(TIMEOUT)
-    assert not closing.is_alive()
-
-
-def test_a_failed_flush_is_logged_once_and_tried_again_after_the_next_delivery(
-    clerk: Any,
-    flushed: Flushed,
-    later: ProjectionWorker,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    monkeypatch.setattr(delivery, "FLUSH_SECONDS", 0)
-    flushed.is_full = True
-    clerk.say("Anna paints")
-    assert later.wait_for(later.schedule([]), TIMEOUT)
-    wait_until(lambda: caplog.messages)
-    assert caplog.messages == ["vectors could not be made durable (StoreUnavailable); it is tried again"]
-    flushed.is_full = False
-    clerk.say("Bo sings")
-    assert later.wait_for(later.schedule([]), TIMEOUT)
-    wait_until(lambda: is_durable(clerk))
 
 
 # --- leases ----------------------------------------------------------------------------------------------------------

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
-from sqlalchemy import select
+import numpy as np
+from sqlalchemy import Connection, select
 
 from graphmem.folding import without_marks
-from graphmem.model import GraphBounds, Kind, Scope, Seeds, View
-from graphmem.stores.ledger import Ledger, entity_names, graph_neighbourhood
+from graphmem.model import EmbeddingSpec, GraphBounds, Kind, Scope, Seeds, View
+from graphmem.stores.ledger import Ledger, change_feed, entity_names, graph_neighbourhood
+from graphmem.stores.ledger import memories as memory_rows
 from graphmem.stores.ledger.candidate_rows import CandidateReader
 from graphmem.stores.ledger.columns import Columns, PartitionColumns, VisibleColumns
+from graphmem.stores.ledger.embedded_index import EmbeddedIndex
 from graphmem.stores.ledger.schema import entities, memories, partitions
+from graphmem.testing import NumpyIndex
+from graphmem.text import term_counts
 
 BOUNDS = GraphBounds(seed_mentions=3, frontier=4, frontier_mentions=2, memories=8)
 
@@ -69,12 +75,51 @@ def assert_columns_agree(ledger: Ledger, spec) -> int:
                 assert mine.tokens(connection, own) == theirs.tokens(connection, own)
                 assert mine.vectors(connection, own)[0] == theirs.vectors(connection, own)[0]
                 assert mine.vectors(connection, own)[1].tolist() == theirs.vectors(connection, own)[1].tolist()
+                _assert_indexes_agree(connection, ledger, spec, view, visible)
                 for seeds in (Seeds(tuple(keys[:2]), tuple(uids[-2:])), Seeds(tuple(keys), ()), Seeds((), tuple(uids))):
                     assert graph_neighbourhood.neighbourhood(
                         connection, view, seeds, BOUNDS, visible
                     ) == graph_neighbourhood.neighbourhood(connection, view, seeds, BOUNDS)
                 compared += 1
     return compared
+
+
+def _assert_indexes_agree(
+    connection: Connection, ledger: Ledger, spec: EmbeddingSpec, view: View, visible: VisibleColumns
+) -> None:
+    """Asserts that the embedded index finds in the columns what it finds in the tables, and what an exact one does."""
+    exact = NumpyIndex()
+    uids = list(connection.scalars(select(memories.c.uid)))
+    exact.upsert(change_feed.points(connection, spec, list(memory_rows.records(connection, uids).values())))
+    by_columns, by_tables = embedded_index(ledger, spec, visible), embedded_index(ledger, spec, None)
+    rng = np.random.default_rng(7)
+    vector, multilingual = (
+        vector / max(np.linalg.norm(vector), 1)
+        for vector in (rng.normal(size=size).astype(np.float32) for size in (spec.dims, spec.multilingual_dims))
+    )
+    for asked in (
+        lambda index, limit: index.dense(view, vector, limit),
+        lambda index, limit: index.multilingual(view, multilingual, limit),
+        lambda index, limit: index.multilingual(view, multilingual, limit, without_dense=True),
+        lambda index, limit: index.sparse(view, dict.fromkeys(term_counts("Ann likes Böb and tea"), 1.5), limit),
+    ):
+        every = rounded(asked(exact, 99))
+        assert dict(rounded(asked(by_columns, 99))) == dict(every)
+        assert dict(rounded(asked(by_tables, 99))) == dict(every)
+        for limit in (1, 3, 99):
+            assert asked(by_columns, limit) == asked(by_tables, limit)
+            found = rounded(asked(by_columns, limit))
+            assert [score for _, score in found] == [score for _, score in every[:limit]]
+
+
+def embedded_index(ledger: Ledger, spec: EmbeddingSpec, visible: VisibleColumns | None) -> EmbeddedIndex:
+    """Returns an index that reads these columns, or (None) the tables."""
+    return EmbeddedIndex(SimpleNamespace(read=ledger.read, columns=SimpleNamespace(visible=lambda *_: visible)), spec)
+
+
+def rounded(found: list[tuple[str, float]]) -> list[tuple[str, float]]:
+    """Returns what an index found without the digits in which sums of the same numbers differ."""
+    return [(uid, round(score, 4)) for uid, score in found]
 
 
 def assert_equal_columns(one: PartitionColumns, other: PartitionColumns | None) -> None:

@@ -19,6 +19,7 @@ from graphmem import Memory
 from graphmem.errors import GraphmemError
 from graphmem.plugins import Embedder, embedding_spec_of
 from graphmem.settings import Settings
+from graphmem.stores.ledger.columns import PartitionColumns
 from graphmem.testing import HashEmbedder, WordExtractor
 
 TEXTS = (
@@ -172,6 +173,18 @@ def test_no_more_memory_is_used_than_configured():
             assert searched(memory, f"user {user}") == searched(memory, f"user {user}")
             assert columns.size_bytes <= 2**20
         assert columns.size_bytes > 2**19
+
+
+def test_a_partition_that_has_no_room_is_read_from_the_ledger_without_more_attempts():
+    with opened(search_cache_mb=1) as memory:
+        memory.add([f"{text} {number}" for text in TEXTS for number in range(50)], user_id="ann")
+        columns = memory.engine.ledger.columns
+        first = searched(memory)
+        real = PartitionColumns.with_changes
+        with patch.object(PartitionColumns, "with_changes", autospec=True, side_effect=real) as read:
+            assert [searched(memory) for _ in range(4)] == [first] * 4
+        assert read.call_count <= 1
+        assert columns.size_bytes <= 2**20
 
 
 def test_searches_read_the_ledger_where_nothing_is_kept():

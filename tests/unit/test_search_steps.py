@@ -17,7 +17,7 @@ from graphmem import Memory
 from graphmem.errors import ModelError, StoreUnavailable
 from graphmem.model import MentionEdge, MentionKind, Scope, Subgraph, View
 from graphmem.retrieval import arms, graph_walk
-from graphmem.retrieval.arms import Attempt, Retrieved, attempt, retrieve
+from graphmem.retrieval.arms import Attempt, Retrieved, attempt, encode, retrieve
 from graphmem.retrieval.candidates import Candidates, choose_candidates
 from graphmem.retrieval.evidence_reader import EvidenceReader
 from graphmem.retrieval.features import Evidence, SpaceEstimates, UnreadMemories
@@ -82,9 +82,14 @@ def found(query: SearchQuery, dense: Any = (), keyword: Any = (), **more: Any) -
     return Retrieved(query, analysis, more.pop("encoded", EncodedQuery()), {}, [*dense], [], [*keyword], **more)
 
 
+def retrieved_by(query: SearchQuery, deps: SearchDeps) -> Retrieved:
+    encoding = deps.pool.submit(encode, query.text, deps)
+    return retrieve(query, analyze_query(query.text, VIEW.moment), encoding, deps)
+
+
 def chosen(deps: SearchDeps, text: str, **options: Any) -> Candidates:
     query = asked(text, **options)
-    return choose_candidates(retrieve(query, analyze_query(text, VIEW.moment), deps), deps, FULL)
+    return choose_candidates(retrieved_by(query, deps), deps, FULL)
 
 
 def ranked_by_hand(deps: SearchDeps, text: str, **options: Any) -> Ranked:
@@ -96,7 +101,7 @@ def ranked_by_hand(deps: SearchDeps, text: str, **options: Any) -> Ranked:
 
 def test_retrieving_encodes_the_query_and_asks_each_arm(deps: SearchDeps, ids: list[str]) -> None:
     query = asked("tea coffee")
-    retrieved = retrieve(query, analyze_query(query.text, VIEW.moment), deps)
+    retrieved = retrieved_by(query, deps)
     vector = deps.embedder.embed_query(query.text)
     assert retrieved.encoded.vector == pytest.approx(vector)
     assert retrieved.encoded.tokens is not None and retrieved.encoded.tokens.words == ("tea", "coffe")
@@ -116,7 +121,7 @@ def test_retrieving_encodes_the_query_and_asks_each_arm(deps: SearchDeps, ids: l
 
 def test_a_word_said_twice_in_a_query_counts_once(deps: SearchDeps, ids: list[str]) -> None:
     once, twice = asked("tea"), asked("tea tea")
-    statistics = retrieve(once, analyze_query("tea", VIEW.moment), deps).statistics
+    statistics = retrieved_by(once, deps).statistics
     in_document = bm25_weights(term_counts("Tom: Ann likes tea"))[term_id("tea")]
     expected = [(ids[TEA], pytest.approx(in_document * idf(4, 1), rel=1e-5))]
     assert arms.keyword(once, statistics, deps, 5).value == expected
@@ -139,7 +144,7 @@ def test_an_embedder_that_fails_leaves_the_keyword_arm(deps: SearchDeps, ids: li
             raise ModelError("no model")
 
     query = asked("tea")
-    retrieved = retrieve(query, analyze_query("tea", VIEW.moment), replace(deps, embedder=Broken(1024)))
+    retrieved = retrieved_by(query, replace(deps, embedder=Broken(1024)))
     assert (retrieved.encoded, retrieved.dense, retrieved.degraded) == (EncodedQuery(), [], frozenset({"vectors"}))
     assert [uid for uid, _ in retrieved.keyword] == [ids[TEA]]
 
@@ -382,7 +387,7 @@ def test_a_trace_comes_out_of_the_same_values(deps: SearchDeps, ids: list[str]) 
 def test_the_steps_one_by_one_are_the_search(name: str, deps: SearchDeps) -> None:
     weights = CONFIGURATIONS[name]
     query = asked("Where does Ann live?", explain=True)
-    retrieved = retrieve(query, analyze_query(query.text, VIEW.moment), deps)
+    retrieved = retrieved_by(query, deps)
     candidates = choose_candidates(retrieved, deps, weights)
     walked = Walked(candidates)
     if weights.uses_graph:
@@ -419,6 +424,6 @@ def test_a_warm_search_reads_each_thing_once(memory: Memory) -> None:
     finally:
         event.remove(Engine, "before_cursor_execute", note)
     # The embedder, statistics, the state of the columns, links of the named entities, texts of the best, records,
-    # relations, chosen names. The index of a ledger in memory has one more.
+    # relations, chosen names.
     assert len(read) == len(set(read))
-    assert len(read) <= 9
+    assert len(read) <= 8

@@ -35,7 +35,7 @@ from graphmem.lifecycle.conflicts import CONFLICT_SIMILARITY
 from graphmem.lifecycle.rules import Rules
 from graphmem.model import NEUTRAL_IMPORTANCE, VECTOR, EmbeddingSpec, Kind, MemoryRecord, Scope, SpaceVector, View
 from graphmem.observers import Observers
-from graphmem.plugins import LanguageModel, Prompt, Usage, VectorIndex
+from graphmem.plugins import LanguageModel, Prompt, Usage, VectorSearch
 from graphmem.stores.ledger import Ledger, embeddings, graph_reads, memories, outbox, sessions
 from graphmem.stores.ledger.jobs import IMPORTANCE, INSTRUCTIONS, Job
 from graphmem.stores.ledger.sequence import Extent
@@ -125,8 +125,8 @@ class FactPipeline:
         ledger: Ledger,
         model: LanguageModel,
         enricher: Enricher,
-        index: VectorIndex,
-        index_worker: ProjectionWorker,
+        index: VectorSearch,
+        index_worker: ProjectionWorker | None,
         config: PipelineConfig,
         observers: Observers,
     ) -> None:
@@ -238,16 +238,19 @@ class FactPipeline:
         """
         with self._ledger.read() as connection:
             extent = outbox.extent(connection)
-        if not self._index_worker.catch_up([job.partition], CATCH_UP_SECONDS):
+        worker = self._index_worker
+        if worker is not None and not worker.catch_up([job.partition], CATCH_UP_SECONDS):
             raise StoreUnavailable("the vector index is behind; new facts are compared once it has caught up")
         now, scope = datetime.now(UTC), _compared_scope(job)
         view = View(scope, now, job.partition, frozenset({Kind.FACT}), show_forgotten=True)
-        hits = self._index_worker.read(
-            lambda: [
+
+        def read() -> list[list[tuple[str, float]]]:
+            return [
                 (self._index.dense if space == VECTOR else self._index.multilingual)(view, vector, NEAREST_READ)
                 for space, vector in vectors
             ]
-        )
+
+        hits = read() if worker is None else worker.read(read)
         with self._ledger.read() as connection:
             uids = dict.fromkeys(
                 uid for hits_of_one in hits for uid, similarity in hits_of_one if similarity >= MIN_SIMILARITY

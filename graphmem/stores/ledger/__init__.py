@@ -18,7 +18,7 @@ from sqlalchemy.schema import CreateSchema, ExecutableDDLElement
 
 from graphmem.digests import Digests
 from graphmem.errors import ConfigError, StoreError, StoreUnavailable
-from graphmem.stores.ledger import ledger_state, schema, secret_key, sequence
+from graphmem.stores.ledger import ledger_state, schema, secret_key, sequence, tombstones
 from graphmem.stores.ledger.columns import Columns
 from graphmem.stores.ledger.database import Database
 from graphmem.stores.ledger.postgres import PostgresDatabase
@@ -122,9 +122,8 @@ class Ledger:
         """Opens a write transaction for derived rows, whose recorded task it removes; `of` as in `write`.
 
         If a power cut loses it, the task is there again, in an earlier commit that was synced, and the next opening
-        derives the rows anew: so its commit waits for no sync (SQLite only). The index of the folder may hold a point
-        of it then: it has the words of a memory that is stored, and is written over. Not so a store on a server:
-        relations have random ids, and those that are lost here would stay there. So only with `derived_stays_here`.
+        derives the rows anew: so its commit waits for no sync (SQLite only). But only with `derived_stays_here`, for
+        relations have random ids: what is lost here and was delivered to a server would stay there.
         """
         return self._database.write(of, synced=not self.derived_stays_here)
 
@@ -140,6 +139,9 @@ class Ledger:
         """Frees the space of deleted rows. A file is rewritten without what SQLite left of them in unused space."""
         with self.read() as connection:
             count = ledger_state.erasures(connection)
+        if count:
+            with self.write() as connection:
+                tombstones.prune_tombstones(connection)
         self._database.compact()
         if count:
             with self.write() as connection:

@@ -22,14 +22,13 @@ from sqlalchemy import Connection, Transaction, bindparam, select
 
 from graphmem.folding import meant_spellings, typed_spellings, without_marks
 from graphmem.model import ALL_KINDS, CandidateRow, Entity, View, micros
+from graphmem.stores.ledger.index_blocks import KeptIndex
 from graphmem.stores.ledger.memories import sized_partition
 from graphmem.stores.ledger.schema import entities, further_runs, ledger, memories, mentions
 from graphmem.stores.ledger.schema import tombstones as tombstones_table
 from graphmem.stores.ledger.sequence import Extent, seq_extent
 from graphmem.stores.ledger.sql import CorruptValue, entity_type, in_array, mention_kind, moment
 
-# Memories of the largest partition that is kept. Reading so many takes about 0.3 s.
-MAX_MEMORIES = 20_000
 # Changes after which a partition is read anew, instead of looking through the changes of all partitions.
 MAX_CHANGES = 2_000
 # Bytes of a memory with its mentions, and of an embedding beside its data; measured.
@@ -82,7 +81,7 @@ class Columns:
         self._max_bytes = max_bytes
         self._lock = Lock()
         self._kept: OrderedDict[str, PartitionColumns] = OrderedDict()
-        self._searched: OrderedDict[str, None] = OrderedDict()
+        self._searched: OrderedDict[str, bool] = OrderedDict()  # whether a partition alone needs too many bytes
         self._being_read: set[str] = set()
         self._sizes: dict[str, int] = {}  # bytes by partition, and of all
         self._bytes = 0
@@ -111,19 +110,19 @@ class Columns:
     def of(self, connection: Connection, key: str | None) -> PartitionColumns | None:
         """Returns the columns of a partition as the connection's snapshot shows it.
 
-        None for one that is not kept: without memories, with too many, searched for the first time, while another
-        thread reads it, or with a damaged row, which is reported by whoever reads it from the tables.
+        None for one that is not kept: without memories, too large, searched for the first time, while another thread
+        reads it, or with a damaged row, which is reported by whoever reads it from the tables.
         """
         if key is None or not self._max_bytes:
             return None
         with self._lock:
             columns = self._kept.get(key)
             if columns is None and key not in self._searched:
-                self._searched[key] = None
+                self._searched[key] = False
                 while len(self._searched) > MAX_REMEMBERED:
                     self._searched.popitem(last=False)
                 return None
-            if columns is None and key in self._being_read:
+            if columns is None and (key in self._being_read or self._searched[key]):
                 return None
             self._being_read.add(key)
         try:
@@ -148,8 +147,12 @@ class Columns:
             self._bytes -= self._sizes.pop(key, 0)
             if columns is None:
                 return
+            size = columns.size_bytes  # embeddings that are read now count at the next use
+            if size > self._max_bytes:  # else each search would read them anew
+                self._searched[key] = True
+                return
             self._kept[key] = columns
-            self._sizes[key] = columns.size_bytes  # embeddings that are read now count at the next use
+            self._sizes[key] = size
             self._bytes += self._sizes[key]
             while self._bytes > self._max_bytes:
                 oldest, _ = self._kept.popitem(last=False)
@@ -179,7 +182,7 @@ class Columns:
             if state.extent.newest - after <= MAX_CHANGES or _count_changed(connection, after) <= MAX_CHANGES:
                 return columns.updated(connection, state)
         partition, size = sized_partition(connection, key)
-        most = min(MAX_MEMORIES, self._max_bytes // MEMORY_BYTES)
+        most = self._max_bytes // MEMORY_BYTES
         if partition is None or size > most:
             return None
         rows = connection.execute(_ROWS, {"partition": partition, "limit": most + 1}).all()
@@ -215,7 +218,8 @@ class PartitionColumns:
     run. `mentioned` has the mentions of each memory by its row, as (entity, kind), `postings` those of each entity,
     ranked. `entities` has the key and the document frequency of each entity, `entity_rows` the entity of each key.
     `names` has the name and the type of each entity, `marked` the keys with marks of Latin letters by those without.
-    `lacking` has the memories that were found to have no embedding in this state, by model and form.
+    `lacking` has the memories that were found to have no embedding in this state, by model and form. `is_enriched`
+    flags the memories that a vector index holds, and `index` has their vectors and terms as far as they were read.
     """
 
     key: str
@@ -235,6 +239,8 @@ class PartitionColumns:
     marked: Mapping[str, frozenset[str]] = field(default_factory=dict)
     embeddings: KeptEmbeddings = field(default_factory=KeptEmbeddings)
     lacking: dict[tuple[str, str], set[int]] = field(default_factory=dict)
+    is_enriched: Flags = field(default_factory=lambda: np.empty(0, np.bool_))
+    index: KeptIndex = field(default_factory=KeptIndex)
 
     def entities_alike(self, keys: Collection[str]) -> dict[str, Entity]:
         """Returns the entities whose keys are these or other spellings of them, by key."""
@@ -248,7 +254,7 @@ class PartitionColumns:
     @property
     def size_bytes(self) -> int:
         """The approximate size in memory."""
-        return MEMORY_BYTES * len(self.candidates) + self.embeddings.size_bytes
+        return MEMORY_BYTES * len(self.candidates) + self.embeddings.size_bytes + self.index.size_bytes
 
     def visible(self, view: View) -> Flags:
         """Returns for each memory whether a view of this partition shows it, as `visibility.conditions` does."""
@@ -309,6 +315,9 @@ class PartitionColumns:
         changed_entities = draft.set_mentions(connection.execute(_MENTIONS if is_first else _MENTIONS_OF, values).all())
         values["entities"] = changed_entities
         draft.set_entities(changed_entities, connection.execute(_ENTITIES if is_first else _ENTITIES_OF, values).all())
+        index = self.index
+        if former:
+            index = index.without(np.array([self.positions[row] for row in former], np.int32))
         return replace(
             self,
             state=state,
@@ -326,6 +335,8 @@ class PartitionColumns:
             names=draft.names,
             marked=draft.marked,
             embeddings=self.embeddings.without(former) if former else self.embeddings,
+            is_enriched=draft.is_enriched,
+            index=index.followed_by(len(self.rows), draft.added),
         )
 
 
@@ -335,11 +346,12 @@ class _Draft:
     def __init__(self, columns: PartitionColumns, changed: Sequence[int]) -> None:
         self._key = columns.key
         self.positions, self.positions_by_id = dict(columns.positions), dict(columns.positions_by_id)
-        added = [row for row in changed if row not in self.positions]
+        self.added = added = [row for row in changed if row not in self.positions]
         self.positions.update((row, len(columns.rows) + place) for place, row in enumerate(added))
         self.candidates = [*columns.candidates, *[None] * len(added)]
         self.rows = [*columns.rows, *[_ERASED] * len(added)]
         self.times = np.concatenate([columns.times, np.zeros((4, len(added)), np.int64)], axis=1)
+        self.is_enriched = np.concatenate([columns.is_enriched, np.zeros(len(added), np.bool_)])
         self.further_runs, self.mentioned = dict(columns.further_runs), dict(columns.mentioned)
         self.postings, self.entities = dict(columns.postings), dict(columns.entities)
         self.entity_rows = dict(columns.entity_rows)
@@ -356,11 +368,13 @@ class _Draft:
             self._note(erased)
             del self.positions[erased.row]
         self.candidates[position], self.rows[position] = None, _ERASED
+        self.is_enriched[position] = False
 
     def put(
         self, row: int, uid: str, speaker: str | None, at: int, answer_types: int, question_share: float,
         previous: int | None, source_only: bool, role: str | None,  # noqa: FBT001
-        valid_from: int, valid_to: int | None, expires_at: int | None, forgotten_at: int | None, *further: Any,
+        valid_from: int, valid_to: int | None, expires_at: int | None, forgotten_at: int | None, windows: int,
+        *further: Any,
     ) -> None:  # fmt: skip
         """Enters a memory, as `_ROWS` reads it. Raises CorruptValue."""
         moment(at)  # raises for a corrupt date
@@ -378,6 +392,7 @@ class _Draft:
         self.rows[position] = _Row(*further)
         ends = (_NEVER if end is None else end for end in (valid_to, expires_at, forgotten_at))
         self.times[:, position] = [valid_from, *ends]
+        self.is_enriched[position] = windows > 0
 
     def _note(self, former: CandidateRow) -> None:
         self.touched.add(former.row)
@@ -446,7 +461,8 @@ class VisibleColumns:
 
     def __init__(self, columns: PartitionColumns, view: View) -> None:
         self.columns = columns
-        self._shown = columns.visible(view).tolist()
+        self.flags = columns.visible(view)  # of the memories that the view shows
+        self._shown = self.flags.tolist()
 
     def candidates(self, rows: Iterable[int]) -> Iterator[tuple[CandidateRow, bool]]:
         """Yields those of these memories that are there, and whether the view shows them."""
@@ -482,12 +498,12 @@ _m = memories.c
 _STATE = select(seq_extent(), ledger.c.epoch, ledger.c.repairs)
 _SELECTED = select(
     _m.id, _m.uid, _m.speaker, _m.at, _m.answer_types, _m.question_share, _m.previous, _m.source_only, _m.role,
-    _m.valid_from, _m.valid_to, _m.expires_at, _m.forgotten_at,
+    _m.valid_from, _m.valid_to, _m.expires_at, _m.forgotten_at, _m.windows,
     _m.kind, _m.user_id, _m.agent_id, _m.run_id,
 )  # fmt: skip
 _ROWS = _SELECTED.where(_m.partition == bindparam("partition")).order_by(_m.id).limit(bindparam("limit"))
 # By the sequence number: an index on the partition would lead through all of it.
-_CHANGED = _SELECTED.where(_m.seq > bindparam("after"), _m.partition + 0 == bindparam("partition"))
+_CHANGED = _SELECTED.where(_m.seq > bindparam("after"), _m.partition + 0 == bindparam("partition")).order_by(_m.id)
 _SOME_CHANGED = select(_m.id).where(_m.seq > bindparam("after")).limit(MAX_CHANGES + 1)
 _ERASED_IDS = select(tombstones_table.c.uid).where(
     tombstones_table.c.seq > bindparam("after"), tombstones_table.c.partition == bindparam("key")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from threading import local
 from typing import Any
 
@@ -148,8 +148,14 @@ class Database(ABC):
     def _driver_cursor(self) -> Iterator[Any]:
         """Yields a cursor of the driver's outside of any transaction, while no other thread of the process writes."""
         self._check_not_moved()
-        with self._turn_to_write(None), self._convert_errors(), self._engine.connect() as connection:
-            yield connection.connection.cursor()
+        with (
+            self._turn_to_write(None),
+            self._convert_errors(),
+            self._engine.connect() as connection,
+            # After an error, an open one would keep SQLite's files open until the garbage collector runs.
+            closing(connection.connection.cursor()) as cursor,
+        ):
+            yield cursor
 
     @contextmanager
     def _convert_errors(self, consequence: str = "") -> Iterator[None]:

@@ -7,20 +7,21 @@ erases the embedding.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, func, not_, or_, select, true
 
 from graphmem.model import VECTOR, VECTOR_BYTES, AnswerType, EmbeddingSpec, MemoryRecord, SpaceVector
+from graphmem.stores.ledger.index_blocks import encode_terms
 from graphmem.stores.ledger.ledger_state import SPACES
 from graphmem.stores.ledger.outbox import RecordedSpaces
 from graphmem.stores.ledger.schema import embeddings as embeddings_table
 from graphmem.stores.ledger.schema import ledger, memories
 from graphmem.stores.ledger.sql import decoding, in_array
 from graphmem.stores.ledger.term_stats import add_term_counts
-from graphmem.text import is_passage, is_question, question_share
+from graphmem.text import bm25_weights, is_passage, is_question, question_share, term_counts
 
 if TYPE_CHECKING:
     from graphmem.plugins import Embedded, Matrix
@@ -49,6 +50,7 @@ _MARK_ENRICHED = (
         windows=bindparam("window_count"),
         answer_types=bindparam("new_answer_types"),
         question_share=bindparam("new_question_share"),
+        terms=bindparam("new_terms"),
         seq=bindparam("new_seq"),
     )
 )
@@ -137,8 +139,10 @@ def store_embeddings_and_terms(
     windows = add_references(connection, spec, enriched)
     linked = [one for one in enriched if windows[one.text_hash]]
     if linked:
-        connection.execute(_MARK_ENRICHED, [_enrichment_values(one, windows[one.text_hash]) for one in linked])
-        add_term_counts(connection, [(one.partition, one.record) for one in linked])
+        counts = [term_counts(one.record.embedded_text) for one in linked]
+        pairs = list(zip(linked, counts, strict=True))
+        connection.execute(_MARK_ENRICHED, [_enrichment_values(one, windows[one.text_hash], own) for one, own in pairs])
+        add_term_counts(connection, [(one.partition, own) for one, own in pairs])
     return [one.record for one in enriched if not windows[one.text_hash]]
 
 
@@ -168,7 +172,7 @@ def delete_other_embeddings(connection: Connection, spec: EmbeddingSpec) -> int:
     return connection.execute(embeddings_table.delete().where(~is_current)).rowcount
 
 
-def _enrichment_values(enriched: Enriched, windows: int) -> dict[str, Any]:
+def _enrichment_values(enriched: Enriched, windows: int, counts: Mapping[int, float]) -> dict[str, Any]:
     text, answer_types = enriched.record.text, enriched.answer_types
     if is_question(text):
         answer_types |= AnswerType.ASKS
@@ -180,6 +184,7 @@ def _enrichment_values(enriched: Enriched, windows: int) -> dict[str, Any]:
         "window_count": windows,
         "new_answer_types": int(answer_types),
         "new_question_share": question_share(text),
+        "new_terms": encode_terms(bm25_weights(counts)),
         "new_seq": enriched.record.seq,
     }
 
@@ -281,8 +286,8 @@ def decode_multilingual(data: Sequence[bytes]) -> Matrix:
 
 
 def clear_enrichment(connection: Connection, row: int) -> None:
-    """Clears a memory's text hash, windows, answer types and question share, until it is enriched again."""
-    cleared = {"embedding": None, "windows": 0, "answer_types": 0, "question_share": 0.0}
+    """Clears a memory's text hash, windows, answer types, question share and terms, until it is enriched again."""
+    cleared = {"embedding": None, "windows": 0, "answer_types": 0, "question_share": 0.0, "terms": None}
     connection.execute(memories.update().where(memories.c.id == row).values(cleared))
 
 

@@ -17,6 +17,7 @@ from sqlalchemy import (
     ScalarSelect,
     Subquery,
     and_,
+    bindparam,
     case,
     func,
     literal,
@@ -27,6 +28,7 @@ from sqlalchemy import (
 from graphmem.model import SCOPE_NAMES, Kind, View, embedded_text, from_micros
 from graphmem.stores.ledger import ledger_state, visibility
 from graphmem.stores.ledger import memories as memory_rows
+from graphmem.stores.ledger.index_blocks import encode_terms
 from graphmem.stores.ledger.memories import source_conditions, view_values
 from graphmem.stores.ledger.outbox import IS_OF_PROJECTION
 from graphmem.stores.ledger.schema import (
@@ -56,7 +58,11 @@ from graphmem.stores.ledger.schema import (
     usage,
     vitals,
 )
-from graphmem.text import content_hash, term_counts
+from graphmem.stores.ledger.sql import in_array
+from graphmem.text import bm25_weights, content_hash, term_counts
+
+_TERMS_OF = select(memories.c.id, memories.c.terms).where(in_array(memories.c.id, "rows"))
+_SET_TERMS = memories.update().where(memories.c.id == bindparam("row")).values(terms=bindparam("own_terms"))
 
 
 def counts(connection: Connection) -> dict[str, int]:
@@ -103,12 +109,14 @@ def inconsistent_columns(connection: Connection) -> list[str]:
         .group_by(memories.c.partition)
     )
     stored_terms = connection.execute(select(terms.c.partition, terms.c.term, terms.c.df)).all()
+    frequencies, altered = _count_terms(connection)
     checks = {
         "memories.previous": connection.scalar(wrong_order.limit(1)) is not None,
         "entities.mentions": connection.scalar(wrong_mentions.limit(1)) is not None,
         "embeddings.uses": bool(_corrected_uses(connection)),
         "partitions.size": sizes != dict(connection.execute(counted_sizes).all()),
-        "terms.df": {(partition, term): df for partition, term, df in stored_terms} != _count_terms(connection),
+        "memories.terms": bool(altered),
+        "terms.df": {(partition, term): df for partition, term, df in stored_terms} != frequencies,
     }
     return [name for name, is_wrong in checks.items() if is_wrong]
 
@@ -131,7 +139,9 @@ def recompute_derived(connection: Connection) -> None:
     )
     connection.execute(partitions.update().values(size=size))
     connection.execute(terms.delete())
-    frequencies = _count_terms(connection)
+    frequencies, altered = _count_terms(connection)
+    if altered:
+        connection.execute(_SET_TERMS, [{"row": row, "own_terms": own} for row, own in altered.items()])
     term_rows = [{"partition": partition, "term": term, "df": df} for (partition, term), df in frequencies.items()]
     if term_rows:
         connection.execute(terms.insert(), term_rows)
@@ -186,16 +196,22 @@ def _corrected_uses(connection: Connection) -> dict[str, int]:
     return {text_hash: users.get(text_hash, 0) for text_hash, uses in stored if users.get(text_hash, 0) != uses}
 
 
-def _count_terms(connection: Connection) -> Counter[tuple[int, int]]:
+def _count_terms(connection: Connection) -> tuple[Counter[tuple[int, int]], dict[int, bytes]]:
+    """Returns the right document frequencies, and the right terms of the memories whose stored ones are others."""
     frequencies: Counter[tuple[int, int]] = Counter()
+    altered: dict[int, bytes] = {}
     enriched = select(memories.c.id, memories.c.partition).where(memories.c.embedding.is_not(None))
     partition_of = dict(connection.execute(enriched).all())
     row_ids = list(partition_of)
     for start in range(0, len(row_ids), memory_rows.BATCH):
-        batch = memory_rows.records_by_row(connection, row_ids[start : start + memory_rows.BATCH])
-        for record in batch.values():
-            frequencies.update((partition_of[record.row], term) for term in term_counts(record.embedded_text))
-    return frequencies
+        rows = row_ids[start : start + memory_rows.BATCH]
+        stored = dict(connection.execute(_TERMS_OF, {"rows": rows}).all())
+        for record in memory_rows.records_by_row(connection, rows).values():
+            counts = term_counts(record.embedded_text)
+            frequencies.update((partition_of[record.row], term) for term in counts)
+            if (encoded := encode_terms(bm25_weights(counts))) != stored[record.row]:
+                altered[record.row] = encoded
+    return frequencies, altered
 
 
 class ScopeCount(NamedTuple):

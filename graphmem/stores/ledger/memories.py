@@ -83,7 +83,17 @@ PLAIN_COLUMNS = (
 TIME_COLUMNS = ("at", "valid_from", "created_at", "updated_at")
 OPTIONAL_TIME_COLUMNS = ("valid_to", "expires_at", "forgotten_at")
 # Keys, and columns that are derived; `encode_record` leaves them out.
-LEDGER_COLUMNS = ("id", "uid", "partition", "previous", "embedding", "windows", "answer_types", "question_share")
+LEDGER_COLUMNS = (
+    "id",
+    "uid",
+    "partition",
+    "previous",
+    "embedding",
+    "windows",
+    "answer_types",
+    "question_share",
+    "terms",
+)
 
 # What a filter for words looks through: as in the lists of people, the user has the name of the scope.
 _TEXT_AND_SPEAKER = memories.c.text.concat(" ").concat(
@@ -91,7 +101,7 @@ _TEXT_AND_SPEAKER = memories.c.text.concat(" ").concat(
 )
 # The columns that `decode_record` reads.
 RECORD = select(
-    memories,
+    *(column for column in memories.c if column is not memories.c.terms),
     partitions.c.key.label("partition_key"),
     _FURTHER_RUNS.label("further_runs"),
     _ATTACHMENTS.label("attachments"),

@@ -26,7 +26,7 @@ from sqlalchemy import (
 from graphmem.stores.ledger.sql import Text
 
 # The alembic revision that this code reads and writes. An older ledger is migrated to it, a newer one refused.
-REVISION = "0007"
+REVISION = "0008"
 
 # The PostgreSQL schema of all tables, apart from other applications' in the same database.
 POSTGRES_SCHEMA = "graphmem"
@@ -113,6 +113,7 @@ memories = Table(
     Column("windows", Integer, nullable=False),  # number of its points in the vector index
     Column("answer_types", SmallInteger, nullable=False, server_default="0"),  # model.AnswerType
     Column("question_share", Float, nullable=False, server_default="0"),  # 0..1, questions in its text
+    Column("terms", LargeBinary),  # numbers and BM25 weights of its terms (`index_blocks`); NULL until enriched
     Index("memories_seq", "seq", unique=True),
     Index("memories_partition_at", "partition", "at"),
     Index("memories_session", "partition", "session", "at", "id"),

@@ -46,12 +46,10 @@ _STATISTICS = select(_SEARCHED, terms.c.term, terms.c.df).select_from(
 )
 
 
-def add_term_counts(connection: Connection, added: Sequence[tuple[int, MemoryRecord]]) -> None:
-    """Adds memories to the statistics of their partitions, as pairs of the partition's row id and the memory."""
+def add_term_counts(connection: Connection, added: Sequence[tuple[int, Iterable[int]]]) -> None:
+    """Adds memories to the statistics of their partitions, as pairs of the partition's row id and its terms."""
     sizes = Counter(partition for partition, _ in added)
-    frequencies = Counter(
-        (partition, term) for partition, record in added for term in term_counts(record.embedded_text)
-    )
+    frequencies = Counter((partition, term) for partition, own_terms in added for term in own_terms)
     if sizes:
         connection.execute(_CHANGE_SIZE, [{"in_partition": partition, "by": by} for partition, by in sizes.items()])
     if frequencies:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Select, bindparam, func, select
+from sqlalchemy import Connection, Select, bindparam, func, or_, select
 
 from graphmem.model import Scope, from_micros, micros
 from graphmem.stores.ledger.outbox import IS_OF_PROJECTION
@@ -58,9 +58,14 @@ def add_tombstone(
 
 
 def prune_tombstones(connection: Connection, seqs: Sequence[int] | None = None) -> None:
-    """Deletes the tombstones of entities that every projection has received; with `seqs` only those with these seqs."""
+    """Deletes the tombstones of entities that every projection has received; with `seqs` only those with these seqs.
+
+    All, if no projection has a cursor: the next one begins with nothing.
+    """
     received = select(func.min(cursors.c.seq)).where(IS_OF_PROJECTION).scalar_subquery()
-    statement = tombstones_table.delete().where(tombstones_table.c.kind == "entity", tombstones_table.c.seq <= received)
+    statement = tombstones_table.delete().where(
+        tombstones_table.c.kind == "entity", or_(received.is_(None), tombstones_table.c.seq <= received)
+    )
     if seqs is not None:
         statement = statement.where(tombstones_table.c.seq.in_(seqs))
     connection.execute(statement)

@@ -1,4 +1,4 @@
-"""Payloads of Qdrant points and conditions on them, shared by the embedded index and the server."""
+"""Payloads of Qdrant points and conditions on them."""
 
 from __future__ import annotations
 

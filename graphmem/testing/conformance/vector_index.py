@@ -14,7 +14,7 @@ import pytest
 
 from graphmem.model import Kind, MemoryRecord, Scope, View
 from graphmem.plugins import Point, VectorIndex
-from graphmem.stores.numpy_index import NumpyIndex
+from graphmem.testing.numpy_index import NumpyIndex
 
 DIMS, MULTILINGUAL_DIMS = 8, 6
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)

@@ -1,8 +1,4 @@
-"""The exact vector index in memory: for ":memory:", for tests, and for a process that finds embedded Qdrant locked.
-
-Filled from the ledger's embeddings with the requested partitions only. Exact search over numpy rows: 10,000 memories of
-384 dimensions take 15 MB and about a millisecond.
-"""
+"""The exact vector index in memory: what other indexes are compared with, and one to give to a `Memory` in tests."""
 
 from __future__ import annotations
 

@@ -1,0 +1,234 @@
+"""The embedded vector index: the `VectorSearch` protocol over the ledger's own vectors and terms.
+
+It is no copy, so it is always up to date and needs no cursor and no delivery. Every comparison is exact. Partitions
+whose columns are in memory are compared there, as arrays; all else is read from the tables at each search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sqlalchemy import Connection, Select, bindparam, select
+
+from graphmem.model import VECTOR, VECTOR_BYTES, EmbeddingSpec, View
+from graphmem.stores.ledger import visibility
+from graphmem.stores.ledger.columns import Flags, PartitionColumns, VisibleColumns
+from graphmem.stores.ledger.embeddings import decode_multilingual, decode_vectors
+from graphmem.stores.ledger.index_blocks import (
+    Positions,
+    Scores,
+    TermBlock,
+    VectorBlock,
+    are_in,
+    best,
+    compare,
+    cosines,
+    decode_terms,
+    term_scores,
+)
+from graphmem.stores.ledger.memories import view_values
+from graphmem.stores.ledger.schema import embeddings, memories
+from graphmem.stores.ledger.sql import in_array
+
+if TYPE_CHECKING:
+    from graphmem.plugins import Matrix
+    from graphmem.stores.ledger import Ledger
+
+ScoredIds = list[tuple[str, float]]
+# Rows that are read from the tables at a time.
+CHUNK = 2_000
+
+
+class EmbeddedIndex:
+    """The vector index of a ledger without an index on a server, for embeddings of `spec`."""
+
+    def __init__(self, ledger: Ledger, spec: EmbeddingSpec) -> None:
+        self._ledger = ledger
+        self._spec = spec
+
+    def dense(self, view: View, vector: Matrix, limit: int) -> ScoredIds:
+        return self._nearest(view, VECTOR, vector, limit, without_dense=False)
+
+    def multilingual(self, view: View, vector: Matrix, limit: int, *, without_dense: bool = False) -> ScoredIds:
+        if self._spec.multilingual is None:
+            return []
+        return self._nearest(view, self._spec.multilingual, vector, limit, without_dense=without_dense)
+
+    def sparse(self, view: View, weights: Mapping[int, float], limit: int) -> ScoredIds:
+        with self._ledger.read() as connection:
+            visible = self._ledger.columns.visible(connection, view)
+            if visible is None:
+                return _sparse_by_tables(connection, view, weights, limit)
+            blocks = _term_blocks(connection, visible.columns)
+            scores = term_scores(blocks, weights, len(visible.flags))
+            return _best_visible(visible, scores, 0.0, limit)
+
+    def _nearest(self, view: View, form: str, vector: Matrix, limit: int, *, without_dense: bool) -> ScoredIds:
+        model = self._spec.model
+        with self._ledger.read() as connection:
+            visible = self._ledger.columns.visible(connection, view)
+            if visible is None:
+                return _nearest_by_tables(connection, view, (model, form), vector, limit, without_dense=without_dense)
+            wanted = visible.columns.is_enriched
+            if without_dense:
+                dense = _vector_blocks(connection, visible.columns, (model, VECTOR), self._spec.dims, wanted)
+                wanted = wanted & ~are_in(dense, len(wanted))
+            blocks = _vector_blocks(connection, visible.columns, (model, form), len(vector), wanted)
+            scores = np.where(wanted, cosines(blocks, vector, len(wanted)), -np.inf)
+            return _best_visible(visible, scores, -np.inf, limit)
+
+
+def _best_visible(visible: VisibleColumns, scores: Scores, least: float, limit: int) -> ScoredIds:
+    """Returns the best of the memories that the view shows, those with equal scores by row."""
+    places = best(np.where(visible.flags, scores, -np.inf), least, limit)
+    candidates = (visible.columns.candidates[place] for place in places.tolist())
+    found = [
+        (candidate.row, candidate.id, score)
+        for candidate, score in zip(candidates, scores[places].tolist(), strict=True)
+        if candidate is not None
+    ]
+    return _in_order(found, limit)
+
+
+def _in_order(found: Iterable[tuple[int, str, float]], limit: int) -> ScoredIds:
+    """Returns the first (id, score) of (row, id, score), best first."""
+    ordered = sorted(found, key=lambda one: (-one[2], one[0]))
+    return [(uid, score) for _, uid, score in ordered[:limit]]
+
+
+# --- columns in memory ------------------------------------------------------------------------------------------------
+
+
+def _vector_blocks(
+    connection: Connection, columns: PartitionColumns, kind: tuple[str, str], dims: int, wanted: Flags
+) -> Sequence[VectorBlock]:
+    """Returns the vectors (of a model and form) of the flagged memories, and perhaps of others."""
+    kept = columns.index.vectors(*kind)
+    unread = kept.unread(wanted)
+    if len(unread):
+        model, form = kind
+        read = _read(connection, columns, _vectors_statement, unread, {"model": model, "form": form})
+        kept.add(unread, VectorBlock(*_decoded([(columns.positions[row], data) for row, data in read], form, dims)))
+    return kept.blocks
+
+
+def _decoded(pairs: Sequence[tuple[int, bytes]], form: str, dims: int) -> tuple[Positions, Matrix]:
+    """Returns numbers with the vectors that stand beside them; without vectors of another length than `dims`.
+
+    Such are of another embedder that goes by the same name.
+    """
+    size, decode = (VECTOR_BYTES * dims, decode_vectors) if form == VECTOR else (dims, decode_multilingual)
+    usable = [(number, data) for number, data in pairs if len(data) == size]
+    vectors = decode([data for _, data in usable])
+    return np.array([number for number, _ in usable], np.int32), vectors.reshape(len(usable), dims)
+
+
+def _term_blocks(connection: Connection, columns: PartitionColumns) -> Sequence[TermBlock]:
+    kept = columns.index.terms
+    unread = kept.unread(columns.is_enriched)
+    if len(unread):
+        pairs = _read(connection, columns, _terms_statement, unread, {})
+        kept.add(unread, TermBlock.of([columns.positions[row] for row, _ in pairs], [data for _, data in pairs]))
+    return kept.blocks
+
+
+def _read(
+    connection: Connection,
+    columns: PartitionColumns,
+    statement: Callable[..., Select[Any]],
+    unread: Positions,
+    values: dict[str, Any],
+) -> list[tuple[int, bytes]]:
+    """Returns (row, data) of the memories in these positions."""
+    rows = [one.row for one in map(columns.candidates.__getitem__, unread.tolist()) if one is not None]
+    if len(rows) == len(columns.positions):
+        return list(connection.execute(statement(of_rows=False), {**values, "partition": columns.partition}).all())
+    return list(connection.execute(statement(of_rows=True), {**values, "rows": rows}).all())
+
+
+@lru_cache(maxsize=2)
+def _vectors_statement(*, of_rows: bool) -> Select[Any]:
+    return _VECTORS.where(*_of(of_rows=of_rows)).order_by(memories.c.id, embeddings.c.window)
+
+
+@lru_cache(maxsize=2)
+def _terms_statement(*, of_rows: bool) -> Select[Any]:
+    return select(memories.c.id, memories.c.terms).where(memories.c.terms.is_not(None), *_of(of_rows=of_rows))
+
+
+def _of(*, of_rows: bool) -> list[Any]:
+    return [in_array(memories.c.id, "rows") if of_rows else memories.c.partition == bindparam("partition")]
+
+
+_VECTORS = (
+    select(memories.c.id, embeddings.c.data)
+    .join(embeddings, embeddings.c.hash == memories.c.embedding)
+    .where(embeddings.c.model == bindparam("model"), embeddings.c.form == bindparam("form"))
+)
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+def _nearest_by_tables(
+    connection: Connection, view: View, kind: tuple[str, str], vector: Matrix, limit: int, *, without_dense: bool
+) -> ScoredIds:
+    model, form = kind
+    statement = _visible_vectors(visibility.shape(view), without_dense=without_dense)
+    values = {**view_values(connection, view), "model": model, "form": form, "dense_form": VECTOR}
+    found: dict[int, tuple[int, str, float]] = {}
+    for chunk in _chunks(connection, statement, values):
+        places, vectors = _decoded([(place, data) for place, (*_, data) in enumerate(chunk)], form, len(vector))
+        for place, cosine in zip(places.tolist(), compare(vectors, vector).tolist(), strict=True):
+            row, uid, _ = chunk[place]
+            if row not in found or cosine > found[row][2]:
+                found[row] = row, uid, cosine
+    return _in_order(found.values(), limit)
+
+
+def _sparse_by_tables(connection: Connection, view: View, weights: Mapping[int, float], limit: int) -> ScoredIds:
+    if not weights:
+        return []
+    terms = np.array(sorted(weights), np.int32)
+    own = np.array([weights[term] for term in terms.tolist()])
+    found: list[tuple[int, str, float]] = []
+    statement = _visible_terms(visibility.shape(view))
+    for chunk in _chunks(connection, statement, view_values(connection, view)):
+        owners, entries = decode_terms([data for *_, data in chunk])
+        places = np.minimum(np.searchsorted(terms, entries["term"]), len(terms) - 1)
+        is_asked = terms[places] == entries["term"]
+        products = own[places[is_asked]] * entries["weight"][is_asked]
+        scores = np.bincount(owners[is_asked], products, minlength=len(chunk))
+        found += [(row, uid, score) for (row, uid, _), score in zip(chunk, scores.tolist(), strict=True) if score > 0]
+    return _in_order(found, limit)
+
+
+def _chunks(connection: Connection, statement: Select[Any], values: dict[str, Any]) -> Iterable[Sequence[Any]]:
+    """Yields the rows of a statement, some at a time: all at once may not fit into memory."""
+    return connection.execute(statement, values, execution_options={"yield_per": CHUNK}).partitions()
+
+
+@lru_cache(maxsize=128)
+def _visible_vectors(shape: visibility.ViewShape, *, without_dense: bool) -> Select[Any]:
+    m, e, dense = memories.c, embeddings.c, embeddings.alias("dense").c
+    statement = (
+        select(m.id, m.uid, e.data)
+        .join(embeddings, e.hash == m.embedding)
+        .where(e.model == bindparam("model"), e.form == bindparam("form"), *visibility.conditions(shape))
+        .order_by(m.id, e.window)
+    )
+    if not without_dense:
+        return statement
+    has_dense = select(dense.hash).where(
+        dense.hash == m.embedding, dense.model == bindparam("model"), dense.form == bindparam("dense_form")
+    )
+    return statement.where(~has_dense.exists())
+
+
+@lru_cache(maxsize=128)
+def _visible_terms(shape: visibility.ViewShape) -> Select[Any]:
+    m = memories.c
+    return select(m.id, m.uid, m.terms).where(m.terms.is_not(None), *visibility.conditions(shape)).order_by(m.id)
