@@ -280,7 +280,7 @@ def assert_as_delivered(clerk: Clerk, index: EmbeddedIndex) -> None:
     ]
     questions = ["Who paints?", "Anna paints", "安娜 画画", "Bob sings"]
     for view_, question, limit in product(shown, questions, (2, 99)):
-        asked = clerk.embedder.embed_question(question)
+        asked = two_space_embedder().embed_question(question)
         for ask in (
             lambda one: [] if asked.vector is None else one.dense(view_, asked.vector, limit),
             lambda one: one.multilingual(view_, asked.multilingual, limit),
