@@ -47,7 +47,9 @@ def periods_in(query: str, now: datetime) -> tuple[Period, ...]:
     text = plain_text(query)
     expressions = _spaced_expressions(text, today)
     if chinese.is_chinese(text):
-        expressions = [*expressions, *chinese.find_expressions(chinese.simplify(text), today)]
+        found = chinese.find_expressions(chinese.simplify(text), today)
+        # 去年の夏 names a summer alone.
+        expressions = union(expressions, found) if languages.is_japanese(text) else [*expressions, *found]
     return tuple(dict.fromkeys(expression.period for expression in expressions))
 
 
@@ -58,8 +60,17 @@ def strip_times(query: str, now: datetime) -> str:
 
 
 def _spaced_expressions(text: str, today: date) -> list[TimeExpression]:
-    """Returns the expressions of all languages but Chinese, in a text as `plain_text` returns it; in its order."""
-    return union(english_phrases.find_expressions(text, today), languages.find_expressions(text, today))
+    """Returns the expressions of all languages but Chinese, in a text as `plain_text` returns it; in its order.
+
+    An English one gives way to a longer one of another time around it: "September" to "am 7. September".
+    """
+    english, others = english_phrases.find_expressions(text, today), languages.find_expressions(text, today)
+    return union([one for one in english if not any(_is_part(one, other) for other in others)], others)
+
+
+def _is_part(one: TimeExpression, other: TimeExpression) -> bool:
+    is_inside = other.begin <= one.begin and one.end <= other.end
+    return is_inside and other.end - other.begin > one.end - one.begin and other.period != one.period
 
 
 def strip_all_times(query: str, now: datetime) -> str:

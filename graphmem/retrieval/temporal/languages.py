@@ -1,9 +1,8 @@
 """Expressions of time in the other languages that the multilingual encoder reads, by the words of `words.json`. Pure.
 
-Days, weeks, months and years near today, "… days ago", "the last … weeks", months with or without a day and a year,
-days of the week; since, before and until a month or a year. Seasons, holidays, ranges and parts of a month are not
-read.
-Texts are compared as people type them: folded, without the marks of Latin letters.
+Days, weeks, weekends, months and years near today, "… days ago", "the last … weeks", months with or without a day and a
+year, days of the week, seasons; since, before and until a month or a year; ranges. Holidays and parts of a month are
+not read. Texts are compared as people type them: folded, without the marks of Latin letters.
 """
 
 from __future__ import annotations
@@ -20,11 +19,13 @@ from typing import Any
 from graphmem.folding import fold, without_marks
 from graphmem.retrieval.temporal import periods
 from graphmem.retrieval.temporal.expressions import (
+    MAX_GAP,
     Rule,
     RuleBuilder,
     TimeExpression,
     named_period,
     scan,
+    share_year,
     union,
 )
 from graphmem.retrieval.temporal.periods import Period, Yearly
@@ -36,20 +37,25 @@ _SCRIPTS = {
     "th": re.compile("[\u0e00-\u0e7f]"),
 }
 _WORD = re.compile(r"\w+")
-_YEAR, _DAY = r"(?P<year>(?:19|20)\d\d)", r"(?P<day>3[01]|[12]\d|0?[1-9])"
+_YEAR_NUMBER, _DAY_NUMBER = r"(?:19|20)\d\d", r"(?:3[01]|[12]\d|0?[1-9])"
+_YEAR, _DAY = f"(?P<year>{_YEAR_NUMBER})", f"(?P<day>{_DAY_NUMBER})"
 _NUMBER = "(?P<month>1[0-2]|[1-9])"
 # What may stand behind the number of a day, between a day, its month and the year, and before the number of a year.
 _ORDINAL, _OF, _OF_YEAR = r"(?:\.|º|°|er|-?го)?", r"(?: de | del | di | d'| )", r"(?:,| de| del)?"
 _YEAR_WORD = r"(?:jahr |jahre |el ano |l'anno |roku |عام |سنه )?"
 # Further words that tell a language: of those beside a year ("в 2023 году"), and Turkish months with an ending.
 _FURTHER = {
-    "de": "jahr jahre", "ru": "году года", "pl": "roku", "es": "en", "fr": "en", "it": "nel", "pt": "em",
+    "de": "jahr jahre bis zwischen", "ru": "год году года", "pl": "roku od", "es": "en entre", "fr": "en entre",
+    "it": "nel dal tra", "pt": "em entre", "nl": "tussen",
     "ar": "عام سنه",
     "tr": "yilinda ayinda ocakta subatta martta nisanda mayista haziranda temmuzda agustosta eylulde ekimde kasimda "
           "aralikta",
 }  # fmt: skip
+_TELLING = ("relative", "ago", "past", "months", "weekdays", "seasons", "adverbs")
 # A number behind which something is counted is no year.
 _COUNTED = re.compile(r" ?(?:%|€|\$|[.,:]\d)| (?:euros?|dollars?|dolares|kilometer|km|metros?|personen|personas)\b")
+# A word and the space behind it, before a day or a month.
+_WORD_BEFORE = re.compile(r"(\w+)\.? $")
 # Months and years of languages that write them otherwise than with a word before them.
 _OTHERWISE = {
     "ja": (rf"{_YEAR}年(?:{_NUMBER}月)?(?:{_DAY}日)?", rf"(?<!\d){_NUMBER}月(?:{_DAY}日)?"),
@@ -67,6 +73,11 @@ def find_expressions(text: str, today: date) -> list[TimeExpression]:
     )
 
 
+def is_japanese(text: str) -> bool:
+    """Whether a text has a sign of kana, beside which Chinese characters are Japanese ones."""
+    return _SCRIPTS["ja"].search(text) is not None
+
+
 def find_relative(text: str, today: date) -> list[TimeExpression]:
     """Returns the expressions that count from today, as `find_expressions` does."""
     return _find(text, today, _relative_rules)
@@ -74,12 +85,18 @@ def find_relative(text: str, today: date) -> list[TimeExpression]:
 
 def _find(text: str, today: date, rules: Callable[[str], Sequence[Rule]]) -> list[TimeExpression]:
     folded, places = _folded(text)
+    by_language = (
+        scan(_without_names(text, folded, places, language), today, rules(language))
+        for language in _languages_of(folded)
+    )
     found: list[TimeExpression] = []
-    for language in _languages_of(folded):
-        found = union(found, scan(folded, today, rules(language)))
+    # The longest first: "5 mai" is German too, "du 3 au 5 mai" French.
+    for one in sorted(chain.from_iterable(by_language), key=lambda one: one.begin - one.end):
+        found = union(found, [one])
     if places is None:
         return found
-    return [TimeExpression(places[one.begin], places[one.end - 1] + 1, one.period, one.build) for one in found]
+    places = [*places, len(text)]  # what folding drops belongs to the word before it
+    return [TimeExpression(places[one.begin], places[one.end], one.period, one.build) for one in found]
 
 
 def names_nothing(query: str, without_times: str) -> bool:
@@ -118,6 +135,51 @@ def _folded(text: str) -> tuple[str, list[int] | None]:
     return folded, [place for place, sign in enumerate(text) for _ in _SIGNS[ord(sign)]]
 
 
+def _without_names(text: str, folded: str, places: list[int] | None, language: str) -> str:
+    """Returns a folded text with "_" for days and months that are names: of "Santo Domingo" and "Frau Sonntag".
+
+    By their capitals in languages that write days and months small: a day inside a sentence without a word that stands
+    before days or at its beginning before another capital, and a month behind an "of". `places` as `_folded` has it.
+    """
+    words = _words()[language]
+
+    def capital(place: int) -> bool:
+        return place < len(folded) and text[place if places is None else places[place]].isupper()
+
+    def masked(match: re.Match[str]) -> str:
+        return "_" * len(match[0]) if is_name(match) else match[0]
+
+    def is_name(match: re.Match[str]) -> bool:
+        before = folded[max(0, match.start() - MAX_GAP) : match.start()]
+        previous = _WORD_BEFORE.search(before)
+        if words["titles"]:
+            return previous is not None and re.fullmatch(words["titles"], previous[1]) is not None
+        if not capital(match.start()) or capital(match.start() + 1):  # small, or a text in capitals
+            return False
+        if match[0] in words["months"]:
+            is_of = re.search(rf"(?<!\w)(?<!\d )(?:{words['of']})(?: |(?<='))$", before) if words["of"] else None
+            return is_of is not None and not re.match(rf"{_OF_YEAR} {_YEAR_NUMBER}", folded[match.end() :])
+        if previous is None:
+            return folded[match.end() : match.end() + 1] == " " and capital(match.end() + 1)
+        return not re.fullmatch(words["days"], previous[1]) and not _near(language).match(folded, match.start())
+
+    return _days_and_months(language).sub(masked, folded) if words["days"] or words["titles"] else folded
+
+
+@cache
+def _days_and_months(language: str) -> re.Pattern[str]:
+    words = _words()[language]
+    return _whole(
+        f"(?:{_any(words['weekdays'] if words['titles'] else words['weekdays'] | words['months'])})", language
+    )
+
+
+@cache
+def _near(language: str) -> re.Pattern[str]:
+    """Returns the pattern of the phrases near today ("domingo pasado")."""
+    return _whole(f"(?P<phrase>{_any(_words()[language]['relative'])})", language)
+
+
 def _languages_of(text: str) -> list[str]:
     """Returns the languages of which a folded text has a word of time."""
     told = [language for language, script in _SCRIPTS.items() if script.search(text)]
@@ -135,7 +197,7 @@ def _languages_by_word() -> Mapping[str, list[str]]:
     """Returns the languages by the longest word of each of their phrases."""
     languages: dict[str, list[str]] = {}
     for language, words in _words().items():
-        phrases = chain(*(words[kind] for kind in ("relative", "ago", "past", "months", "weekdays")))
+        phrases = chain(*(words[kind] for kind in _TELLING))
         told = {max(_WORD.findall(phrase.replace("{0}", " ")), key=len) for phrase in phrases}
         for word in [*told, *_FURTHER.get(language, "").split()]:
             languages.setdefault(word, []).append(language)
@@ -144,7 +206,7 @@ def _languages_by_word() -> Mapping[str, list[str]]:
 
 @cache
 def _named_months(language: str) -> list[Rule]:
-    """Returns the patterns of months and years, those that decide first in front."""
+    """Returns the patterns of ranges, seasons, months and years, those that decide first in front."""
     words = _words()[language]
     months, month_of = _any(words["months"]), partial(_month, words["months"])
     patterns: list[tuple[str, RuleBuilder]] = [
@@ -160,7 +222,56 @@ def _named_months(language: str) -> list[Rule]:
         time = rf"(?:(?P<month>{months})|{_YEAR_WORD}{_YEAR})"
         lead = rf"(?<!\w)(?:{words[side]})(?: |(?<='))(?:l')?"
         patterns.append((rf"{lead}{time}(?!\w)", partial(_bordered, side, words["months"])))
-    return [(re.compile(pattern), build) for pattern, build in patterns]
+    return [
+        *_ranges(language),
+        *_seasons(language),
+        *((re.compile(pattern), build) for pattern, build in patterns),
+    ]
+
+
+def _ranges(language: str) -> list[Rule]:
+    words = _words()[language]
+    build = partial(_range, words["weekdays"], words["months"], words["every"])
+    first, second = (_end(language, number) for number in (1, 2))
+    dash = rf"(?<![\w-]){first} ?[-–~] ?{second}(?![\w-])"
+    return [
+        *((_whole(phrase.replace("{0}", first).replace("{1}", second), language), build) for phrase in words["ranges"]),
+        (re.compile(dash), partial(build, with_years=False)),
+    ]
+
+
+def _end(language: str, number: int) -> str:
+    """Returns the pattern of either end (1, 2) of a range: a weekday, a month with or without a day, a day, a year."""
+    words = _words()[language]
+    weekday, year = f"(?P<weekday{number}>{_any(words['weekdays'])})", f"(?P<year{number}>{_YEAR_NUMBER})"
+    day = rf"(?<!\d)(?P<day{number}>{_DAY_NUMBER})(?!\d)"
+    if language in ("ja", "ko"):
+        signs = "年月日" if language == "ja" else "년월일"
+        month = "(?P<month{}>1[0-2]|[1-9])"
+        parts = (year, month.format(number), day)
+        return (
+            rf"(?:{weekday}|(?=\d){' ?'.join(f'(?:{part}{sign})?' for part, sign in zip(parts, signs, strict=True))})"
+        )
+    month = f"(?P<month{number}>{_any(words['months'])})"
+    # A day alone and a year alone have groups of their own, since a pattern may name a group once.
+    alone = rf"(?P<alone{number}>{_YEAR_NUMBER}|{_DAY_NUMBER}(?!\d)){_ORDINAL}"
+    return rf"(?:{weekday}|(?:{day}{_ORDINAL}{_OF})?{month}(?:{_OF_YEAR} {year})?|{_YEAR_WORD}(?<!\d){alone})"
+
+
+def _seasons(language: str) -> list[Rule]:
+    words = _words()[language]
+    seasons = words["seasons"] | words["adverbs"]
+    if not seasons:
+        return []
+    season = f"(?P<season>{_any(seasons)})"
+    # No part of a longer word ("千春に", "한겨울에").
+    start = "(?<![\u3005\u4e00-\u9fff\uac00-\ud7a3])" if language in _SCRIPTS else ""
+    of_year = rf"(?:{_OF_YEAR} {_YEAR_WORD}{_YEAR})"
+    patterns = [(rf"{_YEAR}(?:年の?|년 ?){season}" if start else season + of_year, "")]
+    patterns += [(start + phrase.replace("{0}", season), which) for phrase, which in words["season"].items()]
+    if words["adverbs"]:
+        patterns.append((f"(?P<season>{_any(words['adverbs'])})", ""))
+    return [(_whole(pattern, language), partial(_season, seasons, which)) for pattern, which in patterns]
 
 
 @cache
@@ -174,8 +285,10 @@ def _relative_rules(language: str) -> list[Rule]:
         for kind, build in (("ago", _ago), ("past", _past))
         for phrase, unit in words[kind].items()
     ]
-    patterns.append((rf"(?P<phrase>{_any(words['relative'])})", partial(_relative, near, words["not"])))
-    return [(_whole(pattern, language), build) for pattern, build in patterns]
+    return [
+        *((_whole(pattern, language), build) for pattern, build in patterns),
+        (_near(language), partial(_relative, near, words["not"], words["beside"])),
+    ]
 
 
 @cache
@@ -203,13 +316,7 @@ def _month(months: Mapping[str, int], match: re.Match[str], today: date) -> Peri
     if (name := groups.get("month")) is None:
         return None if year is None else periods.year(year)
     number, day = int(name) if name.isdecimal() else months[name], groups.get("day")
-
-    def build(year: int) -> Period:
-        if day is None:
-            return periods.month(year, number)
-        return periods.days(date(year, number, int(day)), dated=True)
-
-    return named_period(build, today, None, year)
+    return named_period(partial(_month_or_day, number, int(day) if day else None), today, None, year)
 
 
 def _bordered(side: str, months: Mapping[str, int], match: re.Match[str], today: date) -> Any:
@@ -219,6 +326,69 @@ def _bordered(side: str, months: Mapping[str, int], match: re.Match[str], today:
         return found
     period = found[0] if isinstance(found, tuple) else found
     return periods.after(period, since=True) if side == "since" else periods.before(period, through=side == "until")
+
+
+def _season(
+    seasons: Mapping[str, int], which: str | int, match: re.Match[str], today: date
+) -> Period | tuple[Period, Yearly]:
+    """Returns a season of three months; `which` is as in `periods.select_period`, or the years from now."""
+    number, year = seasons[match["season"]], match.groupdict().get("year")
+
+    def build(year: int) -> Period:
+        return periods.months(year, number, 3)
+
+    if isinstance(which, int):
+        return build(today.year + which)
+    return named_period(build, today, which, int(year) if year else None)
+
+
+def _range(
+    weekdays: Mapping[str, int],
+    months: Mapping[str, int],
+    every: str,
+    match: re.Match[str],
+    today: date,
+    *,
+    with_years: bool = True,
+) -> Period | tuple[Period, Yearly] | None:
+    """Returns the days from one end to the other; None for numbers that are no days, and for weekdays of any week."""
+    first, last = (
+        {kind: match.groupdict().get(f"{kind}{number}") for kind in ("weekday", "day", "month", "year", "alone")}
+        for number in (1, 2)
+    )
+    if first["weekday"] and last["weekday"]:
+        if every and re.search(rf"(?:{every}) ?$", match.string[: match.start()]):
+            return None
+        begin, length = weekdays[first["weekday"]], (weekdays[last["weekday"]] - weekdays[first["weekday"]]) % 7
+        return periods.days(periods.weekday(today, begin, "").first, length + 1)
+    for end in (first, last):
+        if alone := end["alone"]:
+            end["year" if len(alone) == len("2023") else "day"] = alone
+    years, has_month = [end["year"] for end in (first, last)], first["month"] or last["month"]
+    if all(years) and not has_month:
+        is_meant = with_years and not _COUNTED.match(match.string, match.end())
+        return periods.span(*(periods.year(int(year)) for year in years if year)) if is_meant else None
+    if first["day"] and last["day"]:  # "3 to 5 May", "5月3日から5日まで"; but of "18 mai à 14 h" the 14 is no day
+        first["month"] = first["month"] or last["month"]
+        last["month"] = last["month"] or (None if last["alone"] else first["month"])
+    dated = [_dated(end["year"], month, end["day"], months, today) for end in (first, last) if (month := end["month"])]
+    if len(dated) < len((first, last)):
+        return None
+    left, right = dated
+    if shared := share_year(left, right):
+        left, right = shared
+    joined = left.range_to(right, today)
+    return joined.period if joined.build is None else (joined.period, joined.build)
+
+
+def _dated(year: str | None, month: str, day: str | None, months: Mapping[str, int], today: date) -> TimeExpression:
+    """Returns a month, or a day of it, in the year or in the latest one in which it has begun."""
+    build = partial(_month_or_day, int(month) if month.isdecimal() else months[month], int(day) if day else None)
+    return TimeExpression(0, 0, build(int(year))) if year else TimeExpression(0, 0, periods.latest(build, today), build)
+
+
+def _month_or_day(month: int, day: int | None, year: int) -> Period:
+    return periods.month(year, month) if day is None else periods.days(date(year, month, day), dated=True)
 
 
 def _count(word: str, numbers: Mapping[str, int]) -> int:
@@ -234,11 +404,17 @@ def _past(unit: str, numbers: Mapping[str, int], match: re.Match[str], today: da
 
 
 def _relative(
-    meanings: Mapping[str, Any], exceptions: Mapping[str, str], match: re.Match[str], today: date
+    meanings: Mapping[str, Any],
+    exceptions: Mapping[str, str],
+    foreign: Mapping[str, str],
+    match: re.Match[str],
+    today: date,
 ) -> Period | None:
     phrase = match["phrase"].replace(" ", "")
-    before = exceptions.get(phrase)
+    before, beside = exceptions.get(phrase), foreign.get(phrase)
     if before and re.search(rf"(?<!\w)(?:{before}) $", match.string[: match.start()]):
+        return None
+    if beside and re.search(rf"(?<!\w)(?:{beside})(?!\w)", match.string):  # the German and Dutch "hier"
         return None
     unit, number, *which = meanings[phrase]
     if unit == "day":

@@ -28,6 +28,7 @@ WHICH = {-1: "last", 0: "this", 1: "next"}
 LEADS = {
     "es": "el la", "fr": "le la l'", "it": "l'", "pl": "w", "ru": "в на",
 }  # fmt: skip
+KINDS = ("in", "since", "before", "until", "every", "days", "of", "titles")
 FOLDER = Path(__file__).parent
 
 
@@ -56,11 +57,11 @@ def words_of(language: str, own: Mapping[str, Any], cldr: Path) -> dict[str, Any
     }
     month_names = [
         *([months[form]["wide"][str(number)] for number in range(1, 13)] for form in FORMS),
-        own.get("months", "").split(),
+        *lists_of(own.get("months", ""), 12),
     ]
     weekday_names = [
         *([days[form]["wide"][day] for day in WEEKDAYS] for form in FORMS),
-        own.get("weekdays", "").split(),
+        *lists_of(own.get("weekdays", ""), 7),
     ]
     numbers = {word: value for value, word in enumerate(own["numbers"].split(), 2)}
     return {
@@ -71,10 +72,26 @@ def words_of(language: str, own: Mapping[str, Any], cldr: Path) -> dict[str, Any
         "numbers": by_spelling(numbers | dict.fromkeys(own.get("one", []), 1)),
         "months": by_spelling({name: place for names in month_names for place, name in enumerate(names, 1)}),
         "weekdays": by_spelling({name: place for names in weekday_names for place, name in enumerate(names)}),
+        "beside": by_spelling({word: alternatives(words.split()) for word, words in own.get("beside", {}).items()}),
         "not": by_spelling({word: alternatives(before) for word, before in own.get("not", {}).items()}),
+        "seasons": by_spelling(seasons_of(own.get("seasons", ""))),
+        "adverbs": by_spelling(seasons_of(own.get("adverbs", ""))),
+        "season": by_spelling(own.get("season", {})),
+        "ranges": list(by_spelling(dict.fromkeys(own["ranges"]))),
         "nothing": sorted(by_spelling(dict.fromkeys(own["nothing"].split())), key=len, reverse=True),
-        **{kind: alternatives(own.get(kind, [])) for kind in ("in", "since", "before", "until", "every")},
+        **{kind: alternatives(own.get(kind, [])) for kind in KINDS},
     }
+
+
+def lists_of(words: str, length: int) -> list[list[str]]:
+    """Returns words in lists of this length: those of a week or of a year, each in one form."""
+    split = words.split()
+    return [split[start : start + length] for start in range(0, len(split), length)]
+
+
+def seasons_of(words: str) -> dict[str, int]:
+    """Returns the first month of each season, of the words from spring to winter."""
+    return {form: 3 * place for place, forms in enumerate(words.split(), 1) for form in forms.split("|")}
 
 
 def by_spelling(meanings: Mapping[str, Any]) -> dict[str, Any]:
