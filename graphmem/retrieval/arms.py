@@ -80,7 +80,10 @@ def retrieve(
     with deps.ledger.read() as connection:
         partitions = [query.view.partition] if query.view.partition is not None else []
         partitions = partitions or memories.partitions_of(connection, query.view, MAX_PARTITIONS_LISTED)
-        statistics = term_stats.statistics_of(connection, partitions, terms)
+        # The columns have the terms as well where the ledger is the index.
+        visible = None if deps.vector_worker is not None else deps.ledger.columns.visible(connection, query.view)
+        columns = None if visible is None else visible.columns
+        statistics = term_stats.statistics_of(connection, partitions, terms, columns)
         behind = [one for one in workers if one is not None and not one.is_up_to_date(partitions)]
     degraded = frozenset[str]()
     for worker in behind:

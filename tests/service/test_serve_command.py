@@ -150,9 +150,9 @@ def test_a_rate_is_described_in_words(tmp_path: Path, monkeypatch: pytest.Monkey
     assert 'such as "600/minute"' in refusal(tmp_path)
 
 
-def test_several_processes_need_stores_on_servers(tmp_path: Path) -> None:
+def test_several_processes_need_a_ledger_on_a_server(tmp_path: Path) -> None:
     output = refusal(tmp_path, "--workers", "2")
-    for words in ("--workers", "ledger_url", "PostgreSQL", "vector_store", "Qdrant"):
+    for words in ("--workers", "ledger_url", "PostgreSQL"):
         assert words in output
 
 

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, select
 
 from graphmem.folding import without_marks
 from graphmem.model import EmbeddingSpec, GraphBounds, Kind, Scope, Seeds, View
-from graphmem.stores.ledger import Ledger, change_feed, entity_names, graph_neighbourhood
+from graphmem.stores.ledger import Ledger, change_feed, entity_names, graph_neighbourhood, term_stats
 from graphmem.stores.ledger import memories as memory_rows
 from graphmem.stores.ledger.candidate_rows import CandidateReader
 from graphmem.stores.ledger.columns import Columns, PartitionColumns, VisibleColumns
@@ -64,6 +64,9 @@ def assert_columns_agree(ledger: Ledger, spec) -> int:
             asked = {*keys, *map(without_marks, keys), "bob", "nobody"}
             alike = entity_names.same_and_similar(connection, partition, asked)
             assert entity_names.same_and_similar(connection, partition, asked, columns) == alike
+            asked = [*term_counts("Ann likes Böb and tea"), *term_counts("nothing of it")]
+            counted = term_stats.statistics_of(connection, [key], asked[:2], columns)[key].with_terms(connection, asked)
+            assert counted == term_stats.statistics_of(connection, [key], asked)[key]
             for view in views_of(key):
                 visible = VisibleColumns(columns, view)
                 mine = CandidateReader(view, partition, spec, visible)

@@ -16,6 +16,7 @@ from graphmem.stores.ledger.index_blocks import (
     are_in,
     best,
     cosines,
+    document_frequencies,
     encode_terms,
     term_scores,
 )
@@ -88,6 +89,17 @@ def test_terms_score_by_the_product_of_both_weights():
     assert term_scores(blocks.blocks, {2**31 - 1: 2.0}, 3).tolist() == [0.0, 2.0, 0.0]
     assert term_scores(blocks.without(positions(0)).blocks, {7: 1.0}, 3).tolist() == [0.0, 0.0, 1.0]
     assert term_scores([], {7: 1.0}, 2).tolist() == [0.0, 0.0]
+
+
+def test_document_frequencies_count_the_memories_that_a_state_knows():
+    blocks = Blocks[TermBlock]()
+    stored = [encode_terms({7: 2.0, 9: 0.5}), encode_terms({7: 1.0}), encode_terms({2**31 - 1: 1.0})]
+    blocks.add(positions(0, 1, 2), TermBlock.of([0, 1, 2], stored))
+    asked = [7, 8, 9, 2**31 - 1]
+    assert document_frequencies(blocks.blocks, asked, 3) == {7: 2, 8: 0, 9: 1, 2**31 - 1: 1}
+    assert document_frequencies(blocks.blocks, asked, 1) == {7: 1, 8: 0, 9: 1, 2**31 - 1: 0}
+    assert document_frequencies(blocks.without(positions(0)).blocks, asked, 3) == {7: 1, 8: 0, 9: 0, 2**31 - 1: 1}
+    assert document_frequencies([], [7], 3) == {7: 0}
 
 
 def test_all_equal_scores_at_the_limit_are_among_the_best():

@@ -18,11 +18,11 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
-from sqlalchemy import Connection, Transaction, bindparam, select
+from sqlalchemy import Connection, Select, Transaction, bindparam, select
 
 from graphmem.folding import meant_spellings, typed_spellings, without_marks
 from graphmem.model import ALL_KINDS, CandidateRow, Entity, View, micros
-from graphmem.stores.ledger.index_blocks import KeptIndex
+from graphmem.stores.ledger.index_blocks import KeptIndex, Positions, TermBlock, document_frequencies
 from graphmem.stores.ledger.memories import sized_partition
 from graphmem.stores.ledger.schema import entities, further_runs, ledger, memories, mentions
 from graphmem.stores.ledger.schema import tombstones as tombstones_table
@@ -255,6 +255,40 @@ class PartitionColumns:
     def size_bytes(self) -> int:
         """The approximate size in memory."""
         return MEMORY_BYTES * len(self.candidates) + self.embeddings.size_bytes + self.index.size_bytes
+
+    @property
+    def size(self) -> int:
+        """The number of enriched memories."""
+        return int(self.is_enriched.sum())
+
+    @property
+    def kept(self) -> int:
+        """The number of enriched memories that are not forgotten."""
+        return int((self.is_enriched & (self.times[3] == _NEVER)).sum())
+
+    def frequencies(self, connection: Connection, terms: Sequence[int]) -> dict[int, int]:
+        """Returns the document frequency of each term among the enriched memories."""
+        return document_frequencies(self.term_blocks(connection), terms, len(self.rows))
+
+    def term_blocks(self, connection: Connection) -> Sequence[TermBlock]:
+        """Returns the terms of the enriched memories, and perhaps of others."""
+        unread = self.index.terms.unread(self.is_enriched)
+        if len(unread):
+            pairs = self.read(connection, _TERMS, unread, {})
+            block = TermBlock.of([self.positions[row] for row, _ in pairs], [data for _, data in pairs])
+            self.index.terms.add(unread, block)
+        return self.index.terms.blocks
+
+    def read(
+        self, connection: Connection, statement: Select[Any], positions: Positions, values: Mapping[str, Any]
+    ) -> list[tuple[int, bytes]]:
+        """Returns what a statement selects, a row and its data, of the memories in these positions."""
+        rows = [one.row for one in map(self.candidates.__getitem__, positions.tolist()) if one is not None]
+        if len(rows) == len(self.positions):  # most of the time it is read for the first time
+            of_partition = statement.where(_IN_PARTITION)
+            return [tuple(row) for row in connection.execute(of_partition, {**values, "partition": self.partition})]
+        of_rows = statement.where(in_array(_m.id, "rows"))
+        return [tuple(row) for row in connection.execute(of_rows, {**values, "rows": rows})]
 
     def visible(self, view: View) -> Flags:
         """Returns for each memory whether a view of this partition shows it, as `visibility.conditions` does."""
@@ -509,6 +543,7 @@ _ERASED_IDS = select(tombstones_table.c.uid).where(
     tombstones_table.c.seq > bindparam("after"), tombstones_table.c.partition == bindparam("key")
 )
 _IN_PARTITION = _m.partition == bindparam("partition")
+_TERMS = select(_m.id, _m.terms).where(_m.terms.is_not(None))
 _ALL_RUNS = select(further_runs.c.memory, further_runs.c.run_id)
 _RUNS = _ALL_RUNS.join(memories, _m.id == further_runs.c.memory).where(_IN_PARTITION)
 _RUNS_OF = _ALL_RUNS.where(in_array(further_runs.c.memory, "rows"))

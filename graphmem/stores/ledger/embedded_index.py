@@ -6,7 +6,7 @@ whose columns are in memory are compared there, as arrays; all else is read from
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,6 @@ from graphmem.stores.ledger.embeddings import decode_multilingual, decode_vector
 from graphmem.stores.ledger.index_blocks import (
     Positions,
     Scores,
-    TermBlock,
     VectorBlock,
     are_in,
     best,
@@ -31,7 +30,6 @@ from graphmem.stores.ledger.index_blocks import (
 )
 from graphmem.stores.ledger.memories import view_values
 from graphmem.stores.ledger.schema import embeddings, memories
-from graphmem.stores.ledger.sql import in_array
 
 if TYPE_CHECKING:
     from graphmem.plugins import Matrix
@@ -62,7 +60,7 @@ class EmbeddedIndex:
             visible = self._ledger.columns.visible(connection, view)
             if visible is None:
                 return _sparse_by_tables(connection, view, weights, limit)
-            blocks = _term_blocks(connection, visible.columns)
+            blocks = visible.columns.term_blocks(connection)
             scores = term_scores(blocks, weights, len(visible.flags))
             return _best_visible(visible, scores, 0.0, limit)
 
@@ -110,7 +108,7 @@ def _vector_blocks(
     unread = kept.unread(wanted)
     if len(unread):
         model, form = kind
-        read = _read(connection, columns, _vectors_statement, unread, {"model": model, "form": form})
+        read = columns.read(connection, _VECTORS, unread, {"model": model, "form": form})
         kept.add(unread, VectorBlock(*_decoded([(columns.positions[row], data) for row, data in read], form, dims)))
     return kept.blocks
 
@@ -126,47 +124,11 @@ def _decoded(pairs: Sequence[tuple[int, bytes]], form: str, dims: int) -> tuple[
     return np.array([number for number, _ in usable], np.int32), vectors.reshape(len(usable), dims)
 
 
-def _term_blocks(connection: Connection, columns: PartitionColumns) -> Sequence[TermBlock]:
-    kept = columns.index.terms
-    unread = kept.unread(columns.is_enriched)
-    if len(unread):
-        pairs = _read(connection, columns, _terms_statement, unread, {})
-        kept.add(unread, TermBlock.of([columns.positions[row] for row, _ in pairs], [data for _, data in pairs]))
-    return kept.blocks
-
-
-def _read(
-    connection: Connection,
-    columns: PartitionColumns,
-    statement: Callable[..., Select[Any]],
-    unread: Positions,
-    values: dict[str, Any],
-) -> list[tuple[int, bytes]]:
-    """Returns (row, data) of the memories in these positions."""
-    rows = [one.row for one in map(columns.candidates.__getitem__, unread.tolist()) if one is not None]
-    if len(rows) == len(columns.positions):
-        return list(connection.execute(statement(of_rows=False), {**values, "partition": columns.partition}).all())
-    return list(connection.execute(statement(of_rows=True), {**values, "rows": rows}).all())
-
-
-@lru_cache(maxsize=2)
-def _vectors_statement(*, of_rows: bool) -> Select[Any]:
-    return _VECTORS.where(*_of(of_rows=of_rows)).order_by(memories.c.id, embeddings.c.window)
-
-
-@lru_cache(maxsize=2)
-def _terms_statement(*, of_rows: bool) -> Select[Any]:
-    return select(memories.c.id, memories.c.terms).where(memories.c.terms.is_not(None), *_of(of_rows=of_rows))
-
-
-def _of(*, of_rows: bool) -> list[Any]:
-    return [in_array(memories.c.id, "rows") if of_rows else memories.c.partition == bindparam("partition")]
-
-
 _VECTORS = (
     select(memories.c.id, embeddings.c.data)
     .join(embeddings, embeddings.c.hash == memories.c.embedding)
     .where(embeddings.c.model == bindparam("model"), embeddings.c.form == bindparam("form"))
+    .order_by(memories.c.id, embeddings.c.window)
 )
 
 

@@ -244,6 +244,16 @@ def term_scores(blocks: Sequence[TermBlock], weights: Mapping[int, float], count
     return scores[:count]
 
 
+def document_frequencies(blocks: Sequence[TermBlock], terms: Sequence[int], count: int) -> dict[int, int]:
+    """Returns how many of the first `count` memories have each term."""
+    asked = np.array(terms, np.int64)
+    found = np.zeros(len(asked), np.int64)
+    for block in blocks:
+        before = np.concatenate([[0], np.cumsum((block.positions >= 0) & (block.positions < count))])
+        found += before[np.searchsorted(block.terms, asked + 1)] - before[np.searchsorted(block.terms, asked)]
+    return dict(zip(terms, found.tolist(), strict=True))
+
+
 def are_in(blocks: Sequence[VectorBlock], count: int) -> npt.NDArray[np.bool_]:
     """Returns whether there is a row of each memory, for the first `count` positions."""
     are_there = np.zeros(count + 1, np.bool_)

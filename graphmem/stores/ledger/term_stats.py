@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, and_, bindparam, func, select
 
@@ -14,6 +14,9 @@ from graphmem.model import MemoryRecord
 from graphmem.stores.ledger.schema import memories, partitions, terms
 from graphmem.stores.ledger.sql import in_array, upsert_for
 from graphmem.text import term_counts
+
+if TYPE_CHECKING:
+    from graphmem.stores.ledger.columns import PartitionColumns
 
 _CHANGE_SIZE = (
     partitions.update()
@@ -82,7 +85,7 @@ class PartitionStatistics:
 
     `row` is the partition's row id (None: nothing was ever written to it), `size` its number of enriched memories,
     `kept` the number of those that are not forgotten. `frequencies`: the document frequency of each term that was asked
-    for, 0 for a term that no memory contains.
+    for, 0 for a term that no memory contains. With `columns` it is counted in these, else read.
     """
 
     key: str
@@ -90,21 +93,32 @@ class PartitionStatistics:
     size: int = 0
     kept: int = 0
     frequencies: Mapping[int, int] = field(default_factory=dict)
+    columns: PartitionColumns | None = field(default=None, repr=False, compare=False)
 
     def with_terms(self, connection: Connection, asked: Iterable[int]) -> PartitionStatistics:
         """Returns the statistics with the frequencies of further terms."""
         unread = [term for term in asked if term not in self.frequencies]
         if not unread:
             return self
-        found = dict(connection.execute(_FREQUENCIES, {"partition": self.row, "terms": unread}).all())
+        if self.columns is not None:
+            found = self.columns.frequencies(connection, unread)
+        else:
+            found = dict(connection.execute(_FREQUENCIES, {"partition": self.row, "terms": unread}).all())
         return replace(self, frequencies={**self.frequencies, **dict.fromkeys(unread, 0), **found})
 
 
 def statistics_of(
-    connection: Connection, keys: Sequence[str], asked: Iterable[int] = ()
+    connection: Connection, keys: Sequence[str], asked: Iterable[int] = (), columns: PartitionColumns | None = None
 ) -> dict[str, PartitionStatistics]:
-    """Reads the statistics of partitions with the frequencies of terms, by the partitions' keys, by one statement."""
+    """Returns the statistics of partitions with the frequencies of terms, by the partitions' keys.
+
+    Reads them by one statement, or counts in `columns`, if these are of the only partition.
+    """
     terms_asked = list(asked)
+    if columns is not None and list(keys) == [columns.key]:
+        counted = columns.frequencies(connection, terms_asked)
+        own = PartitionStatistics(columns.key, columns.partition, columns.size, columns.kept, counted, columns)
+        return {columns.key: own}
     found: dict[str, PartitionStatistics] = {key: PartitionStatistics(key) for key in keys}
     frequencies: dict[str, dict[int, int]] = {key: dict.fromkeys(terms_asked, 0) for key in keys}
     for key, row, size, forgotten, term, df in connection.execute(_STATISTICS, {"keys": keys, "terms": terms_asked}):
