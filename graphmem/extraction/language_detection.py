@@ -22,19 +22,19 @@ _FOREIGN_BY_LANGUAGE = {
         heute gestern wurde wurden wird werde habe hatte haben das dem ein eine einen einem einer
         auch aber heiße heißt wohne wohnt arbeite arbeitet sehr noch schon weil dass wenn liegt
         liegen wo wie wer über unter gern gerne bruder schwester mutter vater freund freundin
-        nächste woche jahr hallo danke
+        nächste woche jahr hallo danke mir mich ihm ihnen beim jeden jede gegen entlang zwischen seit werden
     """,
     "fr": """
         je tu nous vous ils elles est sont suis et ne pas mon ma ses notre votre une des au aux avec
         chez dans qui que mais été était avons fait très aujourd'hui hier demain aime mange habite
         travaille frère sœur père mère ami amie parce quand où c'est j'ai n'ai s'appelle m'appelle
-        jamais bonjour salut merci
+        jamais bonjour salut merci j'aurai j'avais ans cette chaque depuis leurs toutes dimanche
     """,
     "es": """
         yo su sus está están estoy soy unos unas una un y pero por fue muy nunca siempre ayer hoy
         mañana gusta gustan se nos qué cuando donde dónde porque también sobre tengo tiene vive vivo
         trabaja trabajo llamo llama voy hermana hermano madre padre amigo amiga primo tía tío perro
-        hola gracias
+        hola gracias hasta desde cada nuestro nuestra nuestros nuestras cumplo
     """,
     "it": """
         io mio miei fu sei è non nel nella alla allo della dello degli gli abbiamo ieri oggi domani

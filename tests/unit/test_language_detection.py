@@ -39,6 +39,10 @@ def test_english(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
+        "Der Zahnarzt hat mir zwei Backenzähne gezogen.",
+        "Gegen Mittag lichtete sich der Nebel.",
+        "La chorale de Petra chante dimanche.",
+        "Los vecinos celebraron hasta medianoche.",
         "Ich bin müde.",
         "Je suis fatigué.",
         "No tengo hambre.",

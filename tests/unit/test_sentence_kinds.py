@@ -10,7 +10,7 @@ import pytest
 
 from graphmem.concurrency import single_blas_thread
 from graphmem.lifecycle import kinds
-from graphmem.lifecycle.decay import likely_rule, matters
+from graphmem.lifecycle.decay import keeping_rule, likely_rule, matters
 from graphmem.lifecycle.rules import default_rules, parse_rules
 from graphmem.models.use_multilingual import UseMultilingual
 
@@ -65,6 +65,28 @@ def test_each_kind_but_an_event_has_a_rule() -> None:
 )
 def test_the_rule_of_a_text(text: str, shares: dict[str, float], name: str | None) -> None:
     rule = likely_rule(RULES, text, likely(**shares))
+    assert (None if rule is None else rule.name) == name
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("J’aime mieux lire que regarder des films.", "explicit_preference"),
+        ("Ma mère est décédée jeudi dernier.", "life_event"),
+        ("Je suis allergique aux chats.", "personal_fact"),
+        ("Tous les jeudis, j'ai mon cours de violoncelle.", "habit"),
+        ("J'aimerais voir la mer.", None),
+        ("Le train est parti à midi.", None),
+        ("No me gustan las fiestas.", "explicit_preference"),
+        ("Nos casamos en Toledo.", "life_event"),
+        ("Soy alérgica a los gatos.", "personal_fact"),
+        ("Todos los jueves tengo clase.", "habit"),
+        ("Me gustaría ver el mar.", None),
+        ("El odio y el trabajo en equipo no van juntos.", None),
+    ],
+)
+def test_words_of_french_and_spanish_tell_what_a_profile_keeps(text: str, name: str | None) -> None:
+    rule = keeping_rule(RULES, text)
     assert (None if rule is None else rule.name) == name
 
 
