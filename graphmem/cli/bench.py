@@ -62,6 +62,10 @@ Seed = Annotated[int, typer.Option(metavar="N", min=0, help="The number from whi
 Quoting = Annotated[bool, typer.Option("--quoting-model", help="Count what a language model would be asked.")]
 NoPromotion = Annotated[bool, typer.Option("--no-promotion", help="No memory is kept for its importance.")]
 Cases = Annotated[bool, typer.Option("--cases", help="Also what came of each case, with --json.")]
+Examples = Annotated[
+    int,
+    typer.Option(metavar="N", min=0, help="Also N questions that context alone answers, and N that search alone does."),
+]
 
 bench = typer.Typer(
     help="Measures the quality of search, context and answers. Data: graphmem's own chats, everyday "
@@ -126,6 +130,7 @@ def answers(
     max_chars: MaxChars = None,
     threshold: Threshold = None,
     cases: Cases = False,  # noqa: FBT002
+    examples: Examples = 0,
 ) -> None:
     """Asks everyday questions, and judges the context.
 
@@ -145,7 +150,7 @@ def answers(
     everyday = load(path)
     with _measured(call) as (memory, update, models):
         results = run(memory, everyday, options, update)
-    report = build_report(everyday, results, options, models, with_cases=cases)
+    report = build_report(everyday, results, options, models, with_cases=cases, examples=examples)
     call.print_answer(report, lambda renderer: print_answers(renderer, report))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import islice, zip_longest
 from statistics import fmean, median
 from typing import Any
 
@@ -14,6 +15,7 @@ from graphmem.evaluation.configurations import refuse_degraded
 from graphmem.evaluation.environment import environment
 from graphmem.evaluation.runner import ProgressCallback, store
 from graphmem.memory import Memory
+from graphmem.retrieval.context import block, memory_line, speaker_of
 
 DECIMALS = 3
 # Hits of `search` among which what is needed counts as found.
@@ -24,13 +26,16 @@ FIRST, ALL_HITS = 5, 20
 class Answered:
     """What came of one question: the verdict on its block, and the rank of the last needed memory (None: not found).
 
-    `seconds` are those of `context` and of `search`.
+    `seconds` are those of `context` and of `search`. `first_lines`: a block of the first hits of `search`, as many as
+    have room in the length of `block`.
     """
 
     asked: Asked
     verdict: Verdict
     rank: int | None
     seconds: tuple[float, float]
+    block: str = ""
+    first_lines: str = ""
 
     @property
     def outcome(self) -> str:
@@ -63,14 +68,27 @@ def _ask(memory: Memory, asked: Asked, stored: Sequence[str], options: Mapping[s
     started = time.perf_counter()
     answer = memory.search(case.question, top_k=ALL_HITS, **scope)
     searched = time.perf_counter()
-    block = memory.context(case.question, **scope, **options)
+    shown = memory.context(case.question, **scope, **options)
     done = time.perf_counter()
     refuse_degraded(answer.get("degraded", ()))
     hits = [hit["memory"] for hit in answer["results"]]
     ranks = [next((rank for rank, hit in enumerate(hits, 1) if part in hit), None) for part in case.needed]
     found = [rank for rank in ranks if rank is not None]
     rank = max(found) if found and len(found) == len(ranks) else None
-    return Answered(asked, judge(block, stored, case.needed, case.right), rank, (done - searched, searched - started))
+    verdict = judge(shown, stored, case.needed, case.right)
+    first_lines = _first_lines(answer["results"], len(shown))
+    return Answered(asked, verdict, rank, (done - searched, searched - started), shown, first_lines)
+
+
+def _first_lines(hits: Iterable[Mapping[str, Any]], most: int) -> str:
+    """Returns hits in their order, whole, as a block of at most `most` characters; "" if the first one has no room."""
+    lines: list[str] = []
+    for hit in hits:
+        line = memory_line(hit["memory"], hit["at"], speaker_of(hit))
+        if len(block([*lines, line])) > most:
+            break
+        lines.append(line)
+    return block(lines) if lines else ""
 
 
 def build_report(
@@ -80,10 +98,12 @@ def build_report(
     models: Mapping[str, str],
     *,
     with_cases: bool,
+    examples: int = 0,
 ) -> dict[str, Any]:
     """Returns the figures of a run by language, kind and size of partition, and their circumstances, ready for JSON.
 
-    `options` are those of `Memory.context`; `with_cases` adds what came of each case in each size of partition.
+    `options` are those of `Memory.context`; `with_cases` adds what came of each case in each size of partition, and
+    `examples` so many questions that the block alone answers, and so many that search alone answers, with the blocks.
     """
     seconds = list(zip(*(result.seconds for result in results), strict=True))
     report = {
@@ -105,7 +125,39 @@ def build_report(
     }
     if with_cases:
         report["cases"] = _outcomes(results)
+    if examples:
+        report["examples"] = {
+            "block alone": _examples(filter(_is_gained, results), examples),
+            "search alone": _examples((one for one in results if one.outcome == "lost"), examples),
+        }
     return report
+
+
+def _is_gained(result: Answered) -> bool:
+    """Whether the block has what is needed, and the first hits of `search` in its length do not."""
+    needed = result.asked.case.needed
+    return result.verdict.is_in and not judge(result.first_lines, (), needed, ()).is_in
+
+
+def _examples(results: Iterable[Answered], most: int) -> list[dict[str, Any]]:
+    """Returns the first `most` results of different cases, one of each language and kind in turn, ready for JSON."""
+    by_case = {result.asked.case.id: result for result in reversed(list(results))}
+    kinds: dict[tuple[str, str], list[Answered]] = {}
+    for result in reversed(by_case.values()):
+        kinds.setdefault((result.asked.case.kind, result.asked.case.language), []).append(result)
+    in_turn = (one for ones in zip_longest(*kinds.values()) for one in ones if one is not None)
+    return [
+        {
+            "case": one.asked.case.id,
+            "memories": one.asked.size,
+            "question": one.asked.case.question,
+            "needed": list(one.asked.case.needed),
+            "rank": one.rank,
+            "block": one.block,
+            "first lines of search": one.first_lines,
+        }
+        for one in islice(in_turn, most)
+    ]
 
 
 def _groups(results: Sequence[Answered]) -> Iterator[tuple[str, str, list[Answered]]]:

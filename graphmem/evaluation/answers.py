@@ -96,8 +96,10 @@ def _case(record: dict[str, Any], where: str) -> Case:
         raise ValidationError(f"{where}: 'stored' has {len(turns)} memories; the smallest partition has {min(SIZES)}")
     needed = [_needed(item, turns, where) for item in record.get("needed", ())]
     fine = [_memory(item, turns, where, "fine") for item in record.get("fine", ())]
-    if bool(turns) != bool(needed):
-        raise ValidationError(f"{where}: expected 'stored' and 'needed' both, or neither where nothing answers")
+    if bool(turns) != ("needed" in record):
+        raise ValidationError(
+            f"{where}: expected 'stored' and 'needed' both ('needed': [] if none of it answers), or neither"
+        )
     return Case(
         validation.stored_name(field_of(record, "id", str, where), f"{where}, 'id'"),
         field_of(record, "lang", str, where),

@@ -97,7 +97,8 @@ class AnalyzedQuery:
     `answer_types`: the kinds of answer (0: unknown). `periods`: the times that the query names, by the clock of whoever
     asks, in the time zone `zone`, written as if it were UTC. `offset`: the distance from an event, if the query
     counts from one. `asks_assistant`: whether it asks for the assistant's words. `is_only_temporal`: whether it has no
-    other word that names something ("What did we do last Friday?"), so that it asks for everything from these periods.
+    other word that names something ("What did we do last Friday?"), so that it asks for everything from these periods;
+    not if all of them are to come ("What shall we do next Friday?"), for nothing was said then.
     `text_without_times`: the text without the words that name the periods.
     `asks_assistant_said`: whether it asks for what the assistant recommended, said or the like. `is_question`: whether
     it begins with a question word or ends with a question mark. `proximities` are the values of `temporal_proximity`
@@ -181,7 +182,8 @@ def analyze_query(query: str, now: datetime) -> AnalyzedQuery:
         offset=find_offset(query),
         zone=zone,
         asks_assistant=bool(_ASSISTANT.search(about_assistant)),
-        is_only_temporal=bool(periods) and _names_nothing(query, without_times, clock),
+        is_only_temporal=any(period.start <= clock for period in periods)
+        and _names_nothing(query, without_times, clock),
         asks_assistant_said=bool(_ASSISTANT_SAID.search(about_assistant)),
         is_question=is_question(query) or bool(_QUESTION.search(query)),
         text_without_times=without_times,

@@ -647,6 +647,7 @@ UNUSABLE = {
     "bench languages --limit": (["0", "61"], ["benchmarks/languages"]),
     "bench answers --max-chars": (["0"], ["benchmarks/answers"]),
     "bench answers --threshold": (["2"], ["benchmarks/answers"]),
+    "bench answers --examples": (["-1"], ["benchmarks/answers"]),
     "bench lifecycle --languages": (["xx"], ["benchmarks/lifecycle"]),
     "bench lifecycle --personas": (["0", "6"], ["benchmarks/lifecycle"]),
     "bench lifecycle --days": (["0", "366"], ["benchmarks/lifecycle"]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -240,7 +241,23 @@ def test_outcomes_and_precision_by_hand(tmp_path):
     }  # fmt: skip
     assert report["cases"] == {"a": "3 exact, 12 in, 60 lost"}
     assert report["latency"] == {"context_p50_ms": 2.0, "search_p50_ms": 1.0}
-    assert "cases" not in build_report(load(tmp_path), results, {}, {}, with_cases=False)
+    assert not {"cases", "examples"} & build_report(load(tmp_path), results, {}, {}, with_cases=False).keys()
+
+
+def test_examples_are_of_different_cases_and_have_their_blocks(memory, tmp_path):
+    told = CASE | {"id": "c", "about": ["cat"], "ask": "What is my cat called?", "stored": ["My cat is old."]}
+    assert load(folder(tmp_path, told | {"needed": []})).cases[0].right == frozenset()
+    cases = [CASE | HOME, CASE | HOME | {"id": "b", "kind": "first person", "about": ["flat"]}, told | {"needed": []}]
+    results = run(memory, load(folder(tmp_path, *cases)), {"min_relevance": 0.0}, lambda *_: None)
+    assert all(
+        one.first_lines.count("\n") and len(one.first_lines) <= len(one.block) for one in results if one.first_lines
+    )
+    lost = replace(results[0], verdict=verdict(lines(TAVIRA)), rank=1, block=lines(TAVIRA))
+    gained = [replace(one, first_lines=lines(TAVIRA)) for one in results]
+    examples = build_report(load(tmp_path), [lost, *gained], {}, {}, with_cases=False, examples=3)["examples"]
+    assert {one["case"] for one in examples["block alone"]} == {"a", "b"}
+    assert all(LISBON in one["block"] and LISBON not in one["first lines of search"] for one in examples["block alone"])
+    assert [(one["case"], one["rank"], one["block"]) for one in examples["search alone"]] == [("a", 1, lines(TAVIRA))]
 
 
 # --- evidence in a block ---------------------------------------------------------------------------------------------

@@ -254,6 +254,15 @@ def test_a_query_that_names_nothing_but_a_time_asks_for_all_of_it(query: str) ->
 def test_a_query_that_names_something_else_asks_for_that() -> None:
     for query in ("Wann war ich gestern im Kino?", "Qui est venu hier ?", "昨日ケンは何をしましたか?"):
         assert not analyze_query(query, NOW).is_only_temporal
+
+
+@pytest.mark.parametrize(
+    ("query", "is_past"), [("What did we do last weekend?", True), ("What do we do next weekend?", False)]
+)
+def test_a_time_to_come_does_not_ask_for_all_that_was_said_then(query: str, is_past: bool) -> None:
+    asked = analyze_query(query, NOW)
+    assert asked.periods
+    assert asked.is_only_temporal == is_past
     assert depends_on_conversation("Und was hat sie gestern gemacht?")
 
 
