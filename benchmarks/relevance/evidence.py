@@ -59,9 +59,7 @@ def collect(locomo_file: Path) -> tuple[list[Evidence], list[SourceFile]]:
     """Asks the questions of all sets. Returns what the searches told the model, and the sets' files."""
     found: list[Evidence] = []
     sources: list[SourceFile] = []
-    folders = {"answers": BENCHMARKS / "answers"}
-    folders |= {name: BENCHMARKS / "answers" / name for name in ("training", "further")}
-    for name, folder in folders.items():
+    for name, folder in (("answers", BENCHMARKS / "answers"), ("training", BENCHMARKS / "answers" / "training")):
         answer_set = answers.load(folder)
         data, asked = answers.lay_out(answer_set)
         found += _ask_cases(name, data, asked)

@@ -245,12 +245,12 @@ def test_memories_that_share_a_rare_entity_raise_each_other(vector: np.ndarray |
     assert other == alone[2]
 
 
-def test_the_best_of_several_partners_and_the_third_of_a_path_count() -> None:
+def test_the_best_of_several_partners_counts() -> None:
     question = asked("Where does my sister's husband work?")
     third = found("The harbour office is in Skagen.", entities={"harbour office": 1})
     (_, office, third_one), alone = joined_and_alone(question, SISTER, OFFICE, third)
     assert office == pytest.approx(1 - (1 - alone[1]) * (1 - 0.8 * max(alone[0], alone[2])))
-    assert third_one == pytest.approx(1 - (1 - alone[2]) * (1 - 0.8 * 0.8 * alone[0]))
+    assert third_one == pytest.approx(1 - (1 - alone[2]) * (1 - 0.8 * alone[1]))
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field, fields
 from functools import cache
 from importlib.resources import files
 from io import BytesIO
-from itertools import permutations
 
 import numpy as np
 import numpy.typing as npt
@@ -147,8 +146,7 @@ def default_floor(size: int, best: float, *, has_vectors: bool) -> float:
 def _joined(question: AskedQuestion, memories: Sequence[FoundMemory], own: Row) -> Row:
     """Returns relevances, those of memories that share a rare entity raised: 1 - (1 - p)(1 - `JOINED` · partner's).
 
-    The first memory of two hops has what is asked, the second what the first names; each is nothing alone. A third one
-    that shares another rare entity with the second has what reached that one, times `JOINED`.
+    The first memory of two hops has what is asked, the second what the first names; each is nothing alone.
     """
     holders: dict[str, list[int]] = {}
     for place, memory in enumerate(memories):
@@ -156,16 +154,12 @@ def _joined(question: AskedQuestion, memories: Sequence[FoundMemory], own: Row) 
             if frequency <= max(MIN_RARE, RARE_IN_PARTITION * question.size) and key not in question.entity_keys:
                 holders.setdefault(key, []).append(place)
     most = max(MIN_RARE, RARE_AMONG_FOUND * len(memories))
-    pairs = {pair for places in holders.values() if 1 < len(places) <= most for pair in permutations(places, 2)}
-    reached, start = np.zeros(len(memories)), np.arange(len(memories))
-    for place, other in pairs:
-        if JOINED * own[other] > reached[place]:
-            reached[place], start[place] = JOINED * own[other], other
-    further = reached.copy()
-    for place, other in pairs:
-        if start[other] != place:
-            further[place] = max(further[place], JOINED * reached[other])
-    return np.asarray(1.0 - (1.0 - own) * (1.0 - further))
+    partner = np.zeros(len(memories))
+    for places in holders.values():
+        if 1 < len(places) <= most:
+            for place in places:
+                partner[place] = max(partner[place], *(own[other] for other in places if other != place))
+    return np.asarray(1.0 - (1.0 - own) * (1.0 - JOINED * partner))
 
 
 @cache
