@@ -75,6 +75,8 @@ _RUSSIAN_FUNCTION_WORDS = frozenset(
 
 _ABBREVIATED_TITLES = re.compile(r"\b(Dr|Prof|Sra?|St)\.")
 _SENTENCE_END = re.compile(r"[.!?…:;¿¡\n]+")
+# Whom a German text speaks to, with a capital out of courtesy: no part of a name ("Kannst Du").
+_GERMAN_ADDRESS = frozenset({"Du", "Dich", "Dir", "Sie", "Ihnen", "Euch"})
 # An apostrophe ends a word, because the letter before it is an article or a pronoun: d'Italia, s'appelle.
 _WORD = re.compile(r"[^\W\d_][^\W_]*(?:-[^\W_]+)*|\d+(?:\.\d+)*[^\W_]*|[,()«»\"“”/]")
 # The number of a name ("Boeing 737", 波音737, "Wohnung 4B"), which is no year. Other letters are units (5 km, 3h).
@@ -198,7 +200,7 @@ def _name_candidate(words: list[str], start: int, end: int, *, german: bool) -> 
 
 def _is_capitalized(word: str) -> bool:
     """Whether a word is written with a capital, at its start or behind its first letter ("iPhone")."""
-    return word[:2] != word[:2].lower()
+    return word[:2] != word[:2].lower() and word not in _GERMAN_ADDRESS
 
 
 def _is_sentence_opener(word: str, index: int) -> bool:

@@ -1214,7 +1214,7 @@ class Settings(_Section):
         "machine without a time zone database, such as a slim image, needs `pip install tzdata`.",
     )
     search_cache_mb: Annotated[int, Field(ge=0)] = Field(
-        default=256,
+        default=512,
         description="The most megabytes of memory for what searches read of the partitions that were searched last: "
         "about 4.3 kB a memory with its vectors, more with tokens. Partitions for which there is no room are read from "
         "the ledger at each search. 0: all are.",

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("graphmem")
 # Bytes of the largest file that `close` compacts: a second for 200 MB, with the new file in memory meanwhile.
 COMPACT_AT_CLOSE = 256 * 1024 * 1024
-# Bytes of memory for columns, if nothing else is said: with tokens, those of about 25,000 memories.
-COLUMN_BYTES = 256 * 1024 * 1024
+# Bytes of memory for columns, if nothing else is said: with vectors those of about 120,000 memories, with tokens 50,000
+COLUMN_BYTES = 512 * 1024 * 1024
 MIGRATIONS = Path(__file__).parent / "migrations"
 # SQL that formats a column of microseconds as ISO 8601 text.
 _ISO_FORMAT = {
