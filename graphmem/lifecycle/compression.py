@@ -268,12 +268,18 @@ def _abstract_crowded(
             compositions.append(abstraction(taken, hides=True))
             excess -= len(taken) - 1
     composed = {one.row for composition in compositions for one in composition.sources}
-    over = [one for one in plan.crowded if one.memory.row not in composed][: max(0, excess)]
+    # An abstraction needs room, too: where all that were crowded out are in it, the next least important give way.
+    moved |= {one.row for one in memories if one.id in plan.merged.values()}
+    further = [Decision(one, OVER_CAPACITY) for one in least if one.row not in moved | composed]
+    over = [*(one for one in plan.crowded if one.memory.row not in composed), *further][: max(0, excess)]
     crowded, still = ({one.memory.row for one in ones} for ones in (plan.crowded, over))
     spared = crowded - still
     return replace(
         plan,
-        forgotten=tuple(one for one in plan.forgotten if one.memory.row not in spared),
+        forgotten=(
+            *(one for one in plan.forgotten if one.memory.row not in spared),
+            *(one for one in over if one.memory.row not in crowded),
+        ),
         crowded=tuple(over),
         compositions=(*plan.compositions, *compositions),
     )

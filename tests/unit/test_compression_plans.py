@@ -289,6 +289,15 @@ def test_what_the_long_term_layer_has_no_room_for_is_abstracted() -> None:
     assert plan.forgotten == ()
 
 
+def test_an_abstraction_of_all_that_is_crowded_out_leaves_room_for_itself() -> None:
+    """Three of nine give way and are of one kind: the abstraction is a seventh, so the next least important goes."""
+    memories = long_term([0.3, 0.5, 0.9, 0.5, 0.3, 0.5, 0.9, 0.9, 0.3])
+    plan = planned(memories, [177, 180, 10, 180, 270, 90, 180, 14, 0], policy=CROWDED)
+    (composition,) = plan.compositions
+    assert {one.row for one in composition.sources} == {0, 1, 3}
+    assert [one.memory.row for one in plan.forgotten] == [4]
+
+
 def test_what_is_not_of_one_kind_is_forgotten_for_room_as_without_a_model() -> None:
     memories = long_term([0.5, 0.55, 0.6, 0.65, 0.9, 0.9, 0.9, 0.9])
     degrees = [0, 90, 180, 270, 45, 135, 225, 315]
