@@ -132,11 +132,8 @@ def rebuild(engine: Engine, projection: str | None, progress: Progress | None) -
 
 def _embed_for_this_embedder(engine: Engine) -> None:
     spec = engine.embedding_spec
-    with engine.ledger.read() as connection:
-        rows = embeddings.rows_without_embeddings(connection, spec)
-        outdated = list(memories.records_by_row(connection, rows).values())
-    if outdated:
-        engine.commit([ReindexMemory(record.id) for record in outdated])
+    if outdated := _without_embeddings(engine):
+        engine.commit([ReindexMemory(uid) for uid in outdated])
     record_embedder(engine.ledger, spec)
     engine.job_worker.enrich_all()
     with engine.ledger.write() as connection:
@@ -163,7 +160,9 @@ def verify(engine: Engine) -> dict[str, Any]:
     blobs = {"missing": sorted(missing), "unused": sorted(unused)} if missing or unused else {}
     projections = {worker.name: worker.verify() for worker in engine.projection_workers}
     if engine.backends.vector_worker is None:
-        projections["vectors"] = {**CLEAN_REPORT, "missing": _without_vectors(engine)}
+        # Before a rebuild for another embedder all are.
+        lost = [] if needs_rebuild(engine) else _without_embeddings(engine)
+        projections["vectors"] = {**CLEAN_REPORT, "missing": lost}
     is_ok = (
         not damaged
         and not inconsistent
@@ -178,13 +177,11 @@ def verify(engine: Engine) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _without_vectors(engine: Engine) -> list[str]:
-    """Returns the ids of enriched memories whose vectors are lost; none before a rebuild for another embedder."""
-    if needs_rebuild(engine):
-        return []
+def _without_embeddings(engine: Engine) -> list[str]:
+    """Returns the ids of enriched memories that lack an embedding of the configured embedder."""
     with engine.ledger.read() as connection:
         rows = embeddings.rows_without_embeddings(connection, engine.embedding_spec)
-        return sorted(record.id for record in memories.records_by_row(connection, rows).values())
+        return sorted(memories.ids_of(connection, rows).values())
 
 
 def stats(engine: Engine, scope: Scope | None) -> dict[str, Any]:
@@ -239,7 +236,7 @@ def repair(engine: Engine) -> None:
         integrity.recompute_derived(connection)
     for projection in engine.projections:
         projection.repair(projection.verify())
-    if lost := _without_vectors(engine):
+    if not needs_rebuild(engine) and (lost := _without_embeddings(engine)):
         engine.commit([ReindexMemory(uid) for uid in lost])
         engine.job_worker.enrich_all()
     missing, _ = missing_and_unused(engine.ledger)

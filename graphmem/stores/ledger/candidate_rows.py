@@ -15,12 +15,14 @@ from sqlalchemy import Connection, Select, bindparam, func, select
 from graphmem.model import VECTOR, CandidateRow, EmbeddingSpec, Kind, View
 from graphmem.stores.ledger import visibility
 from graphmem.stores.ledger.columns import PartitionColumns, VisibleColumns
-from graphmem.stores.ledger.embeddings import decode_multilingual, decode_vectors
-from graphmem.stores.ledger.schema import embeddings, entities, memories, mentions, partitions
+from graphmem.stores.ledger.embeddings import OF_MEMORIES, decode_multilingual, decode_vectors
+from graphmem.stores.ledger.schema import entities, memories, mentions, partitions
 from graphmem.stores.ledger.sql import in_array, moment
 
 if TYPE_CHECKING:
     from graphmem.plugins import Matrix
+
+_OF_ROWS = OF_MEMORIES.where(in_array(memories.c.id, "row_ids"))
 
 
 class CandidateReader:
@@ -105,7 +107,7 @@ class CandidateReader:
 def _read_embeddings(connection: Connection, model: str, form: str, row_ids: Sequence[int]) -> list[tuple[int, bytes]]:
     """Returns the embedding of each window of memories, by row and window."""
     values = {"model": model, "form": form, "row_ids": list(row_ids)}
-    return [tuple(row) for row in connection.execute(_embeddings(), values).all()]
+    return [tuple(row) for row in connection.execute(_OF_ROWS, values).all()]
 
 
 def _kept_embeddings(
@@ -158,20 +160,6 @@ def _select_candidates(shape: visibility.ViewShape) -> Select[Any]:
         .join(partitions, partitions.c.id == m.partition)
         .outerjoin(after, after.c.previous == m.id)
         .where(*visibility.conditions(shape, by_id=True))
-    )
-
-
-@lru_cache(maxsize=1)
-def _embeddings() -> Select[Any]:
-    return (
-        select(memories.c.id, embeddings.c.data)
-        .join(embeddings, embeddings.c.hash == memories.c.embedding)
-        .where(
-            in_array(memories.c.id, "row_ids"),
-            embeddings.c.model == bindparam("model"),
-            embeddings.c.form == bindparam("form"),
-        )
-        .order_by(memories.c.id, embeddings.c.window)
     )
 
 

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Select, bindparam, select
 from graphmem.model import VECTOR, VECTOR_BYTES, EmbeddingSpec, View
 from graphmem.stores.ledger import visibility
 from graphmem.stores.ledger.columns import Flags, PartitionColumns, VisibleColumns
-from graphmem.stores.ledger.embeddings import decode_multilingual, decode_vectors
+from graphmem.stores.ledger.embeddings import OF_MEMORIES, decode_multilingual, decode_vectors
 from graphmem.stores.ledger.index_blocks import (
     Positions,
     Scores,
@@ -108,7 +108,7 @@ def _vector_blocks(
     unread = kept.unread(wanted)
     if len(unread):
         model, form = kind
-        read = columns.read(connection, _VECTORS, unread, {"model": model, "form": form})
+        read = columns.read(connection, OF_MEMORIES, unread, {"model": model, "form": form})
         kept.add(unread, VectorBlock(*_decoded([(columns.positions[row], data) for row, data in read], form, dims)))
     return kept.blocks
 
@@ -124,14 +124,6 @@ def _decoded(pairs: Sequence[tuple[int, bytes]], form: str, dims: int) -> tuple[
     return np.array([number for number, _ in usable], np.int32), vectors.reshape(len(usable), dims)
 
 
-_VECTORS = (
-    select(memories.c.id, embeddings.c.data)
-    .join(embeddings, embeddings.c.hash == memories.c.embedding)
-    .where(embeddings.c.model == bindparam("model"), embeddings.c.form == bindparam("form"))
-    .order_by(memories.c.id, embeddings.c.window)
-)
-
-
 # --- tables -----------------------------------------------------------------------------------------------------------
 
 
@@ -143,9 +135,9 @@ def _nearest_by_tables(
     values = {**view_values(connection, view), "model": model, "form": form, "dense_form": VECTOR}
     found: dict[int, tuple[int, str, float]] = {}
     for chunk in _chunks(connection, statement, values):
-        places, vectors = _decoded([(place, data) for place, (*_, data) in enumerate(chunk)], form, len(vector))
+        places, vectors = _decoded([(place, data) for place, (_, data, _) in enumerate(chunk)], form, len(vector))
         for place, cosine in zip(places.tolist(), compare(vectors, vector).tolist(), strict=True):
-            row, uid, _ = chunk[place]
+            row, _, uid = chunk[place]
             if row not in found or cosine > found[row][2]:
                 found[row] = row, uid, cosine
     return _in_order(found.values(), limit)
@@ -175,17 +167,12 @@ def _chunks(connection: Connection, statement: Select[Any], values: dict[str, An
 
 @lru_cache(maxsize=128)
 def _visible_vectors(shape: visibility.ViewShape, *, without_dense: bool) -> Select[Any]:
-    m, e, dense = memories.c, embeddings.c, embeddings.alias("dense").c
-    statement = (
-        select(m.id, m.uid, e.data)
-        .join(embeddings, e.hash == m.embedding)
-        .where(e.model == bindparam("model"), e.form == bindparam("form"), *visibility.conditions(shape))
-        .order_by(m.id, e.window)
-    )
+    statement = OF_MEMORIES.add_columns(memories.c.uid).where(*visibility.conditions(shape))
     if not without_dense:
         return statement
+    dense = embeddings.alias("dense").c
     has_dense = select(dense.hash).where(
-        dense.hash == m.embedding, dense.model == bindparam("model"), dense.form == bindparam("dense_form")
+        dense.hash == memories.c.embedding, dense.model == bindparam("model"), dense.form == bindparam("dense_form")
     )
     return statement.where(~has_dense.exists())
 

@@ -55,6 +55,14 @@ _MARK_ENRICHED = (
     )
 )
 
+# Selects the embeddings of one model and form: a memory's row, the data of each of its windows.
+OF_MEMORIES = (
+    select(memories.c.id, embeddings_table.c.data)
+    .join(embeddings_table, embeddings_table.c.hash == memories.c.embedding)
+    .where(embeddings_table.c.model == bindparam("model"), embeddings_table.c.form == bindparam("form"))
+    .order_by(memories.c.id, embeddings_table.c.window)
+)
+
 
 class Enriched(NamedTuple):
     """A memory with its partition (a row id), the hash of its embedded text, its answer types and what was embedded.
