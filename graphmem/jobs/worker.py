@@ -330,7 +330,7 @@ class JobWorker:
             self.enrich_recorded(by_force=texts_by_force)
             for row, kind in due.items():
                 self.run(row, kind)
-            self._set_timer_for_next_job()
+        self._set_timer_for_next_job()
 
     def _end_sessions(self) -> None:
         """Ends the sessions that are due, and looks for others later: whoever is told of ends cannot leave them."""
@@ -400,6 +400,7 @@ class JobWorker:
         """Sets a timer for the next job that becomes claimable or night, for at most so many seconds."""
         if self._hand_over is not None:
             return
+        replaced = self._timer  # before the read: what is recorded after it may set one that ends sooner
         with self._ledger.read() as connection:
             due = jobs.next_due(connection)
         seconds = min(at_most, inf if due is None else due + 0.1)
@@ -409,21 +410,22 @@ class JobWorker:
         if self._ends_sessions():  # other processes may have begun some
             seconds = min(seconds, SESSION_CHECK_SECONDS)
         if seconds < inf:
-            self._set_timer(seconds)
+            self._set_timer(seconds, replaced)
 
     def look_within(self, seconds: float) -> None:
         """Looks for jobs that are due after so many seconds, if it would not before."""
-        if monotonic() + seconds < self._timer_ends_at:
-            self._set_timer(seconds)
+        self._set_timer(seconds)
 
-    def _set_timer(self, seconds: float) -> None:
+    def _set_timer(self, seconds: float, replaced: Timer | None = None) -> None:
+        """Sets a timer in place of `replaced`; any other that ends sooner stays."""
         with self._lock:
-            if self._closed:
+            ends_at = monotonic() + seconds
+            if self._closed or (self._timer is not replaced and self._timer_ends_at <= ends_at):
                 return
             if self._timer is not None:
                 self._timer.cancel()
             self._timer = Timer(seconds, self._on_timer)
-            self._timer_ends_at = monotonic() + seconds
+            self._timer_ends_at = ends_at
             self._timer.daemon = True
             start_thread(self._timer)
 
