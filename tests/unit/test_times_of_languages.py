@@ -55,6 +55,8 @@ NEXT_WEEK, LAST_YEAR = ("2026-11-30", "2026-12-06"), ("2025-01-01", "2025-12-31"
         ("Co robiłem w zeszłym tygodniu?", LAST_WEEK),
         ("Co było w maju?", MAY),
         ("O que fiz ontem?", YESTERDAY),
+        ("Quem veio na quarta?", YESTERDAY),
+        ("Onde estive na sexta passada?", ("2026-11-20", "2026-11-20")),
         ("Onde estive na semana passada?", LAST_WEEK),
         ("Что я делал вчера?", YESTERDAY),
         ("Где я был на прошлой неделе?", LAST_WEEK),
@@ -108,6 +110,8 @@ def test_a_query_names_a_time(query: str, meant: tuple[str, str]) -> None:
         "Ha costado en 2023 euros",
         "Did Mei go to Mars with Juli?",
         "Who lives in Rio de Janeiro once a week?",
+        "Quem falou na segunda vez?",
+        "A quinta pessoa",
     ],
 )
 def test_what_is_no_time(query: str) -> None:
@@ -140,6 +144,7 @@ def test_a_day_with_a_capital_is_one_where_days_stand(query: str, meant: tuple[s
         ("Wat deed ik van maandag tot woensdag?", MONDAY_TO_WEDNESDAY),
         ("Co robiłem od poniedziałku do środy?", MONDAY_TO_WEDNESDAY),
         ("O que fiz de segunda-feira a quarta-feira?", MONDAY_TO_WEDNESDAY),
+        ("O que fiz de segunda a quarta?", MONDAY_TO_WEDNESDAY),
         ("Что я делал с понедельника по среду?", MONDAY_TO_WEDNESDAY),
         ("ماذا فعلت من الاثنين إلى الأربعاء؟", MONDAY_TO_WEDNESDAY),
         ("月曜日から水曜日まで何をした?", MONDAY_TO_WEDNESDAY),

@@ -113,7 +113,7 @@ def rules() -> tuple[Rule, ...]:
         rf"{RELATIVE_WORD}(?:周|星期|礼拜)(?P<day>[一二三四五六日天末]|[1-6](?![\d点时:：个次]))": _day_of_week,
         # Where the day is none: "下星期天气不好" is about next week's weather.
         rf"{RELATIVE_WORD}(?:周|星期|礼拜)": _relative_week,
-        r"(?<![一二三四五六七八九十两几每\d个第])(?:周|星期|礼拜)(?P<day>[一二三四五六日天])(?![到至])": _weekday,
+        r"(?<![一二三四五六七八九十两几每\d个第])(?:周|星期|礼拜)(?P<day>[一二三四五六日天])": _weekday,
         rf"(?:{YEAR}|(?P<near>{'|'.join(YEARS)}))(?:年(?=[初底末中]))?{PART}": _year,
         rf"(?P<near>{'|'.join(sorted(NEAR, key=len, reverse=True))})[天日晚早夜](?!性|生)": _near_day,
         rf"(?:(?P<relative>这|上|下)个?)?(?P<holiday>{'|'.join(HOLIDAYS)})": _holiday,
@@ -218,8 +218,11 @@ def _holiday(match: re.Match[str], today: date) -> Period | tuple[Period, Yearly
 
 
 def _splits_word(text: str, place: int) -> bool:
-    """Whether a word of the text has characters both before and behind a place, as rjieba divides it."""
-    if place >= len(text) or not _CHARACTER.match(text, place):
+    """Whether a word of the text has characters both before and behind a place, as rjieba divides it.
+
+    But it divides "上周一到" behind the week.
+    """
+    if place >= len(text) or text[place] in "到至" or not _CHARACTER.match(text, place):
         return False
     return place not in _word_ends(text)
 

@@ -52,9 +52,13 @@ class TimeExpression:
     def range_to(self, other: TimeExpression, today: date) -> TimeExpression:
         """Returns the range from this expression to the other; a yearly one if neither names its year.
 
-        If the other would end before this begins, it is that of the next year ("from November to March").
+        If the other would end before this begins, it is that of the next year ("from November to March"), and a weekday
+        is the first one afterwards: on a Tuesday, "from Monday to Wednesday" ends tomorrow.
         """
         begin, end = min(self.begin, other.begin), max(self.end, other.end)
+        day, first_day = other.period, self.period.first
+        if other.build is None and not day.is_exact and day.first == day.last < first_day:
+            return TimeExpression(begin, end, periods.days(first_day, 1 + (day.first - first_day).days % 7))
         build_first, build_last = self.build, other.build
         if build_first is None or build_last is None:
             return TimeExpression(begin, end, periods.span(self.period, other.period))

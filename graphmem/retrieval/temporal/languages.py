@@ -51,7 +51,7 @@ _FURTHER = {
     "tr": "yilinda ayinda ocakta subatta martta nisanda mayista haziranda temmuzda agustosta eylulde ekimde kasimda "
           "aralikta",
 }  # fmt: skip
-_TELLING = ("relative", "ago", "past", "months", "weekdays", "seasons", "adverbs")
+_TELLING = ("relative", "ago", "past", "months", "weekdays", "short", "seasons", "adverbs")
 # A number behind which something is counted is no year.
 _COUNTED = re.compile(r" ?(?:%|€|\$|[.,:]\d)| (?:euros?|dollars?|dolares|kilometer|km|metros?|personen|personas)\b")
 # A word and the space behind it, before a day or a month.
@@ -231,7 +231,7 @@ def _named_months(language: str) -> list[Rule]:
 
 def _ranges(language: str) -> list[Rule]:
     words = _words()[language]
-    build = partial(_range, words["weekdays"], words["months"], words["every"])
+    build = partial(_range, words["weekdays"] | words["short"], words["months"], words["every"])
     first, second = (_end(language, number) for number in (1, 2))
     dash = rf"(?<![\w-]){first} ?[-–~] ?{second}(?![\w-])"
     return [
@@ -243,7 +243,10 @@ def _ranges(language: str) -> list[Rule]:
 def _end(language: str, number: int) -> str:
     """Returns the pattern of either end (1, 2) of a range: a weekday, a month with or without a day, a day, a year."""
     words = _words()[language]
-    weekday, year = f"(?P<weekday{number}>{_any(words['weekdays'])})", f"(?P<year{number}>{_YEAR_NUMBER})"
+    weekday, year = (
+        f"(?P<weekday{number}>{_any(words['weekdays'] | words['short'])})",
+        f"(?P<year{number}>{_YEAR_NUMBER})",
+    )
     day = rf"(?<!\d)(?P<day{number}>{_DAY_NUMBER})(?!\d)"
     if language in ("ja", "ko"):
         signs = "年月日" if language == "ja" else "년월일"
@@ -294,8 +297,12 @@ def _relative_rules(language: str) -> list[Rule]:
 @cache
 def _named_weekday(language: str) -> Rule:
     words = _words()[language]
-    pattern = _whole(rf"(?P<weekday>{_any(words['weekdays'])})", language)
-    return pattern, partial(_weekday, words["weekdays"], words["every"])
+    pattern = _any(words["weekdays"])
+    if words["short"]:  # "na segunda?", but not "na segunda vez"
+        pattern += rf"|(?<=\bna )(?:{_any(words['short'])})(?= ?(?:[?!.,;:]|$))"
+    return _whole(rf"(?P<weekday>{pattern})", language), partial(
+        _weekday, words["weekdays"] | words["short"], words["every"]
+    )
 
 
 def _whole(pattern: str, language: str) -> re.Pattern[str]:

@@ -72,6 +72,7 @@ def words_of(language: str, own: Mapping[str, Any], cldr: Path) -> dict[str, Any
         "numbers": by_spelling(numbers | dict.fromkeys(own.get("one", []), 1)),
         "months": by_spelling({name: place for names in month_names for place, name in enumerate(names, 1)}),
         "weekdays": by_spelling({name: place for names in weekday_names for place, name in enumerate(names)}),
+        "short": by_spelling({name: place for place, name in enumerate(own.get("short", "").split())}),
         "beside": by_spelling({word: alternatives(words.split()) for word, words in own.get("beside", {}).items()}),
         "not": by_spelling({word: alternatives(before) for word, before in own.get("not", {}).items()}),
         "seasons": by_spelling(seasons_of(own.get("seasons", ""))),
