@@ -5,8 +5,8 @@ GraphmemError
 ├── ValidationError            an argument cannot be used (also a ValueError)
 ├── NotFoundError              no such memory in this scope (also a LookupError and a ValueError)
 ├── StoreError                 a store failed
-│   ├── StoreUnavailable       it cannot be reached, or its files cannot be used
-│   └── StoreLocked            another process holds it
+│   └── StoreUnavailable       it cannot be reached, or its files cannot be used
+│       └── StoreLocked        another process holds the lock of its writers
 ├── PartialWrite               strict=True only: durable, but not in every projection; `.result` is the call's result
 └── ModelError                 a model failed
     ├── EmbeddingError
@@ -84,8 +84,8 @@ class StoreUnavailable(StoreError):
     """A store cannot be reached, or its files cannot be used."""
 
 
-class StoreLocked(StoreError):
-    """Another process holds the store."""
+class StoreLocked(StoreUnavailable):
+    """Another process held the lock of the store's writers for longer than a write waits; nothing was written."""
 
 
 class PartialWrite(GraphmemError):

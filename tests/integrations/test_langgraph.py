@@ -34,7 +34,7 @@ from support.fakes import hash_texts
 from support.waiting import TIMEOUT
 
 from graphmem import AsyncMemory, Memory
-from graphmem.errors import EmbeddingError, StoreUnavailable, ValidationError
+from graphmem.errors import EmbeddingError, StoreLocked, StoreUnavailable, ValidationError
 from graphmem.integrations import items as integration_items
 from graphmem.integrations.items import ItemStore
 from graphmem.integrations.langgraph import GraphmemStore, label, user_of
@@ -615,11 +615,11 @@ def test_what_was_read_is_returned_when_its_expiration_cannot_be_postponed(
     with closing(sqlite3.connect(tmp_path / "ledger.sqlite", isolation_level=None)) as other_process:
         other_process.execute("BEGIN IMMEDIATE")
         assert [item.value for item in read(store)] == [TEA]
-        with pytest.raises(StoreUnavailable):
+        with pytest.raises(StoreLocked, match="let that end its transaction, and try again"):
             store.batch([GetOp(NOTES, "k"), PutOp(NOTES, "new", TEA)])
     assert minutes_left(memory) == [5]
     assert [record.getMessage() for record in caplog.records if record.name == "graphmem"] == [
-        "the expiration of 1 items was not postponed (StoreUnavailable)"
+        "the expiration of 1 items was not postponed (StoreLocked)"
     ]
 
 

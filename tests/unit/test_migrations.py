@@ -58,12 +58,13 @@ def test_an_empty_file_becomes_a_ledger(path: Path) -> None:
     assert run_sql(path, "SELECT count(*) FROM memories") == [(0,)]
 
 
-def test_a_newer_schema_is_refused_with_advice_to_upgrade(path: Path) -> None:
+@pytest.mark.parametrize(("revision", "advice"), [("9999", "newer.*upgrade"), ("0001", "older.*export.*import")])
+def test_another_schema_is_refused_with_advice(path: Path, revision: str, advice: str) -> None:
     Ledger(path).close()
-    run_sql(path, "UPDATE alembic_version SET version_num = '9999'")
-    with pytest.raises(StoreError, match="9999.*newer.*upgrade"):
+    run_sql(path, f"UPDATE alembic_version SET version_num = '{revision}'")
+    with pytest.raises(StoreError, match=f"{revision}.*{advice}"):
         Ledger(path)
-    assert run_sql(path, "SELECT version_num FROM alembic_version") == [("9999",)]
+    assert run_sql(path, "SELECT version_num FROM alembic_version") == [(revision,)]
 
 
 def test_a_refused_newer_file_opens_once_its_revision_matches(path: Path) -> None:

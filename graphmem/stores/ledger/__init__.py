@@ -262,8 +262,13 @@ def _upgrade(connection: Connection, revision: str) -> None:
     config.set_main_option("script_location", str(MIGRATIONS))
     known_revisions = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
     if revision not in known_revisions:
+        if revision > schema.REVISION:
+            raise StoreError(
+                f"this ledger has schema {revision}, newer than this release's {schema.REVISION}; upgrade graphmem"
+            )
         raise StoreError(
-            f"this ledger has schema {revision}, newer than this release's {schema.REVISION}; upgrade graphmem"
+            f"this ledger has schema {revision}, older than {schema.REVISION}, the first that was released; export it "
+            "with the version that made it (`graphmem export`), and import that into a new home (`graphmem import`)"
         )
     config.attributes["connection"] = connection
     command.upgrade(config, schema.REVISION)

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine, Transaction, event, exc
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from graphmem.errors import CLOSED, GraphmemError, StoreUnavailable
+from graphmem.errors import CLOSED, GraphmemError, StoreLocked, StoreUnavailable
 from graphmem.stores.ledger.sql import CorruptValue
 
 # How long a writer waits for another process's transaction before it fails.
@@ -20,6 +20,10 @@ ROLLED_BACK = "; the transaction was rolled back, earlier ones are kept"
 DAMAGED = (
     " cannot be read ({reason}): it is damaged. Keep a copy of it as it is; then put a backup of the file in its "
     "place, with nothing left of its -wal and -shm, or import your last export into a new home (`graphmem import`)"
+)
+LOCKED = (
+    " is locked: another process, or a program that looks into it, has held its lock for more than {seconds} seconds; "
+    "let that end its transaction, and try again. Nothing was written"
 )
 COMMIT_UNKNOWN = "; if it broke during the commit, the change may be stored or not, else nothing of it is"
 
@@ -159,7 +163,7 @@ class Database(ABC):
 
     @contextmanager
     def _convert_errors(self, consequence: str = "") -> Iterator[None]:
-        """Raises errors of the driver as StoreUnavailable, with the driver's message and `consequence`.
+        """Raises errors of the driver as StoreUnavailable (StoreLocked), with the driver's message and `consequence`.
 
         SQLAlchemy's own message is left out: it quotes values, which are memory text. Other errors pass, since the
         caller's code inside the transaction may raise them.
@@ -173,6 +177,8 @@ class Database(ABC):
         except (exc.SQLAlchemyError, self.driver_error, UnicodeDecodeError) as error:
             if (damage := self._damage_message(error)) is not None:
                 raise StoreUnavailable(self._name + DAMAGED.format(reason=damage)) from error
+            if self._is_lock_timeout(error):
+                raise StoreLocked(self._name + LOCKED.format(seconds=BUSY_SECONDS)) from error
             if consequence and getattr(error, "connection_invalidated", False):
                 consequence = COMMIT_UNKNOWN
             raise StoreUnavailable(f"{self._name} failed: {_driver_message(error)}{consequence}") from error
@@ -185,6 +191,10 @@ class Database(ABC):
         """Returns whether an error means that the file is damaged."""
         # Without a variable for the cause: its traceback would hold this frame, and both keep a connection open.
         return isinstance(error.__cause__, Exception) and self._damage_message(error.__cause__) is not None
+
+    @abstractmethod
+    def _is_lock_timeout(self, error: Exception) -> bool:
+        """Returns whether an error of the driver means that a lock was not free for `BUSY_SECONDS`."""
 
     def _damage_message(self, _error: Exception) -> str | None:
         """Returns the reason if an error means that the file is damaged, else None."""

@@ -25,6 +25,7 @@ DRIVER = "postgresql+psycopg"
 _POSTGRES_SCHEME = re.compile(r"postgres(ql(\+psycopg)?)?")
 # Prefixes of PostgreSQL's error codes: wrong role or password, missing database, schema or privilege.
 _CONFIGURATION_ERRORS = ("28", "3D", "3F", "42501")
+_LOCK_NOT_AVAILABLE = "55P03"
 _TEMPORARY = re.compile("starting up|shutting down|recovery|too many|remaining connection slots|terminating connection")
 # A transaction that writes in more places writes alone: the server has room for some thousand locks.
 MOST_NAMES = 100
@@ -95,6 +96,9 @@ class PostgresDatabase(Database):
         # not ready yet.
         message = str(cause)
         return ("FATAL:" in message and not _TEMPORARY.search(message)) or "SSL" in message
+
+    def _is_lock_timeout(self, error: Exception) -> bool:
+        return getattr(getattr(error, "orig", error), "sqlstate", None) == _LOCK_NOT_AVAILABLE
 
     def compact(self) -> None:
         """Frees the space of deleted rows for new ones, and updates the planner's statistics.

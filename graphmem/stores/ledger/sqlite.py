@@ -157,10 +157,11 @@ class SqliteDatabase(Database):
         cause = getattr(error, "orig", error)
         if "UTF-8" in str(cause):  # the rest of the message quotes the text
             return "a text in it is not UTF-8"
-        # The lowest byte of an extended error code is the primary code.
-        code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
-        is_damage = code in _DAMAGE_CODES or str(cause).startswith(_DAMAGED_SCHEMA)
+        is_damage = _primary_code(error) in _DAMAGE_CODES or str(cause).startswith(_DAMAGED_SCHEMA)
         return str(cause) if is_damage else None
+
+    def _is_lock_timeout(self, error: Exception) -> bool:
+        return _primary_code(error) == sqlite3.SQLITE_BUSY
 
     def compact(self) -> None:
         """Rewrites the file without its free pages and without unused space in pages.
@@ -203,6 +204,11 @@ class SqliteDatabase(Database):
             if self._file is not None:
                 _open_files[self._file] -= 1
                 self._file = None
+
+
+def _primary_code(error: Exception) -> int:
+    """Returns the primary code of an error of SQLite: the lowest byte of its code; 0 for others."""
+    return int(getattr(getattr(error, "orig", error), "sqlite_errorcode", 0)) & 0xFF
 
 
 def _prepare_file(path: Path) -> None:
