@@ -292,5 +292,8 @@ def _refuse_constant(name: str) -> NoReturn:
 
 def _check_header(record: Mapping[str, Any]) -> None:
     if record.get("type") != "graphmem":
-        raise ValidationError('line 1: is not {"type": "graphmem", "format": …}; this is no export of graphmem\'s')
+        raise ValidationError(
+            'line 1: is not {"type": "graphmem", "format": …}; this is no export of graphmem\'s; '
+            "texts are stored by `add`, exported chats are imported by `graphmem migrate jsonl`"
+        )
     check_format(FieldReader(record))
