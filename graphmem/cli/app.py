@@ -12,14 +12,12 @@ import typer
 from graphmem import __version__
 from graphmem.cli import maintenance, search, transfer, write
 from graphmem.cli.bench import bench
-from graphmem.cli.graph.commands import graph
+from graphmem.cli.graph import graph
 from graphmem.cli.keys import keys
 from graphmem.cli.lifecycle import lifecycle
-from graphmem.cli.mcp import mcp
-from graphmem.cli.migrate import migrate
 from graphmem.cli.options import INTERRUPTED
-from graphmem.cli.serve import serve
-from graphmem.cli.worker import worker
+from graphmem.cli.serve import mcp, serve, worker
+from graphmem.cli.transfer import migrate
 
 app = typer.Typer(
     help="Memory for agents: a vector index and an entity-relation graph over one durable ledger.",

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from graphmem.cli.bench_memory import benchmark_memory, without_locations
-from graphmem.cli.bench_qa import qa
+from graphmem.cli.bench_qa import benchmark_memory, qa, without_locations
 from graphmem.cli.options import CommandContext, comma_separated, unscoped_command
 
 if TYPE_CHECKING:

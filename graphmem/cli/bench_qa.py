@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,8 +16,11 @@ from graphmem.cli.options import CommandContext, comma_separated, unscoped_comma
 from graphmem.errors import ConfigError, StoreError, ValidationError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from graphmem.evaluation.qa.memories import FilledMemory
     from graphmem.evaluation.qa.run import Plan
+    from graphmem.memory import Memory
     from graphmem.models.openai_chat import OpenaiChatModel, Prices
     from graphmem.settings import Settings
 
@@ -276,7 +280,6 @@ def _print(call: CommandContext, report: Mapping[str, Any]) -> None:
 
 def _run(call: CommandContext, plan: Plan, roles: Mapping[str, _Role], results: Path, parallel: int) -> None:
     """Runs the plan, and prints the report of all that the results file then holds."""
-    from graphmem.cli.bench_memory import benchmark_memory, without_locations  # noqa: PLC0415
     from graphmem.cli.render import ProgressBar  # noqa: PLC0415
     from graphmem.evaluation.qa.memories import FactsMemory, Mem0Memory, WordsMemory  # noqa: PLC0415
     from graphmem.evaluation.qa.report import build_report  # noqa: PLC0415
@@ -335,3 +338,27 @@ def _report(call: CommandContext, results: Path, left_out: Sequence[str]) -> Non
         except OSError as error:
             raise StoreError(f"{path}: cannot be written ({error.strerror}); copy the results elsewhere") from None
     _print(call, report)
+
+
+def without_locations(settings: Settings) -> Settings:
+    """Returns the settings without paths and ledger URL: a benchmark must not write into somebody's ledger.
+
+    Servers for vectors and graph stay: data of different ledgers is kept apart there.
+    """
+    vectors = settings.vector_store
+    vectors = vectors.model_copy(update={"config": vectors.config.model_copy(update={"path": None})})
+    return settings.model_copy(update={"history_db_path": None, "ledger_url": None, "vector_store": vectors})
+
+
+@contextmanager
+def benchmark_memory(home: Path | None, settings: Settings) -> Iterator[Memory]:
+    """Opens a memory in `home`, or in a temporary folder; the latter is erased afterwards, from servers as well."""
+    from graphmem.memory import Memory  # noqa: PLC0415
+
+    with tempfile.TemporaryDirectory(prefix="graphmem-") as folder, Memory(home or folder, settings=settings) as memory:
+        try:
+            yield memory
+        finally:
+            if home is None:
+                memory.reset()
+                memory.flush()

@@ -1,17 +1,25 @@
-"""`graphmem serve`: REST, MCP and health over HTTP, for programs that are not written in Python."""
+"""Commands that serve other programs until they are stopped: `graphmem serve` (REST, MCP and health over HTTP),
+`graphmem mcp` (one MCP client over standard input and output), `graphmem worker` (the jobs of a ledger).
+"""
 
 from __future__ import annotations
 
+import logging
+import os
 import re
+import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.resources import files
-from typing import Annotated, Any
+from threading import Event
+from time import monotonic
+from typing import Annotated, Any, Literal
 
 import typer
 
-from graphmem.cli.options import CommandContext, service_command
-from graphmem.errors import ConfigError
+from graphmem.cli.options import INTERRUPTED, CommandContext, error_exit, server_command, service_command
+from graphmem.errors import ConfigError, GraphmemError
+from graphmem.logs import log_text
 
 
 @service_command
@@ -73,3 +81,82 @@ def _naming_options(given: Mapping[str, Any]) -> Iterator[None]:
             str(error),
         )
         raise ConfigError(written.removeprefix("serve: ")) from None
+
+
+@server_command
+def mcp(
+    call: CommandContext,
+    tools: Annotated[
+        Literal["core", "read", "full", "chatgpt"] | None,
+        typer.Option(help="The tools that the client is offered.", show_default="full"),
+    ] = None,
+    names: Annotated[
+        Literal["plain", "dotted"] | None,
+        typer.Option(help="The names of the core tools: add_memory or memory.add.", show_default="plain"),
+    ] = None,
+) -> None:
+    """Serves the memories of one user to an MCP client.
+
+    They speak over standard input and output. The client starts this command, and its model uses the tools. --user is
+    required, or GRAPHMEM_MCP__USER_ID.
+    """
+    # Before the SDK is imported, and on standard error: standard output has the protocol alone.
+    logging.basicConfig(level=logging.WARNING, format="graphmem: %(message)s")
+    import anyio  # noqa: PLC0415
+
+    from graphmem.boundary import validation  # noqa: PLC0415
+    from graphmem.service.mcp.server import create_server, serve_stdio  # noqa: PLC0415  (needs the extra `mcp`)
+
+    configured = call.settings().mcp
+    ids = {"user_id": configured.user_id, "agent_id": configured.agent_id, "run_id": configured.run_id, **call.scope}
+    if ids["user_id"] is None:
+        raise ConfigError("--user is missing: name the user whose memories these are, or set GRAPHMEM_MCP__USER_ID")
+    scope = validation.required_scope(**ids)[0]
+    with call.memory(may_create=True, is_server=True) as memory:
+        server = create_server(
+            memory,
+            lambda _: scope,
+            profile=tools or configured.tools,
+            names=names or configured.names,
+            instructions=configured.instructions or "",
+        )
+        # Reading standard input cannot be interrupted. Acknowledged memories are durable; unfinished work is recorded.
+        signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
+        try:
+            anyio.run(serve_stdio, server)
+        except* BrokenPipeError:
+            raise error_exit("the client has closed the connection") from None
+
+
+logger = logging.getLogger("graphmem")
+# Seconds between two looks for jobs; a look itself takes at most a tenth of the time.
+LOOK_SECONDS, LOOK_SHARE = 0.5, 0.1
+
+
+@service_command
+def worker(call: CommandContext) -> None:
+    """Does the jobs of other programs until it is stopped.
+
+    With the setting workers.provider=process the programs that have the memory open leave it to this one, nightly
+    cycles of the lifecycle included.
+    """
+    from graphmem.engine import Engine  # noqa: PLC0415  (takes a second, for which --help need not wait)
+    from graphmem.service.process import begin_log, end_in_time  # noqa: PLC0415
+    from graphmem.settings.schema import ThreadWorkers  # noqa: PLC0415
+
+    begin_log()
+    stopped = Event()
+    engine = Engine(call.settings().model_copy(update={"workers": ThreadWorkers()}), in_memory=False, is_worker=True)
+    try:
+        end_in_time(lambda *_: stopped.set(), engine.job_worker.release)
+        typer.echo("graphmem: doing the jobs of this ledger", err=True)
+        pause = 0.0
+        while not stopped.wait(pause):
+            begun = monotonic()
+            try:
+                engine.take_up_work()
+            except GraphmemError as error:
+                logger.warning("recorded work could not be taken up (%s)", log_text(error))
+            pause = max(LOOK_SECONDS, (monotonic() - begun) / LOOK_SHARE)
+    finally:
+        engine.close(wait=False)

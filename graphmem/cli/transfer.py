@@ -1,19 +1,29 @@
-"""Commands that write memories to a file and read them from one: backup, export and import."""
+"""Commands that bring memories out of a ledger and into one: backup, export, import, and `migrate` from other systems.
+
+Heavy imports wait until a command runs.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from graphmem.boundary import validation
 from graphmem.cli.options import CommandContext, command, unscoped_command
+from graphmem.errors import ValidationError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
     from graphmem.cli.render import Renderer
+    from graphmem.memory import Memory
+    from graphmem.transfer.sources.skipped_records import Record, SkippedRecords
 
 # The file name for standard input or output.
 STANDARD_STREAM = "-"
@@ -106,3 +116,166 @@ def _print_imported(renderer: Renderer, counts: Mapping[str, Any]) -> None:
     parts += [f"{counts['unenriched']} still without vectors and entities"] if counts["unenriched"] else []
     parts += [f"not yet in {' and '.join(counts['pending'])}"] if counts.get("pending") else []
     renderer.line("; ".join(parts))
+
+
+# Skipped records that are named for each reason; --json lists all of them.
+MAX_IDS_SHOWN = 5
+
+migrate = typer.Typer(
+    help="Imports memories from another system, which is not changed. Repeating a command adds only new memories.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+@command
+def mem0(
+    call: CommandContext,
+    qdrant: Annotated[
+        str, typer.Option(metavar="URL|PATH", help="mem0's Qdrant: a server, or the folder of its local mode.")
+    ],
+    history: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="mem0's history database; without it no histories."),
+    ] = None,
+    collection: Annotated[str, typer.Option(metavar="NAME", help="mem0's collection.")] = "mem0",
+    api_key: Annotated[
+        str | None, typer.Option(metavar="KEY", envvar="QDRANT_API_KEY", help="The API key of the Qdrant server.")
+    ] = None,
+    timestamp: Annotated[
+        str | None, typer.Option(metavar="TIME", help="The time of memories that have none in mem0.")
+    ] = None,
+) -> None:
+    """Imports mem0's memories (1.x and 2.x) with their histories.
+
+    They keep ids, times and metadata.
+    --user, --agent and --run import only memories with these ids; memories without any id get them.
+    """
+    from graphmem.transfer.sources import mem0_collection  # noqa: PLC0415
+    from graphmem.transfer.sources import mem0_history as histories  # noqa: PLC0415
+    from graphmem.transfer.sources.mem0 import Mem0Source  # noqa: PLC0415
+
+    scope, zone = validation.scope(**call.scope)[0], call.settings().zone
+    at = None if timestamp is None else validation.moment(timestamp, "--timestamp", zone)
+    with (
+        histories.open_history(history) as past,
+        mem0_collection.open_collection(qdrant, collection, api_key) as points,
+    ):
+        source = Mem0Source(points, past, scope, at, zone)
+        total = source.survey()
+        with call.memory(may_create=True) as memory:
+            report = _import_records(memory, source.records(), total)
+            report |= {"others": source.other_scopes}
+            _print_report(call, memory, report, source.skipped)
+
+
+@command
+def jsonl(
+    call: CommandContext,
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="A memory file of an MCP server, or a chat.")],
+    timestamp: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="The time of messages without one.", show_default="the file's date"),
+    ] = None,
+) -> None:
+    """Imports a memory file of an MCP server, or an exported chat.
+
+    The MCP server is `server-memory`; a chat is messages as JSON Lines or JSON. Lines that cannot be imported are
+    reported and skipped; the exit status is 1 then.
+    """
+    from graphmem.transfer.sources import mcp_memory  # noqa: PLC0415
+
+    scope = validation.required_scope(**call.scope)[0]
+    text, modified_at = _read(path)
+    at = modified_at if timestamp is None else validation.moment(timestamp, "--timestamp", call.settings().zone)
+    if not mcp_memory.is_graph(text):
+        _add_chat(call, path, text, at)
+        return
+    source = mcp_memory.McpMemoryFile(text, scope, at)
+    records = list(source.records())
+    with call.memory(may_create=True) as memory:
+        report = _import_records(memory, records, len(records))
+        _print_report(call, memory, report, source.skipped)
+    _fail_if_any(source.skipped)
+
+
+def _read(path: Path) -> tuple[str, datetime]:
+    """Returns a file's text and the time of its last modification."""
+    try:
+        return path.read_text("utf-8-sig"), datetime.fromtimestamp(path.stat().st_mtime, UTC)
+    except OSError as error:
+        raise ValidationError(f"{path}: cannot be read ({error.strerror}); give a readable file") from None
+    except UnicodeDecodeError:
+        raise ValidationError(f"{path}: is not UTF-8; convert it, e.g. with iconv") from None
+
+
+def _add_chat(call: CommandContext, path: Path, text: str, at: datetime) -> None:
+    from graphmem.cli.bulk_add import add_all  # noqa: PLC0415
+    from graphmem.cli.write import show_added  # noqa: PLC0415
+    from graphmem.transfer.sources import chat, skipped_records  # noqa: PLC0415
+
+    def show(renderer: Renderer) -> None:
+        show_added(renderer, result, len(messages))
+        _print_skipped(renderer, skipped)
+
+    skipped = skipped_records.SkippedRecords()
+    with call.memory(may_create=True) as memory:
+        messages = chat.messages(path, text, memory.limits, skipped)
+        result = add_all(memory, str(path), messages, {**call.scope, "timestamp": at}, wait=True)
+        call.print_answer({**result, "left": skipped.by_reason}, show)
+    _fail_if_any(skipped)
+
+
+def _fail_if_any(skipped: SkippedRecords) -> None:
+    """Exits with status 1 if records were skipped: nothing of a file that a person wrote may be lost unnoticed."""
+    if skipped.by_reason:
+        raise typer.Exit(1)
+
+
+def _import_records(memory: Memory, records: Iterable[Record], total: int) -> dict[str, Any]:
+    from graphmem.cli.render import ProgressBar  # noqa: PLC0415
+
+    with ProgressBar() as bar:
+        return {**memory.import_(_with_progress(records, lambda done: bar.update("memories", done, total)))}
+
+
+def _with_progress(records: Iterable[Record], progress: Callable[[int], None]) -> Iterator[Record]:
+    for number, record in enumerate(records, 1):
+        yield record
+        progress(number)
+
+
+def _print_report(call: CommandContext, memory: Memory, report: Mapping[str, Any], skipped: SkippedRecords) -> None:
+    answer = {**report, "left": skipped.by_reason, "embedder": memory.stats()["embedder"]}
+
+    def show(renderer: Renderer) -> None:
+        _print_counts(renderer, answer)
+        _print_skipped(renderer, skipped)
+
+    call.print_answer(answer, show)
+
+
+def _print_counts(renderer: Renderer, report: Mapping[str, Any]) -> None:
+    labels = {
+        "added": f"added, embedded by {report['embedder']}",
+        "known": "known already",
+        "erased": "erased here before, not added again",
+        "tombstones": "deleted there: their history, without words",
+        "others": "of others",
+        "unenriched": "still to be embedded",
+    }
+    parts = [f"{report[name]} {label}" for name, label in labels.items() if report.get(name) or name == "added"]
+    parts += [f"not yet in {' and '.join(report['pending'])}"] if report.get("pending") else []
+    renderer.line("; ".join(parts))
+
+
+def _print_skipped(renderer: Renderer, skipped: SkippedRecords) -> None:
+    for reason, ids in skipped.by_reason.items():
+        more = f" and {len(ids) - MAX_IDS_SHOWN} more" if len(ids) > MAX_IDS_SHOWN else ""
+        renderer.line(
+            (f"{len(ids)} not taken: ", "yellow"), f"{reason} ({', '.join(ids[:MAX_IDS_SHOWN])}{more})", hang=2
+        )
+
+
+for _command in (mem0, jsonl):
+    migrate.command(_command.__name__)(_command)

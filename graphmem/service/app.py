@@ -29,18 +29,25 @@ from graphmem.service import limits, problems
 from graphmem.service.auth import Authenticator, sent_key
 from graphmem.service.calls import CallPool
 from graphmem.service.chat_settings import configured_settings
-from graphmem.service.compression import Compression
 from graphmem.service.keys import Keys
 from graphmem.service.mcp.http import USER_HEADER, Key, service_mcp_app
 from graphmem.service.metrics import ServiceMetrics
-from graphmem.service.middleware import LOOPBACK, Authentication, BodyLimit, Heads, Hosts, RequestLog
+from graphmem.service.middleware import (
+    LOOPBACK,
+    Authentication,
+    BodyLimit,
+    Compression,
+    Heads,
+    Hosts,
+    RateLimits,
+    RequestLog,
+)
 from graphmem.service.proxy import routes as proxy_routes
 from graphmem.service.proxy.proxy import AGENT_HEADER, SESSION_HEADER, ChatProxy
 from graphmem.service.proxy.upstream import Upstream, configured_endpoint
-from graphmem.service.rate_limits import RateLimits
 from graphmem.service.rest.dependencies import Service, refuse_unread
+from graphmem.service.rest.health import metrics_router
 from graphmem.service.rest.health import router as health_router
-from graphmem.service.rest.metrics import router as metrics_router
 from graphmem.service.rest.page import router as page_router
 from graphmem.service.rest.routers import ROUTERS
 from graphmem.service.schemas import Mem0Fields

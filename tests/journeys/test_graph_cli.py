@@ -22,13 +22,12 @@ from support.chromium import find_chromium, open_page
 from support.waiting import TIMEOUT, wait_until
 from typer.testing import CliRunner
 
+import graphmem.cli.graph as commands
 from graphmem import Memory
 from graphmem.cli.app import app
 from graphmem.cli.demo import USER, messages
-from graphmem.cli.graph import commands, page
-from graphmem.cli.graph.cypher import cypher
-from graphmem.cli.graph.formats import graphml, node_link
-from graphmem.cli.graph.page import LIBRARY, VENDOR
+from graphmem.cli.graph import formats
+from graphmem.cli.graph.formats import LIBRARY, VENDOR, cypher, graphml, node_link
 
 LIBRARY_ENTRY = json.loads((VENDOR / "manifest.json").read_text("utf-8"))[LIBRARY]
 HOSTILE = (
@@ -122,8 +121,9 @@ def test_unknown_formats_are_usage_errors(home, tmp_path, monkeypatch, arguments
 
 
 def test_an_html_page_is_not_printed_to_a_terminal(home, monkeypatch):
-    monkeypatch.setattr(commands, "sys", SimpleNamespace(stdout=SimpleNamespace(isatty=lambda: True)))
-    assert "name a file with --output" in run(home, "--format", "html", status=2).stderr
+    with monkeypatch.context() as terminal:
+        terminal.setattr(commands, "sys", SimpleNamespace(stdout=SimpleNamespace(isatty=lambda: True)))
+        assert "name a file with --output" in run(home, "--format", "html", status=2).stderr
     assert run(home, "--format", "json").stdout.startswith("{")
 
 
@@ -222,7 +222,7 @@ def test_the_same_memories_give_the_same_bytes(home, demo_graph):
     shuffled_graph.add_nodes_from(reversed(list(demo_graph.nodes(data=True))))
     for source, target, key, data in reversed(list(demo_graph.edges(keys=True, data=True))):
         shuffled_graph.add_edge(source, target, key=key, **data)
-    for form in (node_link, graphml, cypher, page.page):
+    for form in (node_link, graphml, cypher, formats.page):
         assert form(demo_graph) == form(shuffled_graph), form
 
 
@@ -279,7 +279,7 @@ def hash_source(text):
 
 
 def test_the_page_holds_the_graph(demo_graph):
-    text = page.page(demo_graph)
+    text = formats.page(demo_graph)
     data = json.loads(split_page(text)[0])
     assert "<title>demo</title>" in text
     assert {node["id"]: node.get("name") for node in data["nodes"]} == dict(demo_graph.nodes(data="name"))
@@ -299,25 +299,25 @@ def test_the_page_holds_the_graph(demo_graph):
 
 
 def test_the_page_is_the_view_of_the_service_in_one_script(demo_graph):
-    _, (library, script), (style,) = split_page(page.page(demo_graph))
+    _, (library, script), (style,) = split_page(formats.page(demo_graph))
     assert not re.search(r"^(import|export)\b|\bimport\(", script, re.MULTILINE)
     joined = re.findall(r"^modules\['([^']+)'\] = ", script, re.MULTILINE)
     assert {"graph.js", "graph_canvas.js", "graph_data.js", "graph_panel.js", "words/graph.js", "api.js"} <= set(joined)
     assert joined[-1] == "page.js"
     assert not re.search(r"\b(fetch|XMLHttpRequest|WebSocket|sendBeacon)\b", script)
-    assert style == (page.UI / "style.css").read_text("utf-8")
+    assert style == (formats.UI / "style.css").read_text("utf-8")
     assert library.endswith((VENDOR / LIBRARY).read_text("utf-8"))
     assert "Permission is hereby granted" in library and "Apache License" in script and "Jason Miller" in script
 
 
 def test_hostile_text_does_not_break_out_of_the_page(hostile_graph, demo_graph):
-    text = page.page(hostile_graph)
+    text = formats.page(hostile_graph)
     data, scripts, styles = split_page(text)
     assert data.isascii()
     assert not set("<>&\n") & set(data)
     shown = HOSTILE.replace("\ud800", "\ufffd")  # half of a pair, which no address holds
     assert {node["memory"] for node in json.loads(data)["nodes"] if node["node"] == "memory"} == {shown}
-    harmless = split_page(page.page(demo_graph))
+    harmless = split_page(formats.page(demo_graph))
     assert (scripts, styles) == harmless[1:]
     assert len(scripts) == 2
     (title,) = re.findall("<title>(.*?)</title>", text, re.DOTALL)
@@ -326,7 +326,7 @@ def test_hostile_text_does_not_break_out_of_the_page(hostile_graph, demo_graph):
 
 
 def test_the_policy_allows_these_scripts_and_no_network(demo_graph):
-    text = page.page(demo_graph)
+    text = formats.page(demo_graph)
     _, scripts, (style,) = split_page(text)
     (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]+)"', text)
     rules = {name: values for name, *values in (rule.split() for rule in policy.split("; "))}
@@ -336,7 +336,7 @@ def test_the_policy_allows_these_scripts_and_no_network(demo_graph):
     assert set(rules) == {"default-src", "script-src", "style-src", "base-uri", "form-action"}
     assert text.index("Content-Security-Policy") < text.index("<title>")
     document = text.replace(scripts[0], "").replace(scripts[1], "")
-    own = "".join(path.read_text("utf-8") for path in Path(page.__file__).parent.glob("*.js"))
+    own = "".join(path.read_text("utf-8") for path in Path(formats.__file__).parent.glob("*.js"))
     assert not re.search(r"https?:|//[a-z]|\bsrc=|<link|@import|url\(", document + own)
     assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval", own)
 
@@ -351,7 +351,7 @@ def test_the_manifest_names_the_version_and_the_styles_of_the_library():
 
 
 def test_a_page_of_many_memories_has_the_newest_and_says_of_how_many(home, monkeypatch):
-    monkeypatch.setattr(page, "MAX_MEMORIES", 5)
+    monkeypatch.setattr(formats, "MAX_MEMORIES", 5)
     result = run(home, "--format", "html")
     assert result.stderr == "graphmem: only the newest 5 of 27 memories were read\n"
     data = json.loads(split_page(result.stdout)[0])
@@ -522,7 +522,7 @@ def test_in_a_browser_a_click_selects_a_node_and_dark_mode_is_dark(home, tmp_pat
 @pytest.mark.server
 def test_in_a_browser_hostile_text_is_shown_as_text(hostile_graph, tmp_path, open_file):
     file = tmp_path / "graph.html"
-    file.write_text(page.page(hostile_graph), "utf-8", errors="replace")
+    file.write_text(formats.page(hostile_graph), "utf-8", errors="replace")
     tab = open_file(file)
     assert "</script><script>alert(1)</script>" in tab.inner_text("aside.panel")
     tab.locator("aside.panel .chip").first.click()
@@ -547,7 +547,7 @@ def test_in_a_browser_two_thousand_nodes_are_drawn_while_they_find_their_places(
         for other in {i, i // 2, i // 7}:
             large_graph.add_edge(f"m{i}", f"entity:{other}", key="MENTIONS", relationship="MENTIONS")
     file = tmp_path / "graph.html"
-    file.write_text(page.page(large_graph), "utf-8")
+    file.write_text(formats.page(large_graph), "utf-8")
     tab = open_file(file)
     tab.get_by_text("The newest 300 memories of 1,000 are drawn.").wait_for()
     tab.wait_for_function("() => !document.querySelector('.net').ariaBusy")

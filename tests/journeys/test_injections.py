@@ -25,9 +25,7 @@ from typer.testing import CliRunner
 import graphmem.wiring
 from graphmem import Memory, Settings
 from graphmem.cli.app import app
-from graphmem.cli.graph.cypher import cypher
-from graphmem.cli.graph.formats import graphml, node_link
-from graphmem.cli.graph.page import page
+from graphmem.cli.graph.formats import cypher, graphml, node_link, page
 from graphmem.errors import ConfigError, ValidationError
 from graphmem.model import EntityType, Extraction, Mention, MentionKind, Statement, Utterance
 from graphmem.text import normalise_key

@@ -11,7 +11,7 @@ from support.service import client_of, ok
 
 from graphmem import Memory
 from graphmem.service import limits
-from graphmem.service.compression import Compression
+from graphmem.service.middleware import Compression
 
 LIST = "/memories?user_id=ana&kinds=episode"
 

@@ -20,7 +20,7 @@ from graphmem import Memory, chat_worker
 from graphmem.chat_worker import ChatWorker
 from graphmem.errors import EmbeddingError, GraphmemError, StoreUnavailable
 from graphmem.retrieval import context
-from graphmem.service import limits, rate_limits
+from graphmem.service import limits, middleware
 from graphmem.service.calls import CallPool
 from graphmem.service.keys import Keys
 from graphmem.service.proxy import proxy
@@ -125,7 +125,7 @@ CAUSES: dict[str, Callable[[Scene], Any]] = {
     "language model answers nonsense": lambda scene: scene.llm.then(*["\x00{" * 1000] * 9),
     "language model hangs": lambda scene: scene.llm.then(*[behaviours.silent()] * 9),
     "rate limits cannot be counted": lambda scene: scene.fails(
-        rate_limits.SlidingWindowCounterRateLimiter, "hit", rate_limits.StorageError(OSError())
+        middleware.SlidingWindowCounterRateLimiter, "hit", middleware.StorageError(OSError())
     ),
 }
 

@@ -19,7 +19,7 @@ from support.waiting import TIMEOUT
 
 from graphmem import Memory
 from graphmem.service import limits
-from graphmem.service.proxy.key_forms import KeyForms
+from graphmem.service.proxy.upstream import KeyForms
 from graphmem.testing import ModelEndpoint, behaviours
 from graphmem.testing.behaviours import Behaviour
 

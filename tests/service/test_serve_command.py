@@ -25,7 +25,7 @@ from graphmem.cli.options import INTERRUPTED, UNUSABLE
 from graphmem.errors import ConfigError
 from graphmem.service import limits
 from graphmem.service.keys import Keys
-from graphmem.service.rate_limits import RateLimits
+from graphmem.service.middleware import RateLimits
 from graphmem.service.server import Start, is_loopback, prepare
 from graphmem.settings.schema import ServeSettings
 from graphmem.testing import Behaviour, ModelEndpoint, Request

@@ -27,8 +27,8 @@ from graphmem.models.loading import PerProcess
 from graphmem.service import limits, middleware
 from graphmem.service.keys import Keys
 from graphmem.service.mcp import results
+from graphmem.service.middleware import RateLimits
 from graphmem.service.problems import Problem
-from graphmem.service.rate_limits import RateLimits
 from graphmem.settings.schema import ServeSettings
 from graphmem.stores.ledger import Ledger
 from graphmem.stores.projection_worker import ProjectionWorker

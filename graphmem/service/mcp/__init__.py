@@ -1,5 +1,5 @@
 """Memories for clients of the Model Context Protocol (MCP): `graphmem mcp` over stdio, `mcp_app` over HTTP.
 
-`tools` (on `base`, with `results` and `graph_parts`) and `resources` say what a client can do, `server` answers its
-requests, `http` finds out whose memories it may use. Needs the extra `mcp`.
+`tools` (on `base`, with `results`) say what a client can do, `server` answers its requests,
+`http` finds out whose memories it may use. Needs the extra `mcp`.
 """

@@ -6,10 +6,13 @@ so that the texts of arguments and errors are ours, and none reaches a log.
 
 from __future__ import annotations
 
+import asyncio
+import json
 import logging
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
+from urllib.parse import quote, unquote, urlsplit
 
 import pydantic
 
@@ -23,8 +26,9 @@ from graphmem.logs import log_text
 from graphmem.memory import Memory
 from graphmem.model import Scope
 from graphmem.service.listing import within_answer
-from graphmem.service.mcp import resources
+from graphmem.service.mcp import tools
 from graphmem.service.mcp.base import Tool, text_without_value
+from graphmem.service.mcp.results import fitting, in_zone, whole_graph
 from graphmem.service.mcp.tools import DOTTED_NAMES, PROFILES
 
 with required("mcp", extra="mcp"):
@@ -237,10 +241,8 @@ class _Requests:
         user_id = self._user_of(request)
         return ListResourcesResult(
             resources=[
-                Resource(
-                    uri=resources.uri(user_id, name), name=name, description=description, mime_type=resources.MIME_TYPE
-                )
-                for name, description in resources.DESCRIPTIONS.items()
+                Resource(uri=uri(user_id, name), name=name, description=description, mime_type=MIME_TYPE)
+                for name, description in DESCRIPTIONS.items()
             ]
         )
 
@@ -251,9 +253,9 @@ class _Requests:
                     uri_template=f"memory://{{user_id}}/{name}",
                     name=name,
                     description=description,
-                    mime_type=resources.MIME_TYPE,
+                    mime_type=MIME_TYPE,
                 )
-                for name, description in resources.DESCRIPTIONS.items()
+                for name, description in DESCRIPTIONS.items()
             ]
         )
 
@@ -262,14 +264,12 @@ class _Requests:
     ) -> ReadResourceResult:
         uri = str(params.uri)
         try:
-            text = await resources.read(uri, self._memory, self._scope_of(request))
+            text = await read(uri, self._memory, self._scope_of(request))
         except NotFoundError as error:
             raise MCPError(INVALID_PARAMS, str(error)) from None
         except ValidationError as error:
             raise MCPError(INVALID_PARAMS, text_without_value(error)) from None
-        return ReadResourceResult(
-            contents=[TextResourceContents(uri=params.uri, mime_type=resources.MIME_TYPE, text=text)]
-        )
+        return ReadResourceResult(contents=[TextResourceContents(uri=params.uri, mime_type=MIME_TYPE, text=text)])
 
     def _user_of(self, request: ServerRequestContext[Any, Any]) -> str:
         try:
@@ -290,14 +290,14 @@ class _Requests:
                         for argument, description in prompt.arguments.items()
                     ],
                 )
-                for name, prompt in resources.PROMPTS.items()
+                for name, prompt in PROMPTS.items()
             ]
         )
 
     async def get_prompt(self, _: Any, params: GetPromptRequestParams) -> GetPromptResult:
-        prompt, arguments = resources.PROMPTS.get(params.name), params.arguments or {}
+        prompt, arguments = PROMPTS.get(params.name), params.arguments or {}
         if prompt is None:
-            raise MCPError(INVALID_PARAMS, f"There is no such prompt; the prompts are {', '.join(resources.PROMPTS)}.")
+            raise MCPError(INVALID_PARAMS, f"There is no such prompt; the prompts are {', '.join(PROMPTS)}.")
         if arguments.keys() != prompt.arguments.keys():
             raise MCPError(INVALID_PARAMS, f"This prompt takes: {', '.join(prompt.arguments) or 'no arguments'}.")
         content = TextContent(type="text", text=prompt.template.format(**arguments))
@@ -330,3 +330,82 @@ def _unavailable(error: Exception) -> str:
     cause = log_text(error)
     logger.warning("a request over MCP failed (%s)", cause)
     return f"The memory cannot be used now ({cause}); go on without it, and try again later."
+
+
+MIME_TYPE = "application/json"
+DESCRIPTIONS = {
+    "recent": "The newest memories of the user",
+    "profile": "What is known of the user: standing facts, what was found last, summaries and recent topics",
+    "graph": "The people, places and things that the newest memories mention, and their relations",
+}
+# The newest memories whose part of the graph is shown.
+GRAPH_MEMORIES = 50
+
+
+class PromptTemplate(NamedTuple):
+    """A prompt that a user can choose in a client: its arguments with their descriptions, and its text."""
+
+    description: str
+    arguments: dict[str, str]
+    template: str
+
+
+PROMPTS = {
+    "recall": PromptTemplate(
+        "Answer from memory: everything that is remembered about a topic",
+        {"topic": "The topic"},
+        "Search my memories about the topic below, from several sides and with several queries. Then tell me what you "
+        "found, with dates, and say what seems out of date or contradictory.\n\nTopic: {topic}",
+    ),
+    "remember_this": PromptTemplate(
+        "Store a text as memories",
+        {"text": "The text"},
+        "Search whether my memories have the following already. Then correct those that have changed, and add what is "
+        "new: one statement for each memory, understood by itself.\n\n{text}",
+    ),
+    "weekly_review": PromptTemplate(
+        "Review the memories of the last seven days",
+        {},
+        "List my memories of the last seven days. Sum up what happened and what I planned; name open points, and "
+        "memories that contradict each other or should be corrected. Change nothing before I agree.",
+    ),
+}
+
+
+def uri(user_id: str, name: str) -> str:
+    """Returns the address of a user's resource."""
+    return f"memory://{quote(user_id, safe='')}/{name}"
+
+
+async def read(address: str, memory: AsyncMemory, scope: Scope) -> str:
+    """Returns a resource as JSON. Raises NotFoundError if there is none, or it is not the caller's own."""
+    user_id, name = _parts(address)
+    if user_id != scope.user_id or name not in DESCRIPTIONS:
+        raise NotFoundError("There is no such resource; resources/list names those that there are.")
+    shown = in_zone(await _READERS[name](memory, scope), memory.sync.limits.timezone)
+    return json.dumps(shown, ensure_ascii=False)
+
+
+def _parts(address: str) -> tuple[str, str]:
+    """Returns the decoded user and the name of a resource's address; "" for parts that it does not have."""
+    try:
+        parts = urlsplit(address)
+    except ValueError:
+        return "", ""
+    return (unquote(parts.netloc), parts.path.removeprefix("/")) if parts.scheme == "memory" else ("", "")
+
+
+async def _recent(memory: AsyncMemory, scope: Scope) -> dict[str, Any]:
+    return (await tools.GetMemories(limit=20).run(memory, scope)).model_dump(mode="json", exclude_none=True)
+
+
+async def _graph(memory: AsyncMemory, scope: Scope) -> dict[str, Any]:
+    graph = await memory.graph(**scope.parts, limit=GRAPH_MEMORIES)
+    return fitting(await asyncio.to_thread(whole_graph, graph, GRAPH_MEMORIES))
+
+
+async def _profile(memory: AsyncMemory, scope: Scope) -> dict[str, Any]:
+    return {**await memory.profile(**scope.parts)}
+
+
+_READERS = {"recent": _recent, "profile": _profile, "graph": _graph}

@@ -23,12 +23,10 @@ from graphmem.integrations.base import MAX_TOOL_HITS, nothing_relevant, result_d
 from graphmem.model import MinRelevance, Scope
 from graphmem.retrieval.context import speaker_of
 from graphmem.service import limits
-from graphmem.service.cursors import cursor_after, cursor_at, offset_at, place_after
-from graphmem.service.listing import list_memories, within_answer
+from graphmem.service.listing import cursor_after, cursor_at, list_memories, offset_at, place_after, within_answer
 from graphmem.service.mcp import results
 from graphmem.service.mcp.base import Tool
-from graphmem.service.mcp.graph_parts import entity_shape, graph_around
-from graphmem.service.mcp.results import fitting, fitting_chars, page, paged, shortened
+from graphmem.service.mcp.results import entity_shape, fitting, fitting_chars, graph_around, page, paged, shortened
 
 # How many entities or hits a search in the graph starts from.
 GRAPH_STARTS = 5

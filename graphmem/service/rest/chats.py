@@ -26,8 +26,7 @@ from graphmem.service import limits, problems
 from graphmem.service.auth import Caller
 from graphmem.service.chat_settings import ChatSettings, MaxChars, Prompt, Rounds, TopK, settings_in_force
 from graphmem.service.problems import code_of
-from graphmem.service.rest.dependencies import CallerParam, Service, ServiceParam
-from graphmem.service.rest.json_route import JsonRoute
+from graphmem.service.rest.dependencies import CallerParam, JsonRoute, Service, ServiceParam
 from graphmem.service.schemas import Ids, IdsBody, Items, LeastRelevance, Moment, given
 
 logger = logging.getLogger("graphmem")

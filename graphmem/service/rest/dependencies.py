@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from threading import Event
 from typing import Annotated, Any, ParamSpec, TypeVar
 
-from fastapi import Depends, Request, Security
+from fastapi import Depends, Request, Response, Security
+from fastapi.routing import APIRoute
 from fastapi.security import APIKeyHeader, HTTPBearer
 
 from graphmem.async_memory import AsyncMemory, run_in
@@ -20,12 +21,13 @@ from graphmem.service import limits
 from graphmem.service.auth import Caller
 from graphmem.service.calls import CallPool, ShareTaken
 from graphmem.service.chat_settings import ChatSettings
+from graphmem.service.json_bodies import AmbiguousJson, read_json
 from graphmem.service.keys import Keys
 from graphmem.service.metrics import ServiceMetrics
+from graphmem.service.middleware import LatestRequests
 from graphmem.service.problems import Problem, advice, operation_of, query_names
 from graphmem.service.proxy.proxy import ChatProxy
 from graphmem.service.proxy.upstream import Upstream
-from graphmem.service.request_ring import LatestRequests
 from graphmem.settings.schema import ServeSettings
 
 P = ParamSpec("P")
@@ -156,3 +158,39 @@ AdminParam = Annotated[Caller, Depends(_admin)]
 """The caller of a route that only an admin may use."""
 WatcherParam = Annotated[Caller, Depends(_watcher)]
 """The caller of a route for whoever watches the service."""
+
+
+class JsonRoute(APIRoute):
+    """A route whose body is read by `read_json`.
+
+    One with a member twice in an object, of which one would be ignored, gets 400.
+    """
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Returns FastAPI's handler around such a reader."""
+        handle = super().get_route_handler()
+
+        async def read_and_handle(request: Request) -> Response:
+            reading = _JsonRequest(request.scope, request.receive)
+            try:
+                return await handle(reading)
+            except Exception:
+                if reading.ambiguity:  # FastAPI makes an error of its own of it
+                    raise Problem(400, reading.ambiguity, "invalid_argument") from None
+                raise
+
+        return read_and_handle
+
+
+class _JsonRequest(Request):
+    """A request whose JSON is read by `read_json`; `ambiguity` is the text of AmbiguousJson."""
+
+    ambiguity = ""
+
+    async def json(self) -> Any:
+        """Returns the value of the body."""
+        try:
+            return read_json(await self.body())
+        except AmbiguousJson as error:
+            self.ambiguity = str(error)
+            raise

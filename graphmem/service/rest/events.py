@@ -8,8 +8,7 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 
 from graphmem.service import limits, problems
-from graphmem.service.rest.dependencies import AdminParam, CallerParam, ServiceParam
-from graphmem.service.rest.json_route import JsonRoute
+from graphmem.service.rest.dependencies import AdminParam, CallerParam, JsonRoute, ServiceParam
 from graphmem.service.rest.maintenance import NoQuery
 from graphmem.service.schemas import Ids
 

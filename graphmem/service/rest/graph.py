@@ -13,8 +13,7 @@ from graphmem.model import EntityType
 from graphmem.service import limits, problems
 from graphmem.service.listing import within_answer
 from graphmem.service.rest import answers
-from graphmem.service.rest.dependencies import CallerParam, ServiceParam, until_client_leaves
-from graphmem.service.rest.json_route import JsonRoute
+from graphmem.service.rest.dependencies import CallerParam, JsonRoute, ServiceParam, until_client_leaves
 from graphmem.service.schemas import Body, Ids, IdsBody, given
 
 AS_OF = "Only memories valid at that time, in ISO 8601; a bare date is its first moment."

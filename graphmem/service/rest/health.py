@@ -1,16 +1,18 @@
-"""Whether the process runs and the memory answers, for whoever starts, watches and restarts the service."""
+"""Whether the process runs and the memory answers, for whoever starts, watches and restarts it; and its metrics."""
 
 from __future__ import annotations
 
 import asyncio
 
 from fastapi import APIRouter, Response
+from fastapi.responses import PlainTextResponse
 from pydantic import BaseModel
 
 from graphmem.administration import needs_rebuild
 from graphmem.errors import StoreError
-from graphmem.service import limits
-from graphmem.service.rest.dependencies import Service, ServiceParam
+from graphmem.service import limits, problems
+from graphmem.service.metrics import MEDIA_TYPE
+from graphmem.service.rest.dependencies import Service, ServiceParam, WatcherParam
 
 router = APIRouter(tags=["health"])
 
@@ -65,3 +67,12 @@ def _readiness(service: Service) -> Readiness:
     return Readiness(
         status=status, degraded=[worker.name for worker in engine.projection_workers if worker.is_unavailable]
     )
+
+
+metrics_router = APIRouter(tags=["health"], responses=problems.documented())
+
+
+@metrics_router.get("/metrics", response_class=PlainTextResponse)
+async def get_metrics(_: WatcherParam, service: ServiceParam) -> Response:
+    """Returns the metrics in the text format of Prometheus. The ledger is read at most every 15 seconds."""
+    return Response(await service.metrics.text(), media_type=MEDIA_TYPE)

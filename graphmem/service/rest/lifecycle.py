@@ -11,8 +11,7 @@ from graphmem.errors import ValidationError
 from graphmem.service import limits, problems
 from graphmem.service.listing import within_answer
 from graphmem.service.rest import answers
-from graphmem.service.rest.dependencies import CallerParam, ServiceParam
-from graphmem.service.rest.json_route import JsonRoute
+from graphmem.service.rest.dependencies import CallerParam, JsonRoute, ServiceParam
 from graphmem.service.schemas import Body, Ids, Items, Moment
 
 router = APIRouter(route_class=JsonRoute, tags=["lifecycle"], responses=problems.documented(404))

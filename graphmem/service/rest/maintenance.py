@@ -9,8 +9,7 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict
 
 from graphmem.service import problems
-from graphmem.service.rest.dependencies import AdminParam, CallerParam, ServiceParam
-from graphmem.service.rest.json_route import JsonRoute
+from graphmem.service.rest.dependencies import AdminParam, CallerParam, JsonRoute, ServiceParam
 from graphmem.service.schemas import Ids
 
 router = APIRouter(route_class=JsonRoute, tags=["maintenance"], responses=problems.documented())

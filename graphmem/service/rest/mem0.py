@@ -21,11 +21,10 @@ from graphmem.model import EntityType
 from graphmem.queries.history import events_of_memory
 from graphmem.service import limits, listing, problems
 from graphmem.service.auth import Caller
-from graphmem.service.cursors import cursor_after, place_after
+from graphmem.service.listing import cursor_after, place_after
 from graphmem.service.problems import Problem
 from graphmem.service.rest import answers
-from graphmem.service.rest.dependencies import CallerParam, Service, ServiceParam, until_client_leaves
-from graphmem.service.rest.json_route import JsonRoute
+from graphmem.service.rest.dependencies import CallerParam, JsonRoute, Service, ServiceParam, until_client_leaves
 from graphmem.service.schemas import IGNORED, Body, Ids, IdsBody, Items, LeastRelevance, Mem0Fields, Moment, given
 
 router = APIRouter(route_class=JsonRoute, tags=["memories"], responses=problems.documented(502))

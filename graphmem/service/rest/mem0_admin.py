@@ -19,12 +19,10 @@ from graphmem.queries.memories import list_scopes
 from graphmem.service import limits, problems
 from graphmem.service.chat_settings import SettingsChange, change_settings
 from graphmem.service.keys import PREFIX
-from graphmem.service.middleware import METHODS
+from graphmem.service.middleware import METHODS, RequestItem
 from graphmem.service.problems import Problem
-from graphmem.service.request_ring import RequestItem
 from graphmem.service.rest import answers
-from graphmem.service.rest.dependencies import AdminParam, CallerParam, ServiceParam
-from graphmem.service.rest.json_route import JsonRoute
+from graphmem.service.rest.dependencies import AdminParam, CallerParam, JsonRoute, ServiceParam
 from graphmem.service.schemas import Body
 from graphmem.settings import Settings
 from graphmem.stores.ledger.service_tables import ApiKey

@@ -16,8 +16,7 @@ from graphmem.service.auth import Caller
 from graphmem.service.listing import within_answer
 from graphmem.service.problems import Problem
 from graphmem.service.rest import answers, mem0, mem0_admin
-from graphmem.service.rest.dependencies import AdminParam, CallerParam, ServiceParam, until_client_leaves
-from graphmem.service.rest.json_route import JsonRoute
+from graphmem.service.rest.dependencies import AdminParam, CallerParam, JsonRoute, ServiceParam, until_client_leaves
 from graphmem.service.schemas import Body, IdsBody, Items, Mem0Fields, given
 
 # The one organisation and project of a service, which the client asks for.

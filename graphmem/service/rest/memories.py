@@ -11,8 +11,7 @@ from graphmem.lifecycle.conflicts import ConflictRule
 from graphmem.service import problems
 from graphmem.service.listing import within_answer
 from graphmem.service.rest import answers
-from graphmem.service.rest.dependencies import CallerParam, ServiceParam
-from graphmem.service.rest.json_route import JsonRoute
+from graphmem.service.rest.dependencies import CallerParam, JsonRoute, ServiceParam
 from graphmem.service.schemas import Body, Ids
 
 router = APIRouter(route_class=JsonRoute, tags=["memories"], responses=problems.documented(404))

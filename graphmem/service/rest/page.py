@@ -17,7 +17,7 @@ from fastapi.responses import Response
 from pydantic import BaseModel
 
 from graphmem.service import problems
-from graphmem.service.compression import takes_gzip
+from graphmem.service.middleware import takes_gzip
 from graphmem.service.problems import Problem
 from graphmem.service.rest.dependencies import CallerParam
 

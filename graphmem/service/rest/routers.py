@@ -14,7 +14,6 @@ from graphmem.service.rest import (
     mem0_admin,
     mem0_platform,
     memories,
-    metrics,
     page,
     settings,
     transfer,
@@ -34,6 +33,6 @@ ROUTERS = (
     mem0_platform.router,
     proxy.router,
     health.router,
-    metrics.router,
+    health.metrics_router,
     page.router,
 )

@@ -21,8 +21,7 @@ from graphmem.service.chat_settings import (
     view_settings,
 )
 from graphmem.service.problems import Problem
-from graphmem.service.rest.dependencies import CallerParam, Service, ServiceParam
-from graphmem.service.rest.json_route import JsonRoute
+from graphmem.service.rest.dependencies import CallerParam, JsonRoute, Service, ServiceParam
 
 router = APIRouter(route_class=JsonRoute, tags=["settings"], responses=problems.documented())
 
