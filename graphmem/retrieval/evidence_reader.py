@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
@@ -17,7 +17,6 @@ from graphmem.retrieval.features import Evidence, SpaceEstimates, UnreadMemories
 from graphmem.retrieval.types import EncodedQuery, SearchDeps, SearchQuery
 from graphmem.stores.ledger import Ledger, candidate_rows, memories
 from graphmem.stores.ledger.candidate_rows import CandidateReader
-from graphmem.stores.ledger.index_blocks import compare
 from graphmem.stores.ledger.sql import decoding
 
 
@@ -93,9 +92,9 @@ class EvidenceReader:
         if encoded.vector is None:
             cosines = self._multilingual_cosines(connection, evidence, rows)
             return replace(evidence, similarity={**evidence.similarity, **cosines})
-        found = _cosines(evidence, *self.candidates.vectors(connection, rows), encoded.vector)
-        similarity = {**evidence.similarity, **found}
-        without = [row for row in rows if evidence.ids[row] not in found]
+        found = self.candidates.cosines(connection, rows, encoded.vector)
+        similarity = {**evidence.similarity, **_by_id(evidence, found)}
+        without = [row for row in rows if row not in found]
         cosines = self._multilingual_cosines(connection, evidence, without)
         unread = evidence.unread
         if cosines and unread is None:
@@ -113,7 +112,7 @@ class EvidenceReader:
     ) -> dict[str, float]:
         if self.encoded.ranking is None:
             return {}
-        return _cosines(evidence, *self.candidates.multilingual(connection, rows), self.encoded.ranking)
+        return _by_id(evidence, self.candidates.multilingual_cosines(connection, rows, self.encoded.ranking))
 
     def with_matches(self, evidence: Evidence, ids: Sequence[str]) -> Evidence:
         """Returns the evidence with matches of these memories and their neighbours: by tokens, or by characters.
@@ -163,6 +162,10 @@ class EvidenceReader:
             return {evidence.ids[row]: text for row, text in candidate_rows.read_texts(connection, rows).items()}
 
 
+def _by_id(evidence: Evidence, cosines: Mapping[int, float]) -> dict[str, float]:
+    return {evidence.ids[row]: cosine for row, cosine in cosines.items()}
+
+
 def _with_rows(evidence: Evidence, rows: Sequence[CandidateRow]) -> Evidence:
     if not rows:
         return evidence
@@ -171,16 +174,3 @@ def _with_rows(evidence: Evidence, rows: Sequence[CandidateRow]) -> Evidence:
         rows={**evidence.rows, **{one.id: one for one in rows}},
         ids={**evidence.ids, **{one.row: one.id for one in rows}},
     )
-
-
-def _cosines(evidence: Evidence, rows: Sequence[int], vectors: Matrix, vector: Matrix) -> dict[str, float]:
-    """Returns the cosine of each memory's best window with the query, by id."""
-    if not rows:
-        return {}
-    of_windows = compare(vectors, vector).tolist()
-    ids = list(map(evidence.ids.__getitem__, rows))
-    cosines = dict(zip(ids, of_windows, strict=True))
-    if len(cosines) < len(ids):  # some memories have several windows
-        for uid, cosine in zip(ids, of_windows, strict=True):
-            cosines[uid] = max(cosine, cosines[uid])
-    return cosines

@@ -76,8 +76,15 @@ def assert_columns_agree(ledger: Ledger, spec) -> int:
                 own = [one.row for one in theirs.by_id(connection, uids)]
                 assert mine.mentions(connection, own) == theirs.mentions(connection, own)
                 assert mine.tokens(connection, own) == theirs.tokens(connection, own)
-                assert mine.vectors(connection, own)[0] == theirs.vectors(connection, own)[0]
-                assert mine.vectors(connection, own)[1].tolist() == theirs.vectors(connection, own)[1].tolist()
+                for reads, size in (("cosines", spec.dims), ("multilingual_cosines", spec.multilingual_dims)):
+                    vector = unit_vector(size)
+                    for asked_for in (own[:2], own):  # what was compared is not compared again
+                        found = getattr(mine, reads)(connection, asked_for, vector)
+                        assert found == getattr(theirs, reads)(connection, asked_for, vector)
+                ours, expected = mine.multilingual(connection, own), theirs.multilingual(connection, own)
+                assert dict(zip(ours[0], ours[1].tolist(), strict=True)) == dict(
+                    zip(expected[0], expected[1].tolist(), strict=True)
+                )
                 _assert_indexes_agree(connection, ledger, spec, view, visible)
                 for seeds in (Seeds(tuple(keys[:2]), tuple(uids[-2:])), Seeds(tuple(keys), ()), Seeds((), tuple(uids))):
                     assert graph_neighbourhood.neighbourhood(
@@ -85,6 +92,11 @@ def assert_columns_agree(ledger: Ledger, spec) -> int:
                     ) == graph_neighbourhood.neighbourhood(connection, view, seeds, BOUNDS)
                 compared += 1
     return compared
+
+
+def unit_vector(size: int) -> np.ndarray:
+    vector = np.random.default_rng(7).normal(size=size).astype(np.float32)
+    return vector / max(np.linalg.norm(vector), 1)
 
 
 def _assert_indexes_agree(
@@ -95,11 +107,7 @@ def _assert_indexes_agree(
     uids = list(connection.scalars(select(memories.c.uid)))
     exact.upsert(change_feed.points(connection, spec, list(memory_rows.records(connection, uids).values())))
     by_columns, by_tables = embedded_index(ledger, spec, visible), embedded_index(ledger, spec, None)
-    rng = np.random.default_rng(7)
-    vector, multilingual = (
-        vector / max(np.linalg.norm(vector), 1)
-        for vector in (rng.normal(size=size).astype(np.float32) for size in (spec.dims, spec.multilingual_dims))
-    )
+    vector, multilingual = unit_vector(spec.dims), unit_vector(spec.multilingual_dims)
     for asked in (
         lambda index, limit: index.dense(view, vector, limit),
         lambda index, limit: index.multilingual(view, multilingual, limit),

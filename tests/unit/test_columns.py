@@ -147,12 +147,12 @@ def test_what_a_search_of_earlier_columns_keeps_is_of_no_memory_that_changed():
         first = present()
         memory.add("Ann likes tea", user_id="ann")
         second = present()
-        assert second.embeddings is first.embeddings
+        assert second.tokens is first.tokens
         memory.update(one["id"], "Bob likes coffee")
         third = present()
         row = third.candidates[third.positions_by_id[one["id"]]].row
-        second.embeddings.add("model", "vector", {row: [b"of tea"]})
-        assert row not in third.embeddings.of("model", "vector")
+        second.tokens.add("model", "tokens", {row: [b"of tea"]})
+        assert row not in third.tokens.of("model", "tokens")
 
 
 def test_an_erasure_leaves_nothing_in_memory():

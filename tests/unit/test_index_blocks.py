@@ -52,7 +52,7 @@ def test_blocks_hold_what_was_added_last(steps):
             blocks = blocks.without(positions(*chosen))
             expected = {one: axis for one, axis in expected.items() if one not in chosen}
         for axis in range(4):
-            scores = cosines(blocks.blocks, AXES[axis], 31)
+            scores = cosines(blocks.blocks, AXES[axis], np.ones(31, np.bool_))
             assert {one: score for one, score in enumerate(scores.tolist()) if score > -np.inf} == {
                 one: float(own == axis) for one, own in expected.items()
             }
@@ -66,17 +66,17 @@ def test_a_memory_without_a_vector_is_not_asked_for_again():
     blocks = Blocks[VectorBlock]()
     blocks.add(positions(0, 1, 2), vectors((1, 0)))
     assert blocks.unread(np.ones(4, np.bool_)).tolist() == [3]
-    assert cosines(blocks.blocks, AXES[0], 3).tolist() == [-np.inf, 1.0, -np.inf]
+    assert cosines(blocks.blocks, AXES[0], np.ones(3, np.bool_)).tolist() == [-np.inf, 1.0, -np.inf]
 
 
 def test_the_best_window_of_a_memory_counts_and_vectors_of_another_length_do_not():
     other = VectorBlock(positions(2), np.ones((1, 3), np.float32))
-    scores = cosines([vectors((0, 1), (0, 0), (1, 1)), other], AXES[0], 3)
+    scores = cosines([vectors((0, 1), (0, 0), (1, 1)), other], AXES[0], np.ones(3, np.bool_))
     assert scores.tolist() == [1.0, 0.0, -np.inf]
 
 
 def test_rows_of_memories_that_a_state_does_not_know_are_left_out():
-    assert cosines([vectors((0, 0), (5, 0))], AXES[0], 2).tolist() == [1.0, -np.inf]
+    assert cosines([vectors((0, 0), (5, 0))], AXES[0], np.ones(2, np.bool_)).tolist() == [1.0, -np.inf]
     block = TermBlock.of([0, 5], [encode_terms({7: 2.0}), encode_terms({7: 3.0})])
     assert term_scores([block], {7: 1.0}, 2).tolist() == [2.0, 0.0]
 

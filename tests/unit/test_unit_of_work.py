@@ -7,7 +7,6 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import numpy as np
 import pytest
 from sqlalchemy import func, select
 from support.columns import reader_of
@@ -36,6 +35,7 @@ from graphmem.stores.ledger import (
     events,
     graph_neighbourhood,
     graph_reads,
+    index_blocks,
     integrity,
     memories,
     outbox,
@@ -711,13 +711,13 @@ def test_wiping_empties_everything_but_keeps_the_sequence_number(clerk: Any) -> 
 
 def test_vectors_are_read_as_they_were_stored(clerk: Any) -> None:
     text = " ".join(f"word{n}" for n in range(500))
-    record = clerk.say(text)
+    record, (windows, *_) = clerk.say(text), clerk.embedder.embed([text])
     with clerk.ledger.read() as connection:
-        rows, vectors = reader_of(clerk).vectors(connection, [record.row])
-        none = reader_of(clerk).vectors(connection, [])
-    assert rows == [record.row] * len(vectors)
-    np.testing.assert_array_equal(vectors, clerk.embedder.embed([text])[0])
-    assert (none[0], len(none[1])) == ([], 0)
+        for vector in windows:  # the best window counts, and each of them is there
+            assert reader_of(clerk).cosines(connection, [record.row], vector) == {
+                record.row: index_blocks.compare(windows, vector).max()
+            }
+        assert reader_of(clerk).cosines(connection, [], windows[0]) == {}
 
 
 def test_after_an_erasure_only_the_history_names_the_memory(clerk: Any) -> None:

@@ -15,7 +15,8 @@ from sqlalchemy import Connection, Select, bindparam, func, select
 from graphmem.model import VECTOR, CandidateRow, EmbeddingSpec, Kind, View
 from graphmem.stores.ledger import visibility
 from graphmem.stores.ledger.columns import PartitionColumns, VisibleColumns
-from graphmem.stores.ledger.embeddings import OF_MEMORIES, decode_multilingual, decode_vectors
+from graphmem.stores.ledger.embeddings import OF_MEMORIES, decode_usable
+from graphmem.stores.ledger.index_blocks import compare
 from graphmem.stores.ledger.schema import entities, memories, mentions, partitions
 from graphmem.stores.ledger.sql import in_array, moment
 
@@ -52,30 +53,61 @@ class CandidateReader:
             return self._visible.by_row(row_ids)
         return _candidate_rows(connection, _by_row(self._shape), self._values, list(row_ids))
 
-    def vectors(self, connection: Connection, row_ids: Sequence[int]) -> tuple[list[int], Matrix]:
-        """Returns the vectors of memories as (row ids, matrix of float32): one row id and matrix row for each window.
+    def cosines(self, connection: Connection, row_ids: Sequence[int], vector: Matrix) -> dict[int, float]:
+        """Returns the cosines of memories' best windows with a unit vector of the embedder's space, by row id.
 
-        Windows of one memory are adjacent and in order; memories without vectors of this model are left out.
+        Memories without vectors of this model are left out.
         """
-        rows, data = self._embeddings(connection, VECTOR, row_ids)
-        return rows, decode_vectors(data)
+        return self._cosines(connection, VECTOR, row_ids, vector)
+
+    def multilingual_cosines(self, connection: Connection, row_ids: Sequence[int], vector: Matrix) -> dict[int, float]:
+        """Returns the cosines of memories with a unit vector of the multilingual space, by row id.
+
+        Memories without a vector there are left out.
+        """
+        form = self._spec.multilingual
+        return {} if form is None else self._cosines(connection, form, row_ids, vector)
+
+    def _cosines(self, connection: Connection, form: str, row_ids: Sequence[int], vector: Matrix) -> dict[int, float]:
+        if not row_ids:
+            return {}
+        if self._visible is not None:
+            return self._visible.cosines_of(connection, (self._spec.model, form), vector, row_ids)
+        best: dict[int, float] = {}
+        rows, vectors = self._vectors(connection, form, len(vector), row_ids)
+        for row, cosine in zip(rows, compare(vectors, vector).tolist(), strict=True):
+            best[row] = max(cosine, best.get(row, cosine))
+        return best
 
     def multilingual(self, connection: Connection, row_ids: Sequence[int]) -> tuple[list[int], Matrix]:
         """Returns the vectors of memories in the multilingual space as (row ids, matrix): one row for each memory.
 
         Memories without one are left out.
         """
-        if self._spec.multilingual is None:
-            return [], decode_multilingual([])
-        rows, data = self._embeddings(connection, self._spec.multilingual, row_ids)
-        return rows, decode_multilingual(data)
+        form = self._spec.multilingual
+        return self._vectors(connection, form or "", self._spec.multilingual_dims, [] if form is None else row_ids)
+
+    def _vectors(
+        self, connection: Connection, form: str, dims: int, row_ids: Sequence[int]
+    ) -> tuple[list[int], Matrix]:
+        if self._visible is not None:
+            return self._visible.columns.vectors(connection, (self._spec.model, form), dims, row_ids)
+        read = _read_embeddings(connection, self._spec.model, form, row_ids) if row_ids else []
+        places, vectors = decode_usable([(place, data) for place, (_, data) in enumerate(read)], form, dims)
+        return [read[place][0] for place in places.tolist()], vectors
 
     def tokens(self, connection: Connection, row_ids: Sequence[int]) -> tuple[list[int], list[bytes]]:
         """Returns the token matrices of memories as (row ids, encoded matrices): one of each for every window.
 
         Windows of one memory are adjacent and in order; memories without tokens of this model are left out.
         """
-        return self._embeddings(connection, self._spec.tokens or "", row_ids)
+        if not row_ids:
+            return [], []
+        model, form = self._spec.model, self._spec.tokens or ""
+        if self._visible is not None:
+            return _kept_tokens(connection, self._visible.columns, model, form, row_ids)
+        rows = _read_embeddings(connection, model, form, row_ids)
+        return [row for row, _ in rows], [data for _, data in rows]
 
     @property
     def columns(self) -> PartitionColumns | None:
@@ -95,14 +127,6 @@ class CandidateReader:
             for entity, kind in columns.mentioned.get(row, ())
         )
 
-    def _embeddings(self, connection: Connection, form: str, row_ids: Sequence[int]) -> tuple[list[int], list[bytes]]:
-        if not row_ids:
-            return [], []
-        if self._visible is not None:
-            return _kept_embeddings(connection, self._visible.columns, self._spec.model, form, row_ids)
-        rows = _read_embeddings(connection, self._spec.model, form, row_ids)
-        return [row for row, _ in rows], [data for _, data in rows]
-
 
 def _read_embeddings(connection: Connection, model: str, form: str, row_ids: Sequence[int]) -> list[tuple[int, bytes]]:
     """Returns the embedding of each window of memories, by row and window."""
@@ -110,14 +134,14 @@ def _read_embeddings(connection: Connection, model: str, form: str, row_ids: Seq
     return [tuple(row) for row in connection.execute(_OF_ROWS, values).all()]
 
 
-def _kept_embeddings(
+def _kept_tokens(
     connection: Connection, columns: PartitionColumns, model: str, form: str, row_ids: Sequence[int]
 ) -> tuple[list[int], list[bytes]]:
-    """Returns the embeddings of the windows of memories, by row and window, and their rows.
+    """Returns the token matrices of the windows of memories, by row and window, and their rows.
 
     Reads those that the columns do not keep, which then keep them.
     """
-    kept = columns.embeddings.of(model, form)
+    kept = columns.tokens.of(model, form)
     lacking = columns.lacking.setdefault((model, form), set())
     unread = [row for row in row_ids if row not in kept and row not in lacking]
     if unread:
@@ -125,7 +149,7 @@ def _kept_embeddings(
         for row, data in _read_embeddings(connection, model, form, unread):
             read.setdefault(row, []).append(data)
         lacking.update(row for row in unread if row not in read)
-        columns.embeddings.add(model, form, read)
+        columns.tokens.add(model, form, read)
     ordered = sorted(row_ids)
     windows = [kept.get(row, ()) for row in ordered]
     return [row for row, own in zip(ordered, windows, strict=True) for _ in own], list(chain.from_iterable(windows))

@@ -12,8 +12,9 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from math import inf
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -22,16 +23,29 @@ from sqlalchemy import Connection, Select, Transaction, bindparam, select
 
 from graphmem.folding import meant_spellings, typed_spellings, without_marks
 from graphmem.model import ALL_KINDS, CandidateRow, Entity, View, micros
-from graphmem.stores.ledger.index_blocks import KeptIndex, Positions, TermBlock, document_frequencies
+from graphmem.stores.ledger.embeddings import OF_MEMORIES, decode_usable
+from graphmem.stores.ledger.index_blocks import (
+    KeptIndex,
+    Positions,
+    Scores,
+    TermBlock,
+    VectorBlock,
+    cosines,
+    document_frequencies,
+    vectors_of,
+)
 from graphmem.stores.ledger.memories import sized_partition
 from graphmem.stores.ledger.schema import entities, further_runs, ledger, memories, mentions
 from graphmem.stores.ledger.schema import tombstones as tombstones_table
 from graphmem.stores.ledger.sequence import Extent, seq_extent
 from graphmem.stores.ledger.sql import CorruptValue, entity_type, in_array, mention_kind, moment
 
+if TYPE_CHECKING:
+    from graphmem.plugins import Matrix
+
 # Changes after which a partition is read anew, instead of looking through the changes of all partitions.
 MAX_CHANGES = 2_000
-# Bytes of a memory with its mentions, and of an embedding beside its data; measured.
+# Bytes of a memory with its mentions, and of token matrices beside their data; measured.
 MEMORY_BYTES, ENTRY_BYTES = 2_500, 250
 # Partitions whose first search is remembered. A partition is kept from its second search on: a command asks once.
 MAX_REMEMBERED = 10_000
@@ -50,25 +64,25 @@ class _State(NamedTuple):
     repairs: int
 
 
-class KeptEmbeddings:
-    """Encoded embeddings, by model and form, then by row, of the memories of a partition that searches have read."""
+class KeptTokens:
+    """Encoded token matrices, by model and form, then by row, of the memories of a partition that searches read."""
 
     def __init__(self) -> None:
         self._windows: dict[tuple[str, str], dict[int, list[bytes]]] = defaultdict(dict)
         self.size_bytes = 0
 
     def of(self, model: str, form: str) -> Mapping[int, list[bytes]]:
-        """Returns the embeddings of each memory's windows."""
+        """Returns the token matrices of each memory's windows."""
         return self._windows[model, form]
 
     def add(self, model: str, form: str, windows_by_row: Mapping[int, list[bytes]]) -> None:
-        """Keeps embeddings."""
+        """Keeps token matrices."""
         self._windows[model, form].update(windows_by_row)
         self.size_bytes += sum(ENTRY_BYTES + sum(map(len, windows)) for windows in windows_by_row.values())
 
-    def without(self, rows: Iterable[int]) -> KeptEmbeddings:
-        """Returns these embeddings without those of some memories."""
-        kept, left_out = KeptEmbeddings(), set(rows)
+    def without(self, rows: Iterable[int]) -> KeptTokens:
+        """Returns these without those of some memories."""
+        kept, left_out = KeptTokens(), set(rows)
         for (model, form), windows in list(self._windows.items()):
             kept.add(model, form, {row: own for row, own in list(windows.items()) if row not in left_out})
         return kept
@@ -138,7 +152,7 @@ class Columns:
     def _keep(self, key: str, columns: PartitionColumns | None, *, if_kept: bool = False) -> None:
         """Keeps columns (None: forgets them); forgets those that were searched least recently if all are too large.
 
-        `if_kept`: counts them anew, with the embeddings that were read since, unless they were forgotten meanwhile.
+        `if_kept`: counts them anew, with what was read since, unless they were forgotten meanwhile.
         """
         with self._lock:
             if if_kept and self._kept.get(key) is not columns:
@@ -147,7 +161,7 @@ class Columns:
             self._bytes -= self._sizes.pop(key, 0)
             if columns is None:
                 return
-            size = columns.size_bytes  # embeddings that are read now count at the next use
+            size = columns.size_bytes  # tokens that are read now count at the next use
             if size > self._max_bytes:  # else each search would read them anew
                 self._searched[key] = True
                 return
@@ -218,8 +232,8 @@ class PartitionColumns:
     run. `mentioned` has the mentions of each memory by its row, as (entity, kind), `postings` those of each entity,
     ranked. `entities` has the key and the document frequency of each entity, `entity_rows` the entity of each key.
     `names` has the name and the type of each entity, `marked` the keys with marks of Latin letters by those without.
-    `lacking` has the memories that were found to have no embedding in this state, by model and form. `is_enriched`
-    flags the memories that a vector index holds, and `index` has their vectors and terms as far as they were read.
+    `lacking` has the memories that were found to have no tokens in this state, by model and form. `is_enriched` flags
+    the memories that a vector index holds, and `index` has their vectors and terms as far as they were read.
     """
 
     key: str
@@ -237,7 +251,7 @@ class PartitionColumns:
     entity_rows: Mapping[str, int] = field(default_factory=dict)
     names: Mapping[int, tuple[str, str]] = field(default_factory=dict)
     marked: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    embeddings: KeptEmbeddings = field(default_factory=KeptEmbeddings)
+    tokens: KeptTokens = field(default_factory=KeptTokens)
     lacking: dict[tuple[str, str], set[int]] = field(default_factory=dict)
     is_enriched: Flags = field(default_factory=lambda: np.empty(0, np.bool_))
     index: KeptIndex = field(default_factory=KeptIndex)
@@ -254,7 +268,7 @@ class PartitionColumns:
     @property
     def size_bytes(self) -> int:
         """The approximate size in memory."""
-        return MEMORY_BYTES * len(self.candidates) + self.embeddings.size_bytes + self.index.size_bytes
+        return MEMORY_BYTES * len(self.candidates) + self.tokens.size_bytes + self.index.size_bytes
 
     @property
     def size(self) -> int:
@@ -278,6 +292,33 @@ class PartitionColumns:
             block = TermBlock.of([self.positions[row] for row, _ in pairs], [data for _, data in pairs])
             self.index.terms.add(unread, block)
         return self.index.terms.blocks
+
+    def vector_blocks(
+        self, connection: Connection, kind: tuple[str, str], dims: int, wanted: Flags
+    ) -> Sequence[VectorBlock]:
+        """Returns the vectors (of a model and form) of the flagged memories, and perhaps of others."""
+        kept = self.index.vectors(*kind)
+        unread = kept.unread(wanted)
+        if len(unread):
+            model, form = kind
+            read = self.read(connection, OF_MEMORIES, unread, {"model": model, "form": form})
+            kept.add(
+                unread, VectorBlock(*decode_usable([(self.positions[row], data) for row, data in read], form, dims))
+            )
+        return kept.blocks
+
+    def vectors(
+        self, connection: Connection, kind: tuple[str, str], dims: int, rows: Iterable[int]
+    ) -> tuple[list[int], Matrix]:
+        """Returns the vectors (of a model and form) of these memories as (rows, matrix): one of each for every window.
+
+        The windows of a memory are in order; memories without a vector of this length are left out.
+        """
+        row_at = {self.positions[row]: row for row in rows if row in self.positions}
+        wanted = np.zeros(len(self.rows), np.bool_)
+        wanted[list(row_at)] = True
+        positions, vectors = vectors_of(self.vector_blocks(connection, kind, dims, wanted), wanted, dims)
+        return [row_at[position] for position in positions.tolist()], vectors
 
     def read(
         self, connection: Connection, statement: Select[Any], positions: Positions, values: Mapping[str, Any]
@@ -368,7 +409,7 @@ class PartitionColumns:
             entity_rows=draft.entity_rows,
             names=draft.names,
             marked=draft.marked,
-            embeddings=self.embeddings.without(former) if former else self.embeddings,
+            tokens=self.tokens.without(former) if former else self.tokens,
             is_enriched=draft.is_enriched,
             index=index.followed_by(len(self.rows), draft.added),
         )
@@ -490,13 +531,49 @@ class _Draft:
                 self.marked[bare_key] = self.marked.get(bare_key, frozenset()) | {key}
 
 
+class _Compared(NamedTuple):
+    """The cosines of memories with a vector, -inf for one without vectors, and which memories were compared."""
+
+    vector: Matrix
+    cosines: Scores
+    flags: Flags
+
+
 class VisibleColumns:
-    """Reads the columns of a partition through a view of it."""
+    """Reads the columns of a partition through a view of it, in one snapshot."""
 
     def __init__(self, columns: PartitionColumns, view: View) -> None:
         self.columns = columns
         self.flags = columns.visible(view)  # of the memories that the view shows
         self._shown = self.flags.tolist()
+        self._compared: dict[tuple[str, str], _Compared] = {}
+
+    def cosines(self, connection: Connection, kind: tuple[str, str], vector: Matrix, wanted: Flags) -> Scores:
+        """Returns the cosines of the flagged memories' best windows (of a model and form) with a unit vector.
+
+        -inf for a memory without a vector of this length; any number for those that are not flagged. What was compared
+        with the last vector is not compared again.
+        """
+        compared = self._compared.get(kind)
+        if compared is None or compared.vector is not vector:
+            compared = _Compared(vector, np.full(len(wanted), -np.inf), np.zeros(len(wanted), np.bool_))
+        new = wanted & ~compared.flags
+        if new.any():
+            blocks = self.columns.vector_blocks(connection, kind, len(vector), new)
+            known = np.where(new, cosines(blocks, vector, new), compared.cosines)
+            compared = _Compared(vector, known, compared.flags | new)
+            self._compared[kind] = compared
+        return compared.cosines
+
+    def cosines_of(
+        self, connection: Connection, kind: tuple[str, str], vector: Matrix, rows: Sequence[int]
+    ) -> dict[int, float]:
+        """Returns the `cosines` of these memories, by row; those without a vector are left out."""
+        positions = [self.columns.positions[row] for row in rows]
+        wanted = np.zeros(len(self.flags), np.bool_)
+        wanted[positions] = True
+        found = self.cosines(connection, kind, vector, wanted)[positions].tolist()
+        return {row: cosine for row, cosine in zip(rows, found, strict=True) if cosine > -inf}
 
     def candidates(self, rows: Iterable[int]) -> Iterator[tuple[CandidateRow, bool]]:
         """Yields those of these memories that are there, and whether the view shows them."""

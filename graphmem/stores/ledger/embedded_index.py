@@ -13,21 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sqlalchemy import Connection, Select, bindparam, select
 
-from graphmem.model import VECTOR, VECTOR_BYTES, EmbeddingSpec, View
+from graphmem.model import VECTOR, EmbeddingSpec, View
 from graphmem.stores.ledger import visibility
-from graphmem.stores.ledger.columns import Flags, PartitionColumns, VisibleColumns
-from graphmem.stores.ledger.embeddings import OF_MEMORIES, decode_multilingual, decode_vectors
-from graphmem.stores.ledger.index_blocks import (
-    Positions,
-    Scores,
-    VectorBlock,
-    are_in,
-    best,
-    compare,
-    cosines,
-    decode_terms,
-    term_scores,
-)
+from graphmem.stores.ledger.columns import VisibleColumns
+from graphmem.stores.ledger.embeddings import OF_MEMORIES, decode_usable
+from graphmem.stores.ledger.index_blocks import Scores, are_in, best, compare, decode_terms, term_scores
 from graphmem.stores.ledger.memories import view_values
 from graphmem.stores.ledger.schema import embeddings, memories
 
@@ -72,10 +62,9 @@ class EmbeddedIndex:
                 return _nearest_by_tables(connection, view, (model, form), vector, limit, without_dense=without_dense)
             wanted = visible.columns.is_enriched
             if without_dense:
-                dense = _vector_blocks(connection, visible.columns, (model, VECTOR), self._spec.dims, wanted)
+                dense = visible.columns.vector_blocks(connection, (model, VECTOR), self._spec.dims, wanted)
                 wanted = wanted & ~are_in(dense, len(wanted))
-            blocks = _vector_blocks(connection, visible.columns, (model, form), len(vector), wanted)
-            scores = np.where(wanted, cosines(blocks, vector, len(wanted)), -np.inf)
+            scores = np.where(wanted, visible.cosines(connection, (model, form), vector, wanted), -np.inf)
             return _best_visible(visible, scores, -np.inf, limit)
 
 
@@ -97,33 +86,6 @@ def _in_order(found: Iterable[tuple[int, str, float]], limit: int) -> ScoredIds:
     return [(uid, score) for _, uid, score in ordered[:limit]]
 
 
-# --- columns in memory ------------------------------------------------------------------------------------------------
-
-
-def _vector_blocks(
-    connection: Connection, columns: PartitionColumns, kind: tuple[str, str], dims: int, wanted: Flags
-) -> Sequence[VectorBlock]:
-    """Returns the vectors (of a model and form) of the flagged memories, and perhaps of others."""
-    kept = columns.index.vectors(*kind)
-    unread = kept.unread(wanted)
-    if len(unread):
-        model, form = kind
-        read = columns.read(connection, OF_MEMORIES, unread, {"model": model, "form": form})
-        kept.add(unread, VectorBlock(*_decoded([(columns.positions[row], data) for row, data in read], form, dims)))
-    return kept.blocks
-
-
-def _decoded(pairs: Sequence[tuple[int, bytes]], form: str, dims: int) -> tuple[Positions, Matrix]:
-    """Returns numbers with the vectors that stand beside them; without vectors of another length than `dims`.
-
-    Such are of another embedder that goes by the same name.
-    """
-    size, decode = (VECTOR_BYTES * dims, decode_vectors) if form == VECTOR else (dims, decode_multilingual)
-    usable = [(number, data) for number, data in pairs if len(data) == size]
-    vectors = decode([data for _, data in usable])
-    return np.array([number for number, _ in usable], np.int32), vectors.reshape(len(usable), dims)
-
-
 # --- tables -----------------------------------------------------------------------------------------------------------
 
 
@@ -135,7 +97,7 @@ def _nearest_by_tables(
     values = {**view_values(connection, view), "model": model, "form": form, "dense_form": VECTOR}
     found: dict[int, tuple[int, str, float]] = {}
     for chunk in _chunks(connection, statement, values):
-        places, vectors = _decoded([(place, data) for place, (_, data, _) in enumerate(chunk)], form, len(vector))
+        places, vectors = decode_usable([(place, data) for place, (_, data, _) in enumerate(chunk)], form, len(vector))
         for place, cosine in zip(places.tolist(), compare(vectors, vector).tolist(), strict=True):
             row, _, uid = chunk[place]
             if row not in found or cosine > found[row][2]:

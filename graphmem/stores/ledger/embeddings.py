@@ -14,7 +14,7 @@ import numpy as np
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, func, not_, or_, select, true
 
 from graphmem.model import VECTOR, VECTOR_BYTES, AnswerType, EmbeddingSpec, MemoryRecord, SpaceVector
-from graphmem.stores.ledger.index_blocks import encode_terms
+from graphmem.stores.ledger.index_blocks import Positions, encode_terms
 from graphmem.stores.ledger.ledger_state import SPACES
 from graphmem.stores.ledger.outbox import RecordedSpaces
 from graphmem.stores.ledger.schema import embeddings as embeddings_table
@@ -291,6 +291,17 @@ def decode_multilingual(data: Sequence[bytes]) -> Matrix:
     matrix = np.frombuffer(b"".join(data), np.int8).reshape(len(data), -1 if data else 0).astype(np.float32)
     norms = np.linalg.norm(matrix, axis=1, keepdims=True)
     return np.asarray(matrix / np.maximum(norms, 1e-9))
+
+
+def decode_usable(pairs: Sequence[tuple[int, bytes]], form: str, dims: int) -> tuple[Positions, Matrix]:
+    """Returns numbers with the vectors of a form that stand beside them, without vectors of another length than `dims`.
+
+    Such are of another embedder that goes by the same name.
+    """
+    size, decode = (VECTOR_BYTES * dims, decode_vectors) if form == VECTOR else (dims, decode_multilingual)
+    usable = [(number, data) for number, data in pairs if len(data) == size]
+    vectors = decode([data for _, data in usable])
+    return np.array([number for number, _ in usable], np.int32), vectors.reshape(len(usable), dims)
 
 
 def clear_enrichment(connection: Connection, row: int) -> None:

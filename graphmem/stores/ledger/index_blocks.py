@@ -216,16 +216,19 @@ def compare(vectors: Matrix, vector: Matrix) -> Scores:
     return np.asarray(np.einsum("ij,j->i", vectors, vector), np.float64)
 
 
-def cosines(blocks: Sequence[VectorBlock], vector: Matrix, count: int) -> Scores:
-    """Returns the cosine of each memory's best window with a unit vector, for the first `count` positions.
+def cosines(blocks: Sequence[VectorBlock], vector: Matrix, asked: npt.NDArray[np.bool_]) -> Scores:
+    """Returns the cosine of each memory's best window with a unit vector, for the memories that are flagged.
 
-    -inf for a memory without a vector of this length.
+    -inf for the others, and for a memory without a vector of this length.
     """
-    scores = np.full(count + 1, -np.inf)  # the last takes what is of no position
+    scores = np.full(len(asked) + 1, -np.inf)  # the last takes what is of no position
     for block in blocks:
         if block.vectors.shape[1] == len(vector):
-            np.maximum.at(scores, _slots(block.positions, count), compare(block.vectors, vector))
-    return scores[:count]
+            slots = _slots(block.positions, len(asked))
+            rows = np.append(asked, np.False_)[slots]
+            vectors = block.vectors if rows.all() else block.vectors[rows]
+            np.maximum.at(scores, slots[rows], compare(vectors, vector))
+    return scores[:-1]
 
 
 def term_scores(blocks: Sequence[TermBlock], weights: Mapping[int, float], count: int) -> Scores:
@@ -252,6 +255,17 @@ def document_frequencies(blocks: Sequence[TermBlock], terms: Sequence[int], coun
         before = np.concatenate([[0], np.cumsum((block.positions >= 0) & (block.positions < count))])
         found += before[np.searchsorted(block.terms, asked + 1)] - before[np.searchsorted(block.terms, asked)]
     return dict(zip(terms, found.tolist(), strict=True))
+
+
+def vectors_of(blocks: Sequence[VectorBlock], asked: npt.NDArray[np.bool_], dims: int) -> tuple[Positions, Matrix]:
+    """Returns the vectors of this length of the memories that are asked for (a flag for each position), and of which
+    memory each is. The windows of a memory are in order.
+    """
+    flags = np.append(asked, np.False_)  # the last is of no position
+    nothing = VectorBlock(np.empty(0, np.int32), np.empty((0, dims), np.float32))
+    of_length = [block for block in blocks if block.vectors.shape[1] == dims]
+    found = [nothing, *(block.taken(flags[_slots(block.positions, len(asked))]) for block in of_length)]
+    return np.concatenate([one.positions for one in found]), np.concatenate([one.vectors for one in found])
 
 
 def are_in(blocks: Sequence[VectorBlock], count: int) -> npt.NDArray[np.bool_]:
