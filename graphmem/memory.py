@@ -766,7 +766,7 @@ class Memory:
         "degraded"?: […]}`. `score` orders the hits of one search; `relevance` is the probability that a hit helps to
         answer, and can be compared between searches. `sources` are the source messages of a fact that were found as
         well; they are hits of their own only if `kinds` is given. `degraded` names what the search had to do without:
-        "vectors" (the embedder or the vector index), "graph", "extractor" or "reranker". `explain=True` adds `{"arms",
+        "vectors" (the embedder or the vector index), "graph" or "reranker". `explain=True` adds `{"arms",
         "path", "why", "shares", "relevance"}` to each hit ("shares" are what each feature adds to its score,
         "relevance" what spoke for and against it), and to a long one "part", the matching sentences. `rerank=True` lets
         the reranker order the best memories (50, or its `candidates`); if it fails, their order stays. Raises

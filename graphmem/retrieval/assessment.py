@@ -16,6 +16,7 @@ from graphmem.model import ASSISTANT, CandidateRow, EntityType, MentionKind, emb
 from graphmem.retrieval import relevance, term_overlap
 from graphmem.retrieval.candidates import Candidates
 from graphmem.retrieval.dependence import depends_on_conversation
+from graphmem.retrieval.query_analysis import AnalyzedQuery
 from graphmem.retrieval.relevance import AskedQuestion, FoundMemory, Relevance
 from graphmem.retrieval.source_grouping import RankedMemory
 from graphmem.retrieval.term_overlap import WeightedTerms
@@ -89,14 +90,15 @@ def relevances_of(candidates: Candidates, ranked: Sequence[RankedMemory], deps: 
     assessed = relevance.assess(asked, [found(uid) for uid in ids], with_shares=retrieved.query.explain)
     values = {uid: one.value for uid, one in zip(ids, assessed, strict=True)}
     if analysis.is_only_temporal and not depends_on_conversation(retrieved.query.text):
-        values |= {uid: _dated(values[uid], analysis.temporal_proximity(rows[uid].at), rows[uid]) for uid in ids}
+        values |= {uid: _dated(values[uid], analysis, rows[uid], texts.get(uid, "")) for uid in ids}
     values |= {uid: max(values[uid], REPLY_RELEVANCE) for uid in replies.intersection(ids)}
     return {uid: replace(one, value=values[uid]) for uid, one in zip(ids, assessed, strict=True)}
 
 
-def _dated(value: float, proximity: float, row: CandidateRow) -> float:
+def _dated(value: float, analysis: AnalyzedQuery, row: CandidateRow, text: str) -> float:
     """Returns the relevance to a query that asks for all of a time: half of its own, or less, outside that time."""
-    if proximity < 1:
+    proximity = analysis.temporal_proximity(row.at)
+    if proximity < 1 and not analysis.is_inside_periods(text, row.at):
         return value * proximity / 2
     return value if row.question_share >= ASKS else max(value, DATED_RELEVANCE)
 

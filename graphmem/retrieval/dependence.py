@@ -6,7 +6,7 @@ import re
 from datetime import UTC, datetime
 
 from graphmem.extraction.language_detection import is_english
-from graphmem.retrieval.temporal import names_nothing, strip_times
+from graphmem.retrieval.temporal import names_nothing, periods_in, strip_times
 from graphmem.retrieval.term_overlap import EMPTY_UNSPACED_WORDS, query_words
 from graphmem.text import FUNCTION_CHARACTERS, is_unspaced
 
@@ -80,6 +80,8 @@ def _asks_for_time(query: str) -> bool:
 
 def _depends_in_english(query: str) -> bool:
     naming = sum(word not in _REACTIONS for word in query_words(query))
+    if not naming:  # the month of May is named by a word that names nothing else
+        naming = sum(period.is_exact for period in periods_in(query, _ANY_MOMENT))
     if not 0 < naming <= MAX_WITH_REFERENCE:
         return not naming
     antecedent = _ANTECEDENT.search(query)

@@ -152,6 +152,11 @@ class AnalyzedQuery:
             for period in self.periods
         ]
 
+    def is_inside_periods(self, text: str, at: int) -> bool:
+        """Whether a text of this time (microseconds) names one inside the periods: "at Christmas", told in January."""
+        told = periods_in(text, _by_clock(from_micros(at), self.zone))
+        return any(period.start <= one.start and one.end <= period.end for one in told for period in self.periods)
+
     def resolve_offset(self, events: Iterable[int]) -> AnalyzedQuery:
         """Returns the query with the periods that its offset means if the event was at these times (microseconds)."""
         if self.offset is None:

@@ -215,10 +215,13 @@ def passes_threshold(candidates: Candidates, uid: str, explainer: ExplanationBui
 
 def _floor(candidates: Candidates, best: float) -> float | None:
     """Returns the least relevance of a hit; None for none."""
-    query, encoded = candidates.retrieved.query, candidates.retrieved.encoded
+    query, analysis, encoded = (
+        candidates.retrieved.query, candidates.retrieved.analysis, candidates.retrieved.encoded
+    )  # fmt: skip
     if query.min_relevance != "default":
         return query.min_relevance
-    if not term_overlap.query_words(query.text) and relevance.is_first_person(query.text):
+    names_nothing = not term_overlap.query_words(query.text) and not analysis.is_only_temporal
+    if names_nothing and relevance.is_first_person(query.text):
         return None  # "What do you know about me?" asks for everything
     return relevance.default_floor(candidates.statistics.kept, best, has_vectors=encoded.multilingual is not None)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -136,6 +137,27 @@ def test_an_allergy_counts_where_advice_about_food_is_asked_for_in_chinese(memor
 def test_two_memories_answer_together(memory: Memory, user: str, question: str) -> None:
     assert {0, 1} <= (numbers := shown(memory, user, question))
     assert 2 not in numbers
+
+
+@pytest.mark.parametrize(
+    ("question", "days"),
+    [
+        ("What did we do at Christmas?", ["2026-01-05", "2025-12-24"]),
+        ("Where were we in May?", ["2026-06-03", "2026-05-05"]),
+        ("Was haben wir an Weihnachten gemacht?", ["2026-01-05", "2025-12-24"]),
+        ("我们五月做了什么？", ["2026-06-03", "2026-05-05"]),
+    ],
+)
+def test_all_of_a_time_is_also_what_was_told_of_it_later(memory: Memory, question: str, days: list[str]) -> None:
+    user = "all of " + question
+    for text, day in [
+        ("At Christmas we visited grandma in Bremen.", "2026-01-05"), ("I bought new skis.", "2025-12-20"),
+        ("The office was closed.", "2025-12-24"), ("In May we went to Rome.", "2026-06-03"),
+        ("I had a cold.", "2026-05-05"),
+    ]:  # fmt: skip
+        memory.add(text, user_id=user, timestamp=f"{day}T10:00:00Z")
+    block = memory.context(question, user_id=user, reference_date="2026-11-28")
+    assert re.findall(r"^- \[([-\d]+)", block, re.MULTILINE) == days
 
 
 @pytest.mark.parametrize(

@@ -695,6 +695,11 @@ def test_a_search_explains_its_hits_as_mem0_does_and_as_graphmem_does(client: Te
     assert hit["score_details"]["final_score"] == hit["score"]
     assert hit["score_details"]["semantic_score"] == hit["similarity"]
     assert hit["score_details"]["bm25_score"] == hit["explain"]["arms"]["keyword"]["score"]
+    added(client, "Bergen is where Ida works.")
+    hits = ok(client.post("/search", json={"query": "Where is Bergen?", "user_id": "ana", **options}))["results"]
+    boosts = [one["score_details"]["entity_boost"] for one in hits]
+    assert boosts == [one["explain"]["arms"].get("graph", {"score": 0})["score"] for one in hits]
+    assert max(boosts) > 0
     assert hit["score_details"]["threshold"] == -1
     assert 0 < hit["relevance"] < 1
 

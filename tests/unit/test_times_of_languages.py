@@ -97,6 +97,8 @@ def test_a_query_names_a_time(query: str, meant: tuple[str, str]) -> None:
         "La casa de Julio y la Plaza de Mayo",
         "Les secrets de la planète Mars et de Mars Express",
         "Joe Di Maggio",
+        "Qu'est-ce que Noël a dit ?",
+        "Natale mi ha chiamato",
         "Krzysztof Piątek strzelił gola",
         "Frau Sonntag kennt Herrn Montag",
         "J'ai été malade",
@@ -222,6 +224,35 @@ def test_a_query_names_a_season_or_a_weekend(query: str, meant: tuple[str, str])
     assert [(str(period.first), str(period.last)) for period in periods_in(query, NOW)] == [meant]
 
 
+CHRISTMAS, NEW_YEAR = ("2025-12-24", "2025-12-26"), ("2025-12-31", "2026-01-01")
+
+
+@pytest.mark.parametrize(
+    ("query", "meant"),
+    [
+        ("Was haben wir an Weihnachten gemacht?", CHRISTMAS),
+        ("Wo war ich Silvester 2023?", ("2023-12-31", "2023-12-31")),
+        ("Was machten wir letztes Ostern?", ("2026-04-03", "2026-04-06")),
+        ("¿Qué hice la Navidad pasada?", CHRISTMAS),
+        ("¿Dónde estuve en Semana Santa de 2025?", ("2025-04-13", "2025-04-20")),
+        ("Qu'ai-je fait au nouvel an ?", NEW_YEAR),
+        ("Cosa ho fatto a Natale?", CHRISTMAS),
+        ("Wat kreeg ik met Sinterklaas?", ("2025-12-05", "2025-12-05")),
+        ("Co robiłem w Wigilię?", ("2025-12-24", "2025-12-24")),
+        ("Onde passei o carnaval?", ("2026-02-14", "2026-02-18")),
+        ("Что я делал на Новый год?", NEW_YEAR),
+        ("Где мы были на Пасху?", ("2026-04-12", "2026-04-12")),
+        ("Yılbaşında ne yaptım?", NEW_YEAR),
+        ("ماذا فعلت في رأس السنة؟", NEW_YEAR),
+        ("クリスマスに何をした?", ("2025-12-24", "2025-12-25")),
+        ("작년 설날에 어디 갔어?", ("2025-01-21", "2025-02-21")),
+        ("ฉันไปไหนวันสงกรานต์", ("2026-04-13", "2026-04-15")),
+    ],
+)
+def test_a_query_names_a_holiday(query: str, meant: tuple[str, str]) -> None:
+    assert [(str(period.first), str(period.last)) for period in periods_in(query, NOW)] == [meant]
+
+
 def test_words_keep_their_places_where_folding_drops_characters() -> None:
     # A combining accent, and the Arabic marks of vowels.
     assert strip_times("¿Que\u0301 comi\u0301 ayer?", NOW) == "¿Que\u0301 comi\u0301  ?"
@@ -249,6 +280,12 @@ def test_words_keep_their_places_where_folding_drops_characters() -> None:
         "¿Qué hice de lunes a miércoles?",
         "Что я делал летом?",
         "夏に何をしましたか?",
+        "Wo waren wir an Weihnachten?",
+        "¿Dónde estuve la semana pasada?",
+        "Où étais-je hier ?",
+        "Gdzie byłem wczoraj?",
+        "昨日はどこにいた?",
+        "What did we do in May?",
     ],
 )
 def test_a_query_that_names_nothing_but_a_time_asks_for_all_of_it(query: str) -> None:

@@ -256,16 +256,6 @@ def _day_alone(match: re.Match[str], today: date) -> Period:
     return periods.days(month.replace(day=day), dated=True)
 
 
-def _easter(year: int) -> Period:
-    """Returns Easter Sunday and Monday, by the anonymous Gregorian algorithm."""
-    century, rest = divmod(year, 100)
-    epact = (19 * (year % 19) + century - century // 4 - (century - (century + 8) // 25 + 1) // 3 + 15) % 30
-    ahead = (32 + 2 * (century % 4) + 2 * (rest // 4) - epact - rest % 4) % 7
-    late = (year % 19 + 11 * epact + 22 * ahead) // 451
-    month, day = divmod(epact + ahead - 7 * late + 114, 31)
-    return periods.days(date(year, month, day + 1), 2)
-
-
 def _on_date(month: int, day: int, count: int = 1) -> Yearly:
     return lambda year: periods.days(date(year, month, day), count)
 
@@ -281,7 +271,7 @@ HOLIDAYS: Mapping[str, Yearly] = {
     "new year(?:'s(?: day)?)?": _on_date(1, 1),
     "halloween": _on_date(10, 31),
     "valentine's(?: day)?": _on_date(2, 14),
-    "easter": _easter,
+    "easter": lambda year: periods.days(periods.easter(year), 2),
     "thanksgiving": _nth_weekday(11, 4, "thursday"),
     "mother's day": _nth_weekday(5, 2, "sunday"),
     "father's day": _nth_weekday(6, 3, "sunday"),

@@ -51,7 +51,8 @@ _FURTHER = {
     "tr": "yilinda ayinda ocakta subatta martta nisanda mayista haziranda temmuzda agustosta eylulde ekimde kasimda "
           "aralikta",
 }  # fmt: skip
-_TELLING = ("relative", "ago", "past", "months", "weekdays", "short", "seasons", "adverbs")
+_EASTERS = {"easter": periods.easter, "orthodox easter": periods.orthodox_easter}
+_TELLING = ("relative", "ago", "past", "months", "weekdays", "short", "seasons", "adverbs", "holidays")
 # A number behind which something is counted is no year.
 _COUNTED = re.compile(r" ?(?:%|€|\$|[.,:]\d)| (?:euros?|dollars?|dolares|kilometer|km|metros?|personen|personas)\b")
 # A word and the space behind it, before a day or a month.
@@ -262,19 +263,19 @@ def _end(language: str, number: int) -> str:
 
 
 def _seasons(language: str) -> list[Rule]:
+    """Returns the patterns of seasons and holidays."""
     words = _words()[language]
-    seasons = words["seasons"] | words["adverbs"]
-    if not seasons:
-        return []
-    season = f"(?P<season>{_any(seasons)})"
+    alone = words["adverbs"] | words["holidays"]
+    names = words["seasons"] | alone
+    name = f"(?P<name>{_any(names)})"
     # No part of a longer word ("千春に", "한겨울에").
     start = "(?<![\u3005\u4e00-\u9fff\uac00-\ud7a3])" if language in _SCRIPTS else ""
     of_year = rf"(?:{_OF_YEAR} {_YEAR_WORD}{_YEAR})"
-    patterns = [(rf"{_YEAR}(?:年の?|년 ?){season}" if start else season + of_year, "")]
-    patterns += [(start + phrase.replace("{0}", season), which) for phrase, which in words["season"].items()]
-    if words["adverbs"]:
-        patterns.append((f"(?P<season>{_any(words['adverbs'])})", ""))
-    return [(_whole(pattern, language), partial(_season, seasons, which)) for pattern, which in patterns]
+    patterns = [(rf"{_YEAR}(?:年の?|년 ?){name}" if start else name + of_year, "")]
+    patterns += [(start + phrase.replace("{0}", name), which) for phrase, which in words["season"].items()]
+    if alone:
+        patterns.append((f"{start}(?P<name>{_any(alone)})", ""))
+    return [(_whole(pattern, language), partial(_season, names, which)) for pattern, which in patterns]
 
 
 @cache
@@ -336,13 +337,21 @@ def _bordered(side: str, months: Mapping[str, int], match: re.Match[str], today:
 
 
 def _season(
-    seasons: Mapping[str, int], which: str | int, match: re.Match[str], today: date
+    names: Mapping[str, int | list[Any]], which: str | int, match: re.Match[str], today: date
 ) -> Period | tuple[Period, Yearly]:
-    """Returns a season of three months; `which` is as in `periods.select_period`, or the years from now."""
-    number, year = seasons[match["season"]], match.groupdict().get("year")
+    """Returns a season of three months or a holiday, given the meanings of their names as `words.json` has them.
+
+    `which` is as in `periods.select_period`, or the years from now.
+    """
+    meaning, year = names[match["name"]], match.groupdict().get("year")
 
     def build(year: int) -> Period:
-        return periods.months(year, number, 3)
+        if isinstance(meaning, int):
+            return periods.months(year, meaning, 3)
+        begin, after, count = meaning
+        if begin in _EASTERS:
+            return periods.days(_EASTERS[begin](year) + timedelta(after), count)
+        return periods.days(date(year, begin, after), count)
 
     if isinstance(which, int):
         return build(today.year + which)

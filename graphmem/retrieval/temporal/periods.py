@@ -66,6 +66,24 @@ def days(first: date, count: int = 1, *, dated: bool = False) -> Period:
     return Period(start, start + count * DAY, is_exact=dated)
 
 
+def easter(year: int) -> date:
+    """Returns Easter Sunday, by the anonymous Gregorian algorithm."""
+    century, rest = divmod(year, 100)
+    epact = (19 * (year % 19) + century - century // 4 - (century - (century + 8) // 25 + 1) // 3 + 15) % 30
+    ahead = (32 + 2 * (century % 4) + 2 * (rest // 4) - epact - rest % 4) % 7
+    late = (year % 19 + 11 * epact + 22 * ahead) // 451
+    month, day = divmod(epact + ahead - 7 * late + 114, 31)
+    return date(year, month, day + 1)
+
+
+def orthodox_easter(year: int) -> date:
+    """Returns the Easter Sunday of the Orthodox churches, by Meeus's Julian algorithm; of the years 1900 to 2099."""
+    epact = (19 * (year % 19) + 15) % 30
+    ahead = (2 * (year % 4) + 4 * (year % 7) - epact + 34) % 7
+    month, day = divmod(epact + ahead + 114, 31)
+    return date(year, month, day + 1) + timedelta(13)
+
+
 def until(first: date, after: date, *, dated: bool = False) -> Period:
     """Returns the period from `first` to the day before `after`, at least one day."""
     return days(first, max(1, (after - first).days), dated=dated)

@@ -78,7 +78,10 @@ class Source(BaseModel):
 
 
 class ScoreDetails(BaseModel):
-    """The scores of a hit by the names of mem0: `entity_boost` and `bm25_score` are 0 where that arm missed it."""
+    """The scores of a hit by the names of mem0: `entity_boost` is that of the graph, `bm25_score` that of the words.
+
+    Each is 0 where that arm missed it.
+    """
 
     semantic_score: float
     bm25_score: float

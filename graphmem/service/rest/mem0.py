@@ -481,11 +481,11 @@ def _refuse_never_stored(conditions: Any) -> None:
 
 def _score_details(hit: Mapping[str, Any], threshold: float | None) -> dict[str, float | None]:
     arms = hit["explain"]["arms"]
-    scores = {name: arms.get(name, {}).get("score", 0.0) for name in ("keyword", "entities")}
+    scores = {name: arms.get(name, {}).get("score", 0.0) for name in ("keyword", "graph")}
     return {
         "semantic_score": hit["similarity"],
         "bm25_score": scores["keyword"],
-        "entity_boost": scores["entities"],
+        "entity_boost": scores["graph"],
         "final_score": hit["score"],
         "threshold": threshold,
     }
