@@ -100,25 +100,44 @@ def _links(connection: Connection, statement: Any, **values: Any) -> list[Link]:
     return [Link(key, other, Origin(origin)) for key, other, origin in connection.execute(statement, values)]
 
 
-def linked_group(connection: Connection, partition: int | None, keys: Iterable[str]) -> list[Link]:
+def linked_group(
+    connection: Connection, partition: int | None, keys: Iterable[str], columns: PartitionColumns | None = None
+) -> list[Link]:
     """Returns the links that lead from these keys, directly or over other keys, in the order they are reached.
 
-    Most keys have no links, which costs one statement.
+    Most keys have no links, which costs one statement, or none if the partition's columns know it.
     """
     reached: dict[Link, None] = {}
     waiting, seen = list(keys), set(keys)
     while waiting:
-        links = links_of(connection, partition, waiting)
+        links = (
+            links_of(connection, partition, waiting) if columns is None else _kept_links(connection, waiting, columns)
+        )
         reached |= dict.fromkeys(links)
         waiting = sorted({link.other for link in links} - seen)
         seen |= set(waiting)
     return list(reached)
 
 
-def linked_keys(connection: Connection, partition: int | None, keys: Iterable[str]) -> dict[str, str]:
-    """Returns the other keys of the entities that these keys mean, each with the one of these that it is linked to."""
+def _kept_links(connection: Connection, keys: Sequence[str], columns: PartitionColumns) -> list[Link]:
+    """Returns the links of these keys; the columns keep those that are read."""
+    unread = {key: list[Link]() for key in keys if key not in columns.links}
+    if unread:
+        for link in links_of(connection, columns.partition, unread):
+            unread[link.key].append(link)
+        columns.links.update(unread)
+    return [link for key in keys for link in columns.links[key]]
+
+
+def linked_keys(
+    connection: Connection, partition: int | None, keys: Iterable[str], columns: PartitionColumns | None = None
+) -> dict[str, str]:
+    """Returns the other keys of the entities that these keys mean, each with the one of these that it is linked to.
+
+    By the partition's columns if they are given.
+    """
     start_keys = list(keys)
-    links = linked_group(connection, partition, start_keys)
+    links = linked_group(connection, partition, start_keys, columns)
     start_key_of = dict(zip(start_keys, start_keys, strict=True))
     for link in links:  # in the order they are reached, so `link.key` is in the dictionary already
         start_key_of.setdefault(link.other, start_key_of[link.key])
@@ -209,14 +228,28 @@ def is_stated(connection: Connection, partition: int, link: Link, predicates: Se
 # --- entities -------------------------------------------------------------------------------------------------------
 
 
-def existing_entities(connection: Connection, partition: int | None, keys: Iterable[str]) -> dict[str, Entity]:
-    """Returns the entities of a partition that have these keys, by key; keys without an entity are left out."""
+def existing_entities(
+    connection: Connection, partition: int | None, keys: Iterable[str], columns: PartitionColumns | None = None
+) -> dict[str, Entity]:
+    """Returns the entities of a partition that have these keys, by key; keys without an entity are left out.
+
+    The partition's columns have them if they are given.
+    """
+    if columns is not None:
+        return columns.entities_of(keys)
     rows = connection.execute(_ENTITIES_BY_KEY, {"partition": partition, "keys": list(keys)})
     return {row.key: decode_entity(row) for row in rows}
 
 
-def mention_kinds(connection: Connection, partition: int | None, keys: Iterable[str]) -> dict[str, MentionKind]:
-    """Returns the most valuable kind of mention of each of these entities of a partition, by key."""
+def mention_kinds(
+    connection: Connection, partition: int | None, keys: Iterable[str], columns: PartitionColumns | None = None
+) -> dict[str, MentionKind]:
+    """Returns the most valuable kind of mention of each of these entities of a partition, by key.
+
+    The partition's columns have them if they are given.
+    """
+    if columns is not None:
+        return columns.best_kinds(keys)
     rows = connection.execute(_BEST_KINDS, {"partition": partition, "keys": list(keys)})
     return {key: mention_kind(kind) for key, kind in rows if kind is not None}
 
