@@ -184,7 +184,8 @@ def keyword(
                 if own.frequencies[term]
             }
             if weights:
-                pairs.extend(_checked(deps.vector_index.sparse(replace(query.view, partition=key), weights, limit)))
+                found = deps.vector_index.sparse(replace(query.view, partition=key), weights, limit)
+                pairs.extend(found if deps.vector_worker is None else _checked(found))
         return sorted(pairs, key=lambda pair: -pair[1])
 
     return _read(deps, search_partitions)

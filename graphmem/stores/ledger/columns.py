@@ -9,7 +9,7 @@ is not kept here.
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from math import inf
@@ -284,6 +284,11 @@ class PartitionColumns:
         """Returns the most valuable kind of mention of each of these entities, by key."""
         postings = ((key, self.postings.get(self.entity_rows[key])) for key in keys if key in self.entity_rows)
         return {key: mention_kind(ranked[0][0]) for key, ranked in postings if ranked}
+
+    def candidates_of(self, rows: Iterable[int]) -> dict[int, CandidateRow]:
+        """Returns those of these memories that are there, by row."""
+        found = ((row, self.candidates[self.positions[row]]) for row in rows if row in self.positions)
+        return {row: candidate for row, candidate in found if candidate is not None}
 
     @property
     def size_bytes(self) -> int:
@@ -595,14 +600,6 @@ class VisibleColumns:
         wanted[positions] = True
         found = self.cosines(connection, kind, vector, wanted)[positions].tolist()
         return {row: cosine for row, cosine in zip(rows, found, strict=True) if cosine > -inf}
-
-    def candidates(self, rows: Iterable[int]) -> Iterator[tuple[CandidateRow, bool]]:
-        """Yields those of these memories that are there, and whether the view shows them."""
-        candidates, shown, position_of = self.columns.candidates, self._shown, self.columns.positions.get
-        for row in rows:
-            position = position_of(row)
-            if position is not None and (candidate := candidates[position]) is not None:
-                yield candidate, shown[position]
 
     def shows(self, row: int) -> bool:
         """Whether the view shows the memory of a row."""
