@@ -15,7 +15,7 @@ import numpy as np
 from graphmem.concurrency import WorkStopped
 from graphmem.errors import ModelError, StoreError
 from graphmem.logs import log_text
-from graphmem.plugins import MultilingualEmbedder, TokenEmbedder, embedding_spec_of
+from graphmem.plugins import MultilingualEmbedder, TokenEmbedder
 from graphmem.retrieval.query_analysis import AnalyzedQuery
 from graphmem.retrieval.types import EncodedQuery, ScoredIds, SearchDeps, SearchQuery
 from graphmem.stores.ledger import memories, term_stats
@@ -84,7 +84,7 @@ def retrieve(
         partitions = partitions or memories.partitions_of(connection, query.view, MAX_PARTITIONS_LISTED)
         visible = deps.ledger.columns.visible(connection, query.view)
         spaces = recorded_spaces(connection) if visible is None else visible.columns.state.spaces
-        are_of(spaces, embedding_spec_of(deps.embedder), deps.ledger.uuid)  # raises EmbedderChanged
+        are_of(spaces, deps.spec, deps.ledger.uuid)  # raises EmbedderChanged
         # The columns have the terms as well where the ledger is the index.
         columns = None if visible is None or deps.vector_worker is not None else visible.columns
         statistics = term_stats.statistics_of(connection, partitions, terms, columns)

@@ -57,11 +57,12 @@ class Ranked:
 def rank(walked: Walked, deps: SearchDeps) -> Ranked:
     """Ranks the candidates by the weighted sum of their features, and assesses the relevance of the best."""
     candidates, query = walked.candidates, walked.candidates.retrieved.query
-    weights = candidates.weights.final_without_tokens if candidates.lacks_tokens else candidates.weights.final
+    lacks_tokens = candidates.lacks_tokens
+    weights = candidates.weights.final_without_tokens if lacks_tokens else candidates.weights.final
     if candidates.retrieved.analysis.is_keywords and weights.get("keyword"):
         weights = {**weights, "keyword": KEYWORD_QUERY_WEIGHT}
     table = candidates.table()
-    if candidates.weights.uses_graph and not candidates.lacks_tokens:
+    if candidates.weights.uses_graph and not lacks_tokens:
         table = _with_passage_columns(candidates, table, weights, deps)
     ranked = of_candidates = by_total(table, weights)
     explainer = _explainer(walked, candidates, table, weights, ranked)

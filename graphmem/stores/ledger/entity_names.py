@@ -321,7 +321,7 @@ def similar_keys(connection: Connection, partition: int | None, keys: Collection
 
     "łódź" is like "lodz", "hòa" like "hoa" and "hoà", "möhre" like "moehre". Those with the most mentions come first.
     """
-    return _similar(keys, _alike(connection, partition, keys))
+    return _similar(keys, [key for key in _alike(connection, partition, keys) if key not in keys])
 
 
 def same_and_similar(
@@ -333,8 +333,8 @@ def same_and_similar(
     """
     asked = set(keys)
     alike = _alike(connection, partition, asked) if columns is None else columns.entities_alike(asked)
-    similar = _similar(asked - alike.keys(), alike)
-    found = [*sorted(asked & alike.keys()), *sorted(similar.keys() - asked)]
+    similar = _similar(asked - alike.keys(), [key for key in alike if key not in asked])
+    found = [*sorted(asked & alike.keys()), *sorted(similar)]
     return {key: alike[key] for key in found}, similar
 
 
@@ -345,10 +345,11 @@ def _alike(connection: Connection, partition: int | None, keys: Collection[str])
     return {row.key: decode_entity(row) for row in connection.execute(_ALIKE, values)}
 
 
-def _similar(keys: Collection[str], alike: Iterable[str]) -> dict[str, str]:
-    key_of = _spellings(keys)
-    others = ((key, key_of.get(key) or key_of.get(without_marks(key))) for key in alike if key not in keys)
-    return {key: asked for key, asked in others if asked is not None}
+def _similar(keys: Collection[str], others: Collection[str]) -> dict[str, str]:
+    """Returns those of some other keys that are spellings of a key, each with that key."""
+    key_of = _spellings(keys) if others else {}
+    spelled = ((key, key_of.get(key) or key_of.get(without_marks(key))) for key in others)
+    return {key: asked for key, asked in spelled if asked is not None}
 
 
 def _spellings(keys: Iterable[str]) -> dict[str, str]:
