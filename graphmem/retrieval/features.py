@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, repeat
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -158,7 +158,9 @@ class Evidence:
         own = list(ids)
         nobody: Pair = (None, None)
         beside = chain.from_iterable(map(self.neighbours.get, own, repeat(nobody)))
-        return list(dict.fromkeys([*own, *(other for other in beside if other is not None)]))
+        found = dict.fromkeys(chain[str | None](own, beside))
+        found.pop(None, None)
+        return cast("list[str]", list(found))
 
     def table(self, ids: Sequence[str], query: AnalyzedQuery) -> FeatureTable:
         """Computes the features of these memories.

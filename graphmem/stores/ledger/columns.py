@@ -9,7 +9,7 @@ is not kept here.
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from math import inf
@@ -571,7 +571,7 @@ class VisibleColumns:
     def __init__(self, columns: PartitionColumns, view: View) -> None:
         self.columns = columns
         self.flags = columns.visible(view)  # of the memories that the view shows
-        self._shown = self.flags.tolist()
+        self._shown = self.flags.tobytes()  # read one by one faster than an array is, and made faster than a list
         self._compared: dict[tuple[str, str], _Compared] = {}
 
     def cosines(self, connection: Connection, kind: tuple[str, str], vector: Matrix, wanted: Flags) -> Scores:
@@ -601,10 +601,10 @@ class VisibleColumns:
         found = self.cosines(connection, kind, vector, wanted)[positions].tolist()
         return {row: cosine for row, cosine in zip(rows, found, strict=True) if cosine > -inf}
 
-    def shows(self, row: int) -> bool:
-        """Whether the view shows the memory of a row."""
-        position = self.columns.positions.get(row)
-        return position is not None and self._shown[position]
+    def shown(self, rows: Iterable[int]) -> Iterator[int]:
+        """Yields those of these memories (rows) that the view shows, in order."""
+        shown, position_of = self._shown, self.columns.positions.get
+        return (row for row in rows if (position := position_of(row)) is not None and shown[position])
 
     def by_row(self, rows: Iterable[int]) -> list[CandidateRow]:
         """Returns those of these memories that the view shows."""

@@ -227,7 +227,7 @@ class _ColumnNeighbourhood(_Neighbourhood):
 
     def _read_session_rows(self, row_ids: Sequence[int]) -> None:
         self._loaded.update(self._columns.candidates_of(row_ids))
-        self._visible.update(filter(self._shown.shows, row_ids))
+        self._visible.update(self._shown.shown(row_ids))
 
     def rarest_entities(self, row_ids: Sequence[int], limit: int, without: Iterable[int]) -> list[int]:
         linked = {entity for _, _, entity, _, _ in self._mentions_of(row_ids)}.difference(without)
@@ -236,11 +236,11 @@ class _ColumnNeighbourhood(_Neighbourhood):
         return [entity for _, _, entity in ranked[:limit]]
 
     def best_mentions(self, entity_rows: Sequence[int], limit: int) -> list[int]:
-        shows, rows = self._shown.shows, list[int]()
+        rows: list[int] = []
         for entity in entity_rows:
             postings = self._columns.postings.get(entity, ())
-            visible = (row for kind, _, row in postings if kind < MentionKind.COMMON_NOUN and shows(row))
-            rows.extend(islice(visible, limit))
+            mentioning = (row for kind, _, row in postings if kind < MentionKind.COMMON_NOUN)
+            rows.extend(islice(self._shown.shown(mentioning), limit))
         return rows
 
     def _mentions_of(self, row_ids: Sequence[int]) -> Sequence[tuple[int, int, int, str, int]]:
