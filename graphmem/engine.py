@@ -201,6 +201,7 @@ class Engine:
             backends.graph,
             backends.graph_worker,
             backends.embedder,
+            self.embedding_spec,
             self._scripts,
             self._search_pool,
             self.observers,

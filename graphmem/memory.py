@@ -789,7 +789,6 @@ class Memory:
             rerank=rerank,
         )
         search_query = replace(search_query, explain=validation.flag(explain, "explain"))
-        self.engine.check_embedder()
         from graphmem.retrieval.pipeline import search  # noqa: PLC0415  (what only a search needs)
 
         with traced_operation("search_memory") as span:
@@ -850,7 +849,6 @@ class Memory:
         record = find_memory(self.engine.ledger, uid, Scope(scope.user_id) if scope.user_id is not None else scope)
         if record is None:
             raise NotFoundError(NOT_FOUND.format(id=uid))
-        self.engine.check_embedder()
         from graphmem.retrieval import absence  # noqa: PLC0415  (what only a search needs)
         from graphmem.retrieval.pipeline import search  # noqa: PLC0415
 
@@ -956,7 +954,6 @@ class Memory:
         scope = validation.required_scope(user_id, agent_id, run_id)[0]
         view = self._view(scope, None, None)
         now = validation.asked_at(reference_date, view.now, self.limits.timezone)
-        self.engine.check_embedder()
         search_query = SearchQuery(
             validation.query(query),
             view,

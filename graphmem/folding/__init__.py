@@ -105,6 +105,8 @@ def meant_spellings(text: str) -> tuple[str, ...]:
     for digraph in _DIGRAPH.finditer(text):
         parts.append((text[ends : digraph.start()], digraph.group()))
         ends = digraph.end()
+    if not parts:
+        return ()
     letters = [_LETTER_OF_DIGRAPH[digraph] for _, digraph in parts]
     choices: Iterable[Sequence[bool]] = product((False, True), repeat=len(parts))
     if len(parts) > _MAX_DIGRAPHS:

@@ -162,7 +162,6 @@ class ItemStore:
         """
         engine, now = self._engine, datetime.now(UTC)
         engine.check_open()
-        engine.check_embedder()
         waited = max(engine.settings.delivery_wait, ENRICHMENT_WAIT)
         if not engine.job_worker.wait_for_texts(waited, also_long=False):
             logger.warning("degraded search: items stored last have no vectors yet and stand behind all others")

@@ -19,6 +19,7 @@ from graphmem.plugins import MultilingualEmbedder, TokenEmbedder
 from graphmem.retrieval.query_analysis import AnalyzedQuery
 from graphmem.retrieval.types import EncodedQuery, ScoredIds, SearchDeps, SearchQuery
 from graphmem.stores.ledger import memories, term_stats
+from graphmem.stores.ledger.ledger_state import are_of, recorded_spaces
 from graphmem.stores.ledger.term_stats import PartitionStatistics
 from graphmem.text import idf, query_term_counts
 
@@ -74,15 +75,18 @@ def retrieve(
 ) -> Retrieved:
     """Asks the arms: one after the other in the ledger, those of a projection side by side, as soon as possible.
 
-    Raises StoreError from the ledger alone; everything else that fails is left out and named in `degraded`.
+    Raises StoreError from the ledger alone; everything else that fails is left out and named in `degraded`. Raises
+    EmbedderChanged if the ledger's vectors are of another embedder.
     """
     terms, workers = query_term_counts(query.text), [deps.vector_worker, deps.graph_worker]
     with deps.ledger.read() as connection:
         partitions = [query.view.partition] if query.view.partition is not None else []
         partitions = partitions or memories.partitions_of(connection, query.view, MAX_PARTITIONS_LISTED)
+        visible = deps.ledger.columns.visible(connection, query.view)
+        spaces = recorded_spaces(connection) if visible is None else visible.columns.state.spaces
+        are_of(spaces, deps.spec, deps.ledger.uuid)  # raises EmbedderChanged
         # The columns have the terms as well where the ledger is the index.
-        visible = None if deps.vector_worker is not None else deps.ledger.columns.visible(connection, query.view)
-        columns = None if visible is None else visible.columns
+        columns = None if visible is None or deps.vector_worker is not None else visible.columns
         statistics = term_stats.statistics_of(connection, partitions, terms, columns)
         behind = [one for one in workers if one is not None and not one.is_up_to_date(partitions)]
     degraded = frozenset[str]()
@@ -180,7 +184,8 @@ def keyword(
                 if own.frequencies[term]
             }
             if weights:
-                pairs.extend(_checked(deps.vector_index.sparse(replace(query.view, partition=key), weights, limit)))
+                found = deps.vector_index.sparse(replace(query.view, partition=key), weights, limit)
+                pairs.extend(found if deps.vector_worker is None else _checked(found))
         return sorted(pairs, key=lambda pair: -pair[1])
 
     return _read(deps, search_partitions)

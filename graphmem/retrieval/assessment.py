@@ -92,7 +92,10 @@ def relevances_of(candidates: Candidates, ranked: Sequence[RankedMemory], deps: 
     if analysis.is_only_temporal and not depends_on_conversation(retrieved.query.text):
         values |= {uid: _dated(values[uid], analysis, rows[uid], texts.get(uid, "")) for uid in ids}
     values |= {uid: max(values[uid], REPLY_RELEVANCE) for uid in replies.intersection(ids)}
-    return {uid: replace(one, value=values[uid]) for uid, one in zip(ids, assessed, strict=True)}
+    return {
+        uid: one if one.value == values[uid] else replace(one, value=values[uid])
+        for uid, one in zip(ids, assessed, strict=True)
+    }
 
 
 def _dated(value: float, analysis: AnalyzedQuery, row: CandidateRow, text: str) -> float:

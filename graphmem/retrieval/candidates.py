@@ -232,28 +232,32 @@ def named_in(
     found, similar = entity_names.same_and_similar(connection, row, candidates, columns)
     if similar:
         candidates = {**{key: candidates[asked]._replace(key=key) for key, asked in similar.items()}, **candidates}
-    kinds = _kinds(connection, row, candidates, found)
+    kinds = _kinds(connection, row, candidates, found, columns)
     # "Windows" is not what the windows have that were cleaned.
     common = {key for key, kind in kinds.items() if candidates[key].is_possessor and kind is MentionKind.COMMON_NOUN}
     kinds = {key: kind for key, kind in kinds.items() if key not in common}
     named = {key: entity for key, entity in found.items() if key in kinds}
-    alias_of = entity_names.linked_keys(connection, row, named) if partition.key == own_partition else {}
+    alias_of = entity_names.linked_keys(connection, row, named, columns) if partition.key == own_partition else {}
     if alias_of:
-        named |= entity_names.existing_entities(connection, row, alias_of)
+        named |= entity_names.existing_entities(connection, row, alias_of, columns)
     alias_kinds = {alias: kinds[key] for alias, key in alias_of.items() if key in kinds}
     asked = {*(key for key, one in candidates.items() if key in kinds or not one.is_possessor), *alias_of}
     return SearchPartition(partition.key, partition.size, partition.kept, named, {**alias_kinds, **kinds}, asked)
 
 
 def _kinds(
-    connection: Connection, row: int | None, candidates: Mapping[str, KeyCandidate], found: Mapping[str, Entity]
+    connection: Connection,
+    row: int | None,
+    candidates: Mapping[str, KeyCandidate],
+    found: Mapping[str, Entity],
+    columns: PartitionColumns | None,
 ) -> dict[str, MentionKind]:
     """Returns how the query mentions the entities that were found, by key; without those inside longer ones.
 
     Where its writing does not tell a name, an entity is mentioned as the memories that name it best do.
     """
     untold = [key for key in found if candidates[key].is_name is None]
-    kinds = entity_names.mention_kinds(connection, row, untold) if untold else {}
+    kinds = entity_names.mention_kinds(connection, row, untold, columns) if untold else {}
     for key in found:
         if candidates[key].is_name:
             kinds[key] = MentionKind.NAME

@@ -10,8 +10,8 @@ import numpy as np
 from sqlalchemy import Connection
 
 from graphmem.boundary.filters import Matcher
-from graphmem.model import CandidateRow
-from graphmem.plugins import Matrix, embedding_spec_of
+from graphmem.model import ASSISTANT, CandidateRow
+from graphmem.plugins import Matrix
 from graphmem.retrieval.character_matching import CharacterMatches
 from graphmem.retrieval.features import Evidence, SpaceEstimates, UnreadMemories
 from graphmem.retrieval.types import EncodedQuery, SearchDeps, SearchQuery
@@ -40,7 +40,7 @@ class EvidenceReader:
         with deps.ledger.read() as connection:
             columns = deps.ledger.columns.visible(connection, query.view)
             row = None if partition is None or columns is not None else memories.partition_row(connection, partition)
-        candidates = CandidateReader(query.view, row, embedding_spec_of(deps.embedder), columns)
+        candidates = CandidateReader(query.view, row, deps.spec, columns)
         return cls(query, encoded, deps.ledger, candidates, Matcher(query.filter))
 
     def visible(self, evidence: Evidence, ids: Iterable[str]) -> tuple[Evidence, list[str]]:
@@ -173,4 +173,5 @@ def _with_rows(evidence: Evidence, rows: Sequence[CandidateRow]) -> Evidence:
         evidence,
         rows={**evidence.rows, **{one.id: one for one in rows}},
         ids={**evidence.ids, **{one.row: one.id for one in rows}},
+        by_assistant=evidence.by_assistant.union(one.id for one in rows if one.role == ASSISTANT),
     )

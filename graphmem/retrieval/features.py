@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, repeat
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -131,7 +131,8 @@ class Evidence:
     `neighbours`: the memories before and after in the session (None: the view shows none). `similarity`: cosines.
     `keyword`: BM25 scores. `matches`: the query's tokens compared with those of memories, or its characters where the
     embedder does not read the script (None: neither). `compares_vectors`: whether cosines mean something; if not, they
-    are no feature. `ids`: the memories of `rows` by their row numbers. `accepted`: whether the view shows a memory and
+    are no feature. `ids`: the memories of `rows` by their row numbers. `by_assistant`: those of them that an assistant
+    said. `accepted`: whether the view shows a memory and
     the query's filters accept it, of those that were asked for. `compared`: the memories of which tokens were read.
     `unread`: estimates for memories of the multilingual space alone (None: none was met).
     """
@@ -143,6 +144,7 @@ class Evidence:
     matches: TokenMatches | CharacterMatches | None = None
     compares_vectors: bool = True
     ids: Mapping[int | None, str] = field(default_factory=dict)
+    by_assistant: frozenset[str] = frozenset()
     accepted: Mapping[str, bool] = field(default_factory=dict)
     compared: frozenset[str] = frozenset()
     unread: UnreadMemories | None = None
@@ -156,7 +158,9 @@ class Evidence:
         own = list(ids)
         nobody: Pair = (None, None)
         beside = chain.from_iterable(map(self.neighbours.get, own, repeat(nobody)))
-        return list(dict.fromkeys([*own, *(other for other in beside if other is not None)]))
+        found = dict.fromkeys(chain[str | None](own, beside))
+        found.pop(None, None)
+        return cast("list[str]", list(found))
 
     def table(self, ids: Sequence[str], query: AnalyzedQuery) -> FeatureTable:
         """Computes the features of these memories.
@@ -206,32 +210,27 @@ class Evidence:
         own = self.matches.matrix(ids)
         beside = np.maximum(self.matches.matrix(before), self.matches.matrix(after))
         tokens = min_max_normalized(own @ self.matches.weights, MIN_RANGE)
+        questions = [
+            uid if uid is not None and self._is_reply(row, self.rows[uid]) else None
+            for row, uid in zip(rows, before, strict=True)
+        ]
         return {
             "tokens": tokens,
             "tokens_beside": min_max_normalized(
                 np.maximum(own, NEIGHBOUR_TOKEN_WEIGHT * beside) @ self.matches.weights, MIN_RANGE
             ),
-            "reply": np.array(
-                [
-                    score if score and self.replies_to(uid) is not None else 0.0
-                    for uid, score in zip(
-                        ids, _scores_of(before, dict(zip(ids, tokens.tolist(), strict=True))), strict=True
-                    )
-                ]
-            ),
+            "reply": _scores_of(questions, dict(zip(ids, tokens.tolist(), strict=True))),
         }
 
     def replies_to(self, uid: str) -> str | None:
-        """Returns the memory just before this one in its session if another speaker asks something in it, else None.
-
-        None for an assistant's messages: an assistant replies to everything.
-        """
-        if self.rows[uid].role == ASSISTANT:
-            return None
+        """Returns the memory just before this one in its session if it asks and this one replies, else None."""
         before = self.neighbours.get(uid, (None, None))[0]
-        if before is None or not self.rows[before].answer_types & IS_QUESTION:
-            return None
-        return before if self.rows[before].speaker != self.rows[uid].speaker else None
+        return before if before is not None and self._is_reply(self.rows[uid], self.rows[before]) else None
+
+    @staticmethod
+    def _is_reply(row: CandidateRow, before: CandidateRow) -> bool:
+        """Whether another speaker asks something in the memory before. An assistant replies to everything: no reply."""
+        return bool(before.answer_types & IS_QUESTION) and row.role != ASSISTANT and before.speaker != row.speaker
 
     def reply_to(self, uid: str) -> str | None:
         """Returns the memory just after this one in its session if somebody else or an assistant says it, else None."""
@@ -257,7 +256,7 @@ class Evidence:
         named_speakers = query.speakers_named({row.speaker for row in rows})
         answer_types = int(query.answer_types)
         dates = np.array([query.temporal_proximity(row.at) for row in rows]) if query.periods else nothing
-        assistants = {row.id for row in self.rows.values() if row.role == ASSISTANT}
+        assistants = self.by_assistant
         question_shares = np.array([row.question_share for row in rows])
         if assistants:
             beside = (not assistants.isdisjoint(pair) for pair in zip(before, after, strict=True))

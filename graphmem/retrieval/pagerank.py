@@ -148,15 +148,15 @@ class _TransitionGraph:
         self.entities = {key: i for i, key in enumerate(subgraph.frequencies, len(self.memories))}
         self._next_pairs = subgraph.next_pairs
         self._frequencies = np.array(list(subgraph.frequencies.values()), dtype=float)
-        numbers = [(self.memories[memory], self.entities[key], kind) for memory, key, kind in subgraph.mentions]
-        self._mention_memories, self._mention_entities, kinds = np.array(numbers, dtype=int).reshape(-1, 3).T
+        mentioned = [(self.memories[memory], self.entities[key], kind) for memory, key, kind in subgraph.mentions]
+        self._mention_memories, self._mention_entities, kinds = np.array(mentioned, dtype=int).reshape(-1, 3).T
         rarities = _rarities(size, self._frequencies)
         self._mention_weights = _WEIGHT_BY_KIND[kinds] * rarities[self._mention_entities - len(self.memories)]
-        self._unshared_weights = np.zeros(len(self))
-        for (memory, kind), count in subgraph.unshared_mentions.items():
-            self._unshared_weights[self.memories[memory]] += (
-                count * MENTION_WEIGHTS[MentionKind(kind)] * rarity(size, 1)
-            )
+        unshared = subgraph.unshared_mentions
+        counted = [(self.memories[memory], kind, count) for (memory, kind), count in unshared.items()]
+        numbers, kinds, counts = np.array(counted, dtype=int).reshape(-1, 3).T
+        weights = counts * _WEIGHT_BY_KIND[kinds] * rarity(size, 1)
+        self._unshared_weights = np.asarray(np.bincount(numbers, weights, minlength=len(self)), float)
 
     def __len__(self) -> int:
         return len(self.memories) + len(self.entities)
@@ -194,9 +194,8 @@ class _TransitionGraph:
 
     def _out_weights(self, ends: Sequence[int]) -> Vector:
         """Returns the full out-weights; an entity's is its frequency times the mean weight of the mentions read."""
-        out_weights: Vector = self._unshared_weights + np.bincount(
-            self._mention_memories, self._mention_weights, minlength=len(self)
-        )
+        mentioned = np.bincount(self._mention_memories, self._mention_weights, minlength=len(self))
+        out_weights: Vector = self._unshared_weights + mentioned
         out_weights += NEXT_WEIGHT * np.bincount(np.array(ends, dtype=int), minlength=len(self))
         has_weight = self._mention_weights > 0
         totals = np.bincount(self._mention_entities[has_weight], self._mention_weights[has_weight], minlength=len(self))

@@ -57,11 +57,12 @@ class Ranked:
 def rank(walked: Walked, deps: SearchDeps) -> Ranked:
     """Ranks the candidates by the weighted sum of their features, and assesses the relevance of the best."""
     candidates, query = walked.candidates, walked.candidates.retrieved.query
-    weights = candidates.weights.final_without_tokens if candidates.lacks_tokens else candidates.weights.final
+    lacks_tokens = candidates.lacks_tokens
+    weights = candidates.weights.final_without_tokens if lacks_tokens else candidates.weights.final
     if candidates.retrieved.analysis.is_keywords and weights.get("keyword"):
         weights = {**weights, "keyword": KEYWORD_QUERY_WEIGHT}
     table = candidates.table()
-    if candidates.weights.uses_graph and not candidates.lacks_tokens:
+    if candidates.weights.uses_graph and not lacks_tokens:
         table = _with_passage_columns(candidates, table, weights, deps)
     ranked = of_candidates = by_total(table, weights)
     explainer = _explainer(walked, candidates, table, weights, ranked)
@@ -75,7 +76,7 @@ def rank(walked: Walked, deps: SearchDeps) -> Ranked:
         candidates, further, arm_limit = _further_memories(candidates, arm_limit, deps)
         last_score = of_candidates[-1].score if of_candidates else 1.0
         lower = by_total(candidates.table(further), weights)
-        ranked = [*of_candidates, *(replace(memory, score=last_score * memory.score) for memory in lower)]
+        ranked = [*of_candidates, *(memory._replace(score=last_score * memory.score) for memory in lower)]
         table = candidates.table([*candidates.ids, *further])
         explainer = _explainer(walked, candidates, table, weights, ranked)
         grouped = may_be_hits(candidates, ranked, explainer, deps, most)
@@ -90,8 +91,9 @@ def rank(walked: Walked, deps: SearchDeps) -> Ranked:
 def by_total(table: FeatureTable, weights: Weights) -> list[RankedMemory]:
     """Returns the memories of a table by the sum of their weighted features, best first."""
     totals = table.total(weights)
-    scores = scoring.scores(totals)
-    return [RankedMemory(table.ids[i], float(scores[i])) for i in np.argsort(-totals, kind="stable")]
+    order = np.argsort(-totals, kind="stable")
+    ids = map(table.ids.__getitem__, order.tolist())
+    return list(map(RankedMemory, ids, scoring.scores(totals)[order].tolist()))
 
 
 def by_relevance(
@@ -176,8 +178,9 @@ def may_be_hits(
     for them. A view of some kinds of memories shows source messages beside the facts.
     """
     query, rows = candidates.retrieved.query, candidates.evidence.rows
-    passing = [memory for memory in ranked if passes_threshold(candidates, memory.id, explainer)]
-    grouped = raise_replies(passing, candidates.replies)
+    if query.threshold is not None:
+        ranked = [memory for memory in ranked if passes_threshold(candidates, memory.id, explainer)]
+    grouped = raise_replies(ranked, candidates.replies)
     source_rows = [rows[memory.id].row for memory in grouped if rows[memory.id].source_only]
     if source_rows and query.view.kinds == ALL_KINDS:
         with deps.ledger.read() as connection:

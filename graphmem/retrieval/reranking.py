@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import Future
 from contextvars import copy_context
-from dataclasses import replace
 from threading import BoundedSemaphore, Thread
 from time import monotonic
 
@@ -85,8 +84,7 @@ def reranked(ranked: Sequence[RankedMemory], scores: Sequence[float]) -> list[Ra
     """
     order = sorted(range(len(scores)), key=lambda place: -scores[place])
     first = [
-        replace(
-            ranked[before],
+        ranked[before]._replace(
             score=ranked[place].score,
             reranked=Reranked(place + 1, before + 1, scores[before], ranked[before].score),
         )

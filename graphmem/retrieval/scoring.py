@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from math import log
 
 import numpy as np
@@ -111,7 +110,7 @@ def order_by_relevance(
 
     def scored(memory: RankedMemory) -> RankedMemory:
         score = max(1.0 + (totals[memory.id] - best), 0.0)
-        return replace(memory, score=score, relevance_share=score - memory.score)
+        return memory._replace(score=score, relevance_share=score - memory.score)
 
     assessed = sorted((memory for memory in ranked if memory.id in totals), key=lambda memory: -totals[memory.id])
     return [*map(scored, assessed), *(memory for memory in ranked if memory.id not in totals)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +25,7 @@ class Reranked:
     former_score: float
 
 
-@dataclass(frozen=True, slots=True)
-class RankedMemory:
+class RankedMemory(NamedTuple):
     """A memory's id with its score (0..1), and the ids of the source messages grouped under it, best first.
 
     `relevance_share` is what its relevance added to the score, `reranked` None for a memory that no reranker saw.
@@ -67,6 +67,8 @@ def raise_replies(ranked: Sequence[RankedMemory], replies: Mapping[str, str]) ->
 
     `replies`: {question's id: id of the reply}.
     """
+    if not replies:
+        return list(ranked)
     places = {memory.id: place for place, memory in enumerate(ranked)}
     raised = {
         reply: question

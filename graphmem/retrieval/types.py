@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection
 
 from graphmem.boundary.filters import Filter
-from graphmem.model import Entity, MemoryRecord, MentionKind, MinRelevance, Relation, View
+from graphmem.model import EmbeddingSpec, Entity, MemoryRecord, MentionKind, MinRelevance, Relation, View
 from graphmem.models.script_support import ScriptSupport
 from graphmem.observers import Observers
 from graphmem.plugins import EmbeddedQuestion, Embedder, Graph, Matrix, VectorSearch
@@ -65,6 +65,7 @@ class SearchQuery:
 class SearchDeps:
     """The stores, projection workers and models that a search reads, its thread pool and observers; `load` counts it.
 
+    `spec` says what `embedder` makes of a text.
     `vector_worker` delivers to `vector_index`, `graph_worker` to `graph`; each is None if that is read from the ledger.
     `reranker` is None if there is none, and then no query may have `rerank`.
     """
@@ -75,6 +76,7 @@ class SearchDeps:
     graph: Graph
     graph_worker: ProjectionWorker | None
     embedder: Embedder
+    spec: EmbeddingSpec
     scripts: ScriptSupport
     pool: Executor
     observers: Observers

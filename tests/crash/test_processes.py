@@ -343,7 +343,7 @@ def test_closing_in_the_middle_of_a_call_raises_only_our_errors(call: str, home:
     memory = open_memory(home)
     uid = memory.add("something", user_id="u")["results"][0]["id"]
     owner = type(memory.engine.job_worker if call == "flush" else memory.engine)
-    name = {"search": "check_embedder", "flush": "enrich_all"}.get(call, "commit")
+    name = {"search": "check_open", "flush": "enrich_all"}.get(call, "commit")
     real = getattr(owner, name)
 
     def close_during_call(self, *args):

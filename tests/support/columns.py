@@ -64,6 +64,12 @@ def assert_columns_agree(ledger: Ledger, spec) -> int:
             asked = {*keys, *map(without_marks, keys), "bob", "nobody"}
             alike = entity_names.same_and_similar(connection, partition, asked)
             assert entity_names.same_and_similar(connection, partition, asked, columns) == alike
+            for reads in (entity_names.existing_entities, entity_names.mention_kinds):
+                assert reads(connection, partition, asked, columns) == reads(connection, partition, asked)
+            for _ in range(2):  # the second time from what the first has kept
+                for some in (keys[:1], keys):
+                    links = entity_names.linked_keys(connection, partition, some, columns)
+                    assert links.keys() == entity_names.linked_keys(connection, partition, some).keys()
             asked = [*term_counts("Ann likes Böb and tea"), *term_counts("nothing of it")]
             counted = term_stats.statistics_of(connection, [key], asked[:2], columns)[key].with_terms(connection, asked)
             assert counted == term_stats.statistics_of(connection, [key], asked)[key]

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphmem.model import (
+    ASSISTANT,
     AnswerType,
     CandidateRow,
     MentionEdge,
@@ -208,7 +209,8 @@ def candidate_row(
 def make_evidence(*rows: CandidateRow, **more: Any) -> features.Evidence:
     chain = [None, *(row.id for row in rows), None]
     beside = {row.id: (chain[i], chain[i + 2]) for i, row in enumerate(rows)}
-    return features.Evidence({row.id: row for row in rows}, beside, **more)
+    said = frozenset(row.id for row in rows if row.role == ASSISTANT)
+    return features.Evidence({row.id: row for row in rows}, beside, by_assistant=said, **more)
 
 
 def columns(evidence: features.Evidence, question: str = "what?") -> dict[str, list[float]]:

@@ -423,7 +423,6 @@ def test_a_warm_search_reads_each_thing_once(memory: Memory) -> None:
         memory.search("Where does Ann live?", user_id="ann")
     finally:
         event.remove(Engine, "before_cursor_execute", note)
-    # The embedder, the state of the columns, links of the named entities, texts of the best, records, relations,
-    # chosen names.
+    # The state of the columns, texts of the best, records, relations, chosen names.
     assert len(read) == len(set(read))
-    assert len(read) <= 7
+    assert len(read) <= 5

@@ -206,7 +206,7 @@ def is_first_person(text: str) -> bool:
     """Whether a text has a word of the first person, in one of the languages of the multilingual space."""
     if _FIRST_UNSPACED.search(text):
         return True
-    return any(word.lower().replace("’", "'") in _FIRST_WORDS for word in _WORD.findall(text))
+    return not _FIRST_WORDS.isdisjoint(map(str.lower, _WORD.findall(text.replace("’", "'"))))
 
 
 def _names_any(memory: FoundMemory, names: Collection[str]) -> bool:

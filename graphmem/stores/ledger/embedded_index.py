@@ -73,17 +73,16 @@ def _best_visible(visible: VisibleColumns, scores: Scores, least: float, limit: 
     places = best(np.where(visible.flags, scores, -np.inf), least, limit)
     candidates = (visible.columns.candidates[place] for place in places.tolist())
     found = [
-        (candidate.row, candidate.id, score)
+        (-score, candidate.row, candidate.id)
         for candidate, score in zip(candidates, scores[places].tolist(), strict=True)
         if candidate is not None
     ]
     return _in_order(found, limit)
 
 
-def _in_order(found: Iterable[tuple[int, str, float]], limit: int) -> ScoredIds:
-    """Returns the first (id, score) of (row, id, score), best first."""
-    ordered = sorted(found, key=lambda one: (-one[2], one[0]))
-    return [(uid, score) for _, uid, score in ordered[:limit]]
+def _in_order(found: Iterable[tuple[float, int, str]], limit: int) -> ScoredIds:
+    """Returns the first (id, score) of (negative score, row, id), best first."""
+    return [(uid, -negative) for negative, _, uid in sorted(found)[:limit]]
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------
@@ -95,13 +94,13 @@ def _nearest_by_tables(
     model, form = kind
     statement = _visible_vectors(visibility.shape(view), without_dense=without_dense)
     values = {**view_values(connection, view), "model": model, "form": form, "dense_form": VECTOR}
-    found: dict[int, tuple[int, str, float]] = {}
+    found: dict[int, tuple[float, int, str]] = {}
     for chunk in _chunks(connection, statement, values):
         places, vectors = decode_usable([(place, data) for place, (_, data, _) in enumerate(chunk)], form, len(vector))
         for place, cosine in zip(places.tolist(), compare(vectors, vector).tolist(), strict=True):
             row, _, uid = chunk[place]
-            if row not in found or cosine > found[row][2]:
-                found[row] = row, uid, cosine
+            if row not in found or -cosine < found[row][0]:
+                found[row] = -cosine, row, uid
     return _in_order(found.values(), limit)
 
 
@@ -110,7 +109,7 @@ def _sparse_by_tables(connection: Connection, view: View, weights: Mapping[int, 
         return []
     terms = np.array(sorted(weights), np.int32)
     own = np.array([weights[term] for term in terms.tolist()])
-    found: list[tuple[int, str, float]] = []
+    found: list[tuple[float, int, str]] = []
     statement = _visible_terms(visibility.shape(view))
     for chunk in _chunks(connection, statement, view_values(connection, view)):
         owners, entries = decode_terms([data for *_, data in chunk])
@@ -118,7 +117,7 @@ def _sparse_by_tables(connection: Connection, view: View, weights: Mapping[int, 
         is_asked = terms[places] == entries["term"]
         products = own[places[is_asked]] * entries["weight"][is_asked]
         scores = np.bincount(owners[is_asked], products, minlength=len(chunk))
-        found += [(row, uid, score) for (row, uid, _), score in zip(chunk, scores.tolist(), strict=True) if score > 0]
+        found += [(-score, row, uid) for (row, uid, _), score in zip(chunk, scores.tolist(), strict=True) if score > 0]
     return _in_order(found, limit)
 
 

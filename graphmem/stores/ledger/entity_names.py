@@ -100,25 +100,44 @@ def _links(connection: Connection, statement: Any, **values: Any) -> list[Link]:
     return [Link(key, other, Origin(origin)) for key, other, origin in connection.execute(statement, values)]
 
 
-def linked_group(connection: Connection, partition: int | None, keys: Iterable[str]) -> list[Link]:
+def linked_group(
+    connection: Connection, partition: int | None, keys: Iterable[str], columns: PartitionColumns | None = None
+) -> list[Link]:
     """Returns the links that lead from these keys, directly or over other keys, in the order they are reached.
 
-    Most keys have no links, which costs one statement.
+    Most keys have no links, which costs one statement, or none if the partition's columns know it.
     """
     reached: dict[Link, None] = {}
     waiting, seen = list(keys), set(keys)
     while waiting:
-        links = links_of(connection, partition, waiting)
+        links = (
+            links_of(connection, partition, waiting) if columns is None else _kept_links(connection, waiting, columns)
+        )
         reached |= dict.fromkeys(links)
         waiting = sorted({link.other for link in links} - seen)
         seen |= set(waiting)
     return list(reached)
 
 
-def linked_keys(connection: Connection, partition: int | None, keys: Iterable[str]) -> dict[str, str]:
-    """Returns the other keys of the entities that these keys mean, each with the one of these that it is linked to."""
+def _kept_links(connection: Connection, keys: Sequence[str], columns: PartitionColumns) -> list[Link]:
+    """Returns the links of these keys; the columns keep those that are read."""
+    unread = {key: list[Link]() for key in keys if key not in columns.links}
+    if unread:
+        for link in links_of(connection, columns.partition, unread):
+            unread[link.key].append(link)
+        columns.links.update(unread)
+    return [link for key in keys for link in columns.links[key]]
+
+
+def linked_keys(
+    connection: Connection, partition: int | None, keys: Iterable[str], columns: PartitionColumns | None = None
+) -> dict[str, str]:
+    """Returns the other keys of the entities that these keys mean, each with the one of these that it is linked to.
+
+    By the partition's columns if they are given.
+    """
     start_keys = list(keys)
-    links = linked_group(connection, partition, start_keys)
+    links = linked_group(connection, partition, start_keys, columns)
     start_key_of = dict(zip(start_keys, start_keys, strict=True))
     for link in links:  # in the order they are reached, so `link.key` is in the dictionary already
         start_key_of.setdefault(link.other, start_key_of[link.key])
@@ -209,14 +228,28 @@ def is_stated(connection: Connection, partition: int, link: Link, predicates: Se
 # --- entities -------------------------------------------------------------------------------------------------------
 
 
-def existing_entities(connection: Connection, partition: int | None, keys: Iterable[str]) -> dict[str, Entity]:
-    """Returns the entities of a partition that have these keys, by key; keys without an entity are left out."""
+def existing_entities(
+    connection: Connection, partition: int | None, keys: Iterable[str], columns: PartitionColumns | None = None
+) -> dict[str, Entity]:
+    """Returns the entities of a partition that have these keys, by key; keys without an entity are left out.
+
+    The partition's columns have them if they are given.
+    """
+    if columns is not None:
+        return columns.entities_of(keys)
     rows = connection.execute(_ENTITIES_BY_KEY, {"partition": partition, "keys": list(keys)})
     return {row.key: decode_entity(row) for row in rows}
 
 
-def mention_kinds(connection: Connection, partition: int | None, keys: Iterable[str]) -> dict[str, MentionKind]:
-    """Returns the most valuable kind of mention of each of these entities of a partition, by key."""
+def mention_kinds(
+    connection: Connection, partition: int | None, keys: Iterable[str], columns: PartitionColumns | None = None
+) -> dict[str, MentionKind]:
+    """Returns the most valuable kind of mention of each of these entities of a partition, by key.
+
+    The partition's columns have them if they are given.
+    """
+    if columns is not None:
+        return columns.best_kinds(keys)
     rows = connection.execute(_BEST_KINDS, {"partition": partition, "keys": list(keys)})
     return {key: mention_kind(kind) for key, kind in rows if kind is not None}
 
@@ -288,7 +321,7 @@ def similar_keys(connection: Connection, partition: int | None, keys: Collection
 
     "łódź" is like "lodz", "hòa" like "hoa" and "hoà", "möhre" like "moehre". Those with the most mentions come first.
     """
-    return _similar(keys, _alike(connection, partition, keys))
+    return _similar(keys, [key for key in _alike(connection, partition, keys) if key not in keys])
 
 
 def same_and_similar(
@@ -300,8 +333,8 @@ def same_and_similar(
     """
     asked = set(keys)
     alike = _alike(connection, partition, asked) if columns is None else columns.entities_alike(asked)
-    similar = _similar(asked - alike.keys(), alike)
-    found = [*sorted(asked & alike.keys()), *sorted(similar.keys() - asked)]
+    similar = _similar(asked - alike.keys(), [key for key in alike if key not in asked])
+    found = [*sorted(asked & alike.keys()), *sorted(similar)]
     return {key: alike[key] for key in found}, similar
 
 
@@ -312,10 +345,11 @@ def _alike(connection: Connection, partition: int | None, keys: Collection[str])
     return {row.key: decode_entity(row) for row in connection.execute(_ALIKE, values)}
 
 
-def _similar(keys: Collection[str], alike: Iterable[str]) -> dict[str, str]:
-    key_of = _spellings(keys)
-    others = ((key, key_of.get(key) or key_of.get(without_marks(key))) for key in alike if key not in keys)
-    return {key: asked for key, asked in others if asked is not None}
+def _similar(keys: Collection[str], others: Collection[str]) -> dict[str, str]:
+    """Returns those of some other keys that are spellings of a key, each with that key."""
+    key_of = _spellings(keys) if others else {}
+    spelled = ((key, key_of.get(key) or key_of.get(without_marks(key))) for key in others)
+    return {key: asked for key, asked in spelled if asked is not None}
 
 
 def _spellings(keys: Iterable[str]) -> dict[str, str]:

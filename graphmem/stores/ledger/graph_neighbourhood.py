@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import CompoundSelect, Connection, Select, and_, bindparam, select, union_all
 
-from graphmem.model import GraphBounds, MentionEdge, MentionKind, Seeds, Subgraph, View
+from graphmem.model import CandidateRow, GraphBounds, MentionEdge, MentionKind, Seeds, Subgraph, View
 from graphmem.stores.ledger import visibility
 from graphmem.stores.ledger.columns import VisibleColumns
 from graphmem.stores.ledger.memories import partition_row
@@ -65,22 +65,22 @@ def next_pairs(connection: Connection, view: View, uids: Sequence[str]) -> list[
 
 
 class _SessionRow(NamedTuple):
-    """A memory with the row ids before and after it in its session; `is_visible`: inside the view."""
+    """A memory with the row ids before and after it in its session."""
 
-    uid: str
+    id: str
     before: int | None
     after: int | None
-    is_visible: bool
 
 
-_MISSING = _SessionRow("", None, None, is_visible=False)
+_MISSING = _SessionRow("", None, None)
 
 
 class _Neighbourhood(ABC):
-    """Builds one neighbourhood and keeps the session rows that were read for it."""
+    """Builds one neighbourhood and keeps the session rows that were read for it, and which of them are visible."""
 
     def __init__(self) -> None:
-        self._loaded: dict[int, _SessionRow] = {}
+        self._loaded: dict[int, _SessionRow | CandidateRow] = {}
+        self._visible: set[int] = set()
 
     @abstractmethod
     def entity_rows(self, keys: Sequence[str]) -> list[int]:
@@ -91,8 +91,8 @@ class _Neighbourhood(ABC):
         """Returns the rows of those of these memories that are inside the view, in their order."""
 
     @abstractmethod
-    def _read_session_rows(self, row_ids: Sequence[int]) -> Iterator[tuple[int, _SessionRow]]:
-        """Yields the session rows of those of these memories that are there, by row."""
+    def _read_session_rows(self, row_ids: Sequence[int]) -> None:
+        """Loads the session rows of those of these memories that are there, and notes which are inside the view."""
 
     @abstractmethod
     def rarest_entities(self, row_ids: Sequence[int], limit: int, without: Iterable[int]) -> list[int]:
@@ -111,7 +111,7 @@ class _Neighbourhood(ABC):
         new = [row_id for row_id in row_ids if row_id not in self._loaded]
         if new:
             self._loaded.update(dict.fromkeys(new, _MISSING))
-            self._loaded.update(self._read_session_rows(new))
+            self._read_session_rows(new)
 
     def session_rows(self, start: Sequence[int], steps: int) -> list[int]:
         """Returns the visible memories up to `steps` before or after these in the session, the nearest first.
@@ -125,7 +125,7 @@ class _Neighbourhood(ABC):
             reached.update(dict.fromkeys(ends))
         added = list(reached)[len(start) :]
         self._load(added)
-        return [row_id for row_id in added if self._loaded[row_id].is_visible]
+        return [row_id for row_id in added if row_id in self._visible]
 
     def _next_pairs(self, row_ids: Sequence[int]) -> set[tuple[int, int]]:
         self._load(row_ids)
@@ -136,7 +136,7 @@ class _Neighbourhood(ABC):
 
     def subgraph(self, row_ids: list[int], seed_entities: Sequence[int]) -> Subgraph:
         self._load(row_ids)
-        uids = {row_id: self._loaded[row_id].uid for row_id in row_ids}
+        uids = {row_id: self._loaded[row_id].id for row_id in row_ids}
         mentioned = self._mentions_of(row_ids)
         seeds = set(seed_entities)
         shared = sorted((row, kind, key, df) for row, kind, entity, key, df in mentioned if df > 1 or entity in seeds)
@@ -155,8 +155,8 @@ class _Neighbourhood(ABC):
         """Returns the pairs of consecutive memories, by id, with at least one of these and both inside the view."""
         pairs = self._next_pairs(row_ids)
         self._load({row_id for pair in pairs for row_id in pair})
-        rows = ((self._loaded[before], self._loaded[after]) for before, after in pairs)
-        return tuple(sorted((a.uid, b.uid) for a, b in rows if a.is_visible and b.is_visible))
+        inside = (pair for pair in pairs if self._visible.issuperset(pair))
+        return tuple(sorted((self._loaded[before].id, self._loaded[after].id) for before, after in inside))
 
 
 class _TableNeighbourhood(_Neighbourhood):
@@ -183,9 +183,11 @@ class _TableNeighbourhood(_Neighbourhood):
         row_by_id = dict(self._execute(_visible_rows_by_id(self._shape), uids=list(uids)))
         return [row_by_id[uid] for uid in uids if uid in row_by_id]
 
-    def _read_session_rows(self, row_ids: Sequence[int]) -> Iterator[tuple[int, _SessionRow]]:
-        for row_id, *columns in self._execute(_select_session_rows(self._shape), row_ids=row_ids):
-            yield row_id, _SessionRow(*columns)
+    def _read_session_rows(self, row_ids: Sequence[int]) -> None:
+        for row_id, *columns, is_visible in self._execute(_select_session_rows(self._shape), row_ids=row_ids):
+            self._loaded[row_id] = _SessionRow(*columns)
+            if is_visible:
+                self._visible.add(row_id)
 
     def rarest_entities(self, row_ids: Sequence[int], limit: int, without: Iterable[int]) -> list[int]:
         if not row_ids:
@@ -213,7 +215,7 @@ class _ColumnNeighbourhood(_Neighbourhood):
 
     def __init__(self, visible: VisibleColumns) -> None:
         super().__init__()
-        self._visible = visible
+        self._shown = visible
         self._columns = visible.columns
 
     def entity_rows(self, keys: Sequence[str]) -> list[int]:
@@ -221,11 +223,11 @@ class _ColumnNeighbourhood(_Neighbourhood):
         return [rows[key] for key in keys if key in rows]
 
     def visible_seeds(self, uids: Sequence[str]) -> list[int]:
-        return [candidate.row for candidate in self._visible.by_id(uids)]
+        return [candidate.row for candidate in self._shown.by_id(uids)]
 
-    def _read_session_rows(self, row_ids: Sequence[int]) -> Iterator[tuple[int, _SessionRow]]:
-        for one, is_visible in self._visible.candidates(row_ids):
-            yield one.row, _SessionRow(one.id, one.before, one.after, is_visible)
+    def _read_session_rows(self, row_ids: Sequence[int]) -> None:
+        self._loaded.update(self._columns.candidates_of(row_ids))
+        self._visible.update(self._shown.shown(row_ids))
 
     def rarest_entities(self, row_ids: Sequence[int], limit: int, without: Iterable[int]) -> list[int]:
         linked = {entity for _, _, entity, _, _ in self._mentions_of(row_ids)}.difference(without)
@@ -234,11 +236,11 @@ class _ColumnNeighbourhood(_Neighbourhood):
         return [entity for _, _, entity in ranked[:limit]]
 
     def best_mentions(self, entity_rows: Sequence[int], limit: int) -> list[int]:
-        shows, rows = self._visible.shows, list[int]()
+        rows: list[int] = []
         for entity in entity_rows:
             postings = self._columns.postings.get(entity, ())
-            visible = (row for kind, _, row in postings if kind < MentionKind.COMMON_NOUN and shows(row))
-            rows.extend(islice(visible, limit))
+            mentioning = (row for kind, _, row in postings if kind < MentionKind.COMMON_NOUN)
+            rows.extend(islice(self._shown.shown(mentioning), limit))
         return rows
 
     def _mentions_of(self, row_ids: Sequence[int]) -> Sequence[tuple[int, int, int, str, int]]:

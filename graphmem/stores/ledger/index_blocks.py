@@ -64,6 +64,14 @@ class TermBlock:
         of_rows = np.asarray(positions, np.int32)[owners]
         return cls(of_rows[order], entries["term"][order], entries["weight"][order])
 
+    def ranges(self, terms: Sequence[int]) -> npt.NDArray[np.intp]:
+        """Returns where the rows of each term begin and end (2 x terms).
+
+        The terms are of the type of the block's: with others numpy would convert all of these at each call.
+        """
+        asked = np.array(terms, self.terms.dtype)
+        return np.stack([np.searchsorted(self.terms, asked, side) for side in ("left", "right")])
+
     @property
     def size_bytes(self) -> int:
         """The size in memory."""
@@ -237,23 +245,24 @@ def term_scores(blocks: Sequence[TermBlock], weights: Mapping[int, float], count
     Summed in the order of terms, so that equal texts get equal scores to the last bit.
     """
     scores = np.zeros(count + 1)
+    terms = sorted(weights)
     for block in blocks:
-        for term, weight in sorted(weights.items()):
-            begin, end = np.searchsorted(block.terms, [term, term + 1])
+        for term, begin, end in zip(terms, *block.ranges(terms).tolist(), strict=True):
             if begin < end:  # a term is once in a memory
-                scores[_slots(block.positions[begin:end], count)] += weight * block.weights[begin:end].astype(
-                    np.float64
-                )
+                own = weights[term] * block.weights[begin:end].astype(np.float64)
+                scores[_slots(block.positions[begin:end], count)] += own
     return scores[:count]
 
 
 def document_frequencies(blocks: Sequence[TermBlock], terms: Sequence[int], count: int) -> dict[int, int]:
     """Returns how many of the first `count` memories have each term."""
-    asked = np.array(terms, np.int64)
-    found = np.zeros(len(asked), np.int64)
+    found = np.zeros(len(terms), np.int64)
     for block in blocks:
-        before = np.concatenate([[0], np.cumsum((block.positions >= 0) & (block.positions < count))])
-        found += before[np.searchsorted(block.terms, asked + 1)] - before[np.searchsorted(block.terms, asked)]
+        begins, ends = block.ranges(terms)
+        numbers = np.repeat(np.arange(len(terms)), ends - begins)
+        before = np.cumsum(ends - begins) - (ends - begins)
+        positions = block.positions[np.arange(len(numbers)) + (begins - before)[numbers]]
+        found += np.bincount(numbers[(positions >= 0) & (positions < count)], minlength=len(terms))
     return dict(zip(terms, found.tolist(), strict=True))
 
 
