@@ -21,7 +21,6 @@ PACKAGES = (
     "sentencepiece",
     "spacy",
     "sqlalchemy",
-    "tokenizers",
 )
 _CHECKOUT = Path(graphmem.__file__).parent.parent
 

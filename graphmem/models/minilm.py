@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import cache
 from hashlib import shake_256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -18,11 +19,10 @@ from graphmem.concurrency import OrderedLock, raise_if_stopped, single_blas_thre
 from graphmem.errors import EmbeddingError
 from graphmem.folding import without_strokes
 from graphmem.models.loading import PerProcess, checked_path, read_checked
+from graphmem.models.word_pieces import WordPieces
 from graphmem.plugins import Embedded, EmbeddedQuestion
 
 if TYPE_CHECKING:
-    from tokenizers import Tokenizer
-
     from graphmem.plugins import Matrix, Tokens
 
 DIMS = 384
@@ -49,10 +49,6 @@ TOKEN_FORM = f"tokens-{TOKEN_DIMS}"
 
 T = TypeVar("T")
 _WORD = re.compile(r"\w+(?:['’]\w+)*")
-# Characters between spaces up to which their division is remembered, and for how many of them: a context divides the
-# same words over and over.
-MAX_REMEMBERED_CHARS, MAX_REMEMBERED = 32, 16_384
-_RUN = re.compile(r"[^ \n]+")
 
 
 class MiniLM:
@@ -127,26 +123,15 @@ class TokenMiniLM(MiniLM):
 
     def token_places(self, text: str) -> list[Sequence[int]]:
         """Returns, for each window of `embed_tokens`, the character offset of each token. Raises EmbeddingError."""
-        places = [run.start() + place for run in _RUN.finditer(text) for place in _places_in(run.group())]
-        return list(_windows(places))
-
-
-def _places_in(run: str) -> Sequence[int]:
-    """Returns the character offsets of a run's word pieces; they do not depend on what stands around its spaces."""
-    return _remembered_places(run) if len(run) <= MAX_REMEMBERED_CHARS else _model().tokenize(run)[1]
-
-
-@lru_cache(maxsize=MAX_REMEMBERED)
-def _remembered_places(run: str) -> Sequence[int]:
-    return tuple(_model().tokenize(run)[1])
+        return list(_windows(_model().tokenize(text)[1]))
 
 
 @dataclass(frozen=True, slots=True)
 class _Model:
-    """The onnxruntime session and the tokenizer; `cls_id` and `sep_id` frame each window."""
+    """The onnxruntime session and the vocabulary; `cls_id` and `sep_id` frame each window."""
 
     session: Any
-    tokenizer: Tokenizer
+    vocabulary: WordPieces
     cls_id: int
     sep_id: int
     turns: OrderedLock = field(default_factory=OrderedLock)
@@ -156,11 +141,9 @@ class _Model:
 
     def tokenize(self, text: str) -> tuple[list[int], list[int]]:
         """Returns the ids of a text's word pieces, and their character offsets."""
-        # The tokenizer refuses lone surrogates, which JSON may contain. Texts are encoded one by one, because
-        # encode_batch starts threads, which do not survive a fork.
+        # JSON may contain lone surrogates.
         clean = without_strokes(text).encode("utf-8", "replace").decode("utf-8")
-        encoding = self.tokenizer.encode(clean, add_special_tokens=False)
-        return list(encoding.ids), [start for start, _ in encoding.offsets]
+        return self.vocabulary.encode(clean)
 
     def run_in_turns(self, windows: Sequence[Sequence[int]], pool: Callable[[Matrix], T]) -> list[T]:
         """Returns the same as `run`, for texts: several threads take turns at the windows, beside which questions run.
@@ -254,23 +237,10 @@ def _load() -> _Model:
     weights = checked_path(*MODEL_FILE, MODEL_SHA256, REMEDY)
     tokenizer_json = read_checked(*TOKENIZER_FILE, TOKENIZER_SHA256, REMEDY)
     try:
-        tokenizer = _create_tokenizer(tokenizer_json)
-        cls_id, sep_id = (tokenizer.token_to_id(token) for token in ("[CLS]", "[SEP]"))
-        return _Model(_create_session(weights), tokenizer, cast("int", cls_id), cast("int", sep_id))
+        vocabulary = json.loads(tokenizer_json)["model"]["vocab"]
+        return _Model(_create_session(weights), WordPieces(vocabulary), vocabulary["[CLS]"], vocabulary["[SEP]"])
     except Exception as error:
         raise EmbeddingError(f"the embedding model cannot be loaded ({error}); {REMEDY}") from error
-
-
-def _create_tokenizer(tokenizer_json: bytes) -> Tokenizer:
-    from tokenizers import Tokenizer
-
-    tokenizer = Tokenizer.from_buffer(tokenizer_json)
-    # The file's own settings truncate and pad to 128 word pieces.
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    # "[SEP]" in a text is five characters of a user's words, not a command to the model.
-    tokenizer.encode_special_tokens = True
-    return tokenizer
 
 
 def _create_session(weights: Path) -> Any:

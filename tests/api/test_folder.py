@@ -207,7 +207,7 @@ def test_a_process_that_leaves_a_damaged_ledger_open_ends_without_a_traceback(tm
 
 # What opening a memory imports, and what only searches, writes, transfers and language models use.
 OPENING = ("numpy", "sqlalchemy", "pydantic", "asyncio", "graphmem.memory")
-MODELS = ("spacy", "onnxruntime", "tokenizers", "sentencepiece", "rjieba", "graphmem.extraction.spacy.document")
+MODELS = ("spacy", "onnxruntime", "sentencepiece", "rjieba", "graphmem.extraction.spacy.document")
 SEARCHING = ("graphmem.retrieval.pipeline", "graphmem.retrieval.context")
 SPECIAL = (
     "scipy", "networkx", "openai", "httpx", "alembic", "rich.progress", "sqlalchemy.dialects.postgresql",

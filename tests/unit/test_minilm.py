@@ -43,7 +43,7 @@ def row(text: str) -> Matrix:
 
 
 def test_importing_loads_nothing() -> None:
-    check = "import sys, graphmem.models.minilm; sys.exit(bool({'onnxruntime', 'tokenizers'} & set(sys.modules)))"
+    check = "import sys, graphmem.models.minilm; sys.exit('onnxruntime' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0
 
 
@@ -160,7 +160,7 @@ def test_a_failing_run_raises_embedding_error(monkeypatch: pytest.MonkeyPatch) -
             raise RuntimeError("out of memory")
 
     model = minilm._model()
-    broken = minilm._Model(Broken(), model.tokenizer, model.cls_id, model.sep_id)
+    broken = minilm._Model(Broken(), model.vocabulary, model.cls_id, model.sep_id)
     monkeypatch.setattr(minilm, "_model", lambda: broken)
     with pytest.raises(EmbeddingError, match="out of memory") as caught:
         MODEL.embed(["text"])
@@ -211,7 +211,15 @@ def test_a_question_has_a_token_and_its_word_for_each_piece() -> None:
     assert TOKENS.embed_question("").tokens.shape == (0, TOKENS.token_dims)
 
 
-@pytest.mark.parametrize("text", ["a", "Melanie: I painted a sunrise. " * 60, "日出 and sunrise", ""])
+STRANGE_TEXTS = [
+    "Łódź: we'll meet\tat \u200b9.30\u00a0am…\nOK?",
+    "caf\u0065\u0301 \ud800x " + "supercalifragilistic" * 9,
+    "住在 北京🙂 x",
+    "",
+]
+
+
+@pytest.mark.parametrize("text", [*STRANGE_TEXTS, "a", "Melanie: I painted a sunrise. " * 60, "日出 and sunrise"])
 def test_token_offsets_of_each_window(text: str) -> None:
     (embedding,) = TOKENS.embed_tokens([text])
     places = TOKENS.token_places(text)
@@ -223,8 +231,7 @@ def test_a_token_is_nearest_to_itself_in_another_text() -> None:
     question = TOKENS.embed_question("sunrise").tokens
     (text,) = TOKENS.embed_tokens(["Melanie: I painted a sunrise"])
     nearest = int((question @ text.tokens[0].T.astype(np.float32)).argmax())
-    pieces = minilm._model().tokenizer.encode("Melanie: I painted a sunrise", add_special_tokens=False).tokens
-    assert pieces[nearest] == "sunrise"
+    assert TOKENS.token_places("Melanie: I painted a sunrise")[0][nearest] == len("Melanie: I painted a ")
 
 
 def test_the_projection_is_the_same_on_every_machine() -> None:
@@ -266,20 +273,3 @@ def test_a_question_does_not_wait_for_texts() -> None:
             assert TOKENS.embed_question("Who met Clara?").vector.shape == (384,)
             assert not any(text.done() for text in texts)
         assert all(len(text.result(TIMEOUT)) == 1 for text in texts)
-
-
-STRANGE_TEXTS = [
-    "Łódź: we'll meet\tat \u200b9.30\u00a0am…\nOK?",
-    "caf\u0065\u0301 \ud800x " + "supercalifragilistic" * 9,
-    "住在 北京🙂 x",
-    "",
-]
-
-
-@pytest.mark.parametrize("text", [*TURNS, *STRANGE_TEXTS])
-def test_places_of_tokens_are_those_of_the_whole_text_divided_at_once(text: str) -> None:
-    places = [place for window in TokenMiniLM().token_places(text) for place in window]
-    windows = TOKENS.embed_tokens([text])[0].tokens
-    whole = minilm._model().tokenize(text)[1]
-    assert len(windows) == len(TokenMiniLM().token_places(text))
-    assert places == [place for window in minilm._windows(whole) for place in window]
