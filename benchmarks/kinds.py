@@ -1,4 +1,4 @@
-"""Fits the kinds of sentences (`graphmem.lifecycle.kinds`) and measures them on sentences that they were not fitted to.
+"""Fits the kinds of sentences (`graphmem.lifecycle.rules`) and measures them on sentences that they were not fitted to.
 
     python benchmarks/kinds.py           # prints the shares that are told rightly
     python benchmarks/kinds.py --fit     # writes the file of the package first
@@ -17,10 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from graphmem.concurrency import single_blas_thread
-from graphmem.lifecycle import kinds
+from graphmem.lifecycle import rules
 from graphmem.models.use_multilingual import UseMultilingual
 
-PACKAGE = Path(kinds.__file__).parent
+PACKAGE = Path(rules.__file__).parent
 HELD_OUT = Path(__file__).parents[1] / "tests" / "data" / "sentence_kinds.json"
 # The penalty is 1 / (2 x this) of the squares of the weights. Steps of gradient descent and their length: the gradient
 # is 0 to four digits then.
@@ -35,13 +35,13 @@ def main() -> None:
     options = parser.parse_args()
     with single_blas_thread():
         if options.fit:
-            weights, constants = _fit(*_vectors(PACKAGE / kinds.SENTENCES)[:2])
+            weights, constants = _fit(*_vectors(PACKAGE / rules.SENTENCES)[:2])
             np.savez_compressed(
-                PACKAGE / kinds.WEIGHTS, weights=weights.astype(np.float16), constants=constants.astype(np.float16)
+                PACKAGE / rules.WEIGHTS, weights=weights.astype(np.float16), constants=constants.astype(np.float16)
             )
         vectors, told, languages = _vectors(HELD_OUT)
-        names = list(json.loads((PACKAGE / kinds.SENTENCES).read_text("utf-8"))["en"])
-        found = np.array([[one[name] for name in names] for one in kinds.likely_kinds(vectors.astype(np.float32))])
+        names = list(json.loads((PACKAGE / rules.SENTENCES).read_text("utf-8"))["en"])
+        found = np.array([[one[name] for name in names] for one in rules.likely_kinds(vectors.astype(np.float32))])
     right = found.argmax(axis=1) == told
     for language in dict.fromkeys(languages):
         places = np.array(languages) == language

@@ -23,12 +23,12 @@ from graphmem.commands.types import UNSET, Unset
 from graphmem.concurrency import DrainablePool, Pool, as_exception, await_task, take_next
 from graphmem.errors import GraphmemError, ValidationError
 from graphmem.ingest.chat_deduplication import id_without_text, ids_in_part, last_rounds, with_id
-from graphmem.ingest.counted_model import CountedModel
+from graphmem.ingest.model_jobs import CountedModel
 from graphmem.logs import log_text
 from graphmem.memory import Memory, least_relevance
 from graphmem.model import Message, MinRelevance, Scope, View
 from graphmem.plugins import LanguageModel
-from graphmem.queries.chats import known_message_ids, last_turns
+from graphmem.queries.memories import known_message_ids, last_turns
 from graphmem.retrieval import context
 from graphmem.retrieval.dependence import depends_on_conversation
 from graphmem.retrieval.fallback import (

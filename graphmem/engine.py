@@ -29,9 +29,9 @@ from graphmem.concurrency import GivingWay, Pool, SearchLoad
 from graphmem.errors import CLOSED, FORKED, StoreError, StoreUnavailable
 from graphmem.events_bus import EventBus, Handler, Subscription
 from graphmem.given import Given
-from graphmem.ingest.descriptions import Describer
 from graphmem.ingest.enrichment import Enricher
-from graphmem.ingest.facts.job_result import JobResult
+from graphmem.ingest.hooks import Describer
+from graphmem.ingest.model_jobs import JobResult
 from graphmem.jobs.handover import hand_over_of
 from graphmem.jobs.worker import JobFailure, JobWorker
 from graphmem.logs import log_and_leave_pending

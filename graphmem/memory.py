@@ -52,12 +52,9 @@ from graphmem.ingest.messages import message_commands
 from graphmem.jobs.worker import JobFailure
 from graphmem.lifecycle.compression import HIGHEST_LEVEL, MOST_SUMMARISED
 from graphmem.model import ALL_KINDS, LISTED_KINDS, Kind, MemoryEvent, MemoryRecord, Message, MinRelevance, Scope, View
-from graphmem.queries.entities import find_entity, list_entities
-from graphmem.queries.graph import build_graph
-from graphmem.queries.history import events_of_memory, trace_origin
-from graphmem.queries.lifecycle import list_forgotten, read_lifecycle, words_of
-from graphmem.queries.memories import count_by_day, find_memory, list_memories
-from graphmem.queries.profile import read_profile, read_standing
+from graphmem.queries.graph import build_graph, find_entity, list_entities
+from graphmem.queries.history import events_of_memory, list_forgotten, read_lifecycle, trace_origin, words_of
+from graphmem.queries.memories import count_by_day, find_memory, list_memories, read_profile, read_standing
 from graphmem.retrieval.types import SearchOutcome, SearchQuery
 from graphmem.settings import Settings
 from graphmem.stores.ledger import events, graph_reads, jobs, memories

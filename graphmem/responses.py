@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from graphmem.boundary.filters import text_hash
 from graphmem.commands.types import AddMessage, ErasureReport, Outcome, OutcomeType
-from graphmem.ingest.facts.job_result import JobResult
+from graphmem.ingest.model_jobs import JobResult
 from graphmem.lifecycle.conflicts import rule_of
 from graphmem.lifecycle.decay import FORGOTTEN_LONG_AGO
 from graphmem.model import (
@@ -24,10 +24,9 @@ from graphmem.model import (
     optional_iso,
 )
 from graphmem.plugins import Usage
-from graphmem.queries.entities import EntityMemories
-from graphmem.queries.history import MemoryOrigin
-from graphmem.queries.lifecycle import ForgottenPage, LifecycleState
-from graphmem.queries.profile import Profile
+from graphmem.queries.graph import EntityMemories
+from graphmem.queries.history import ForgottenPage, LifecycleState, MemoryOrigin
+from graphmem.queries.memories import Profile
 from graphmem.retrieval.types import Hit, SearchOutcome
 from graphmem.settings.schema import LifecycleSettings
 from graphmem.text import cut_line, estimate_tokens

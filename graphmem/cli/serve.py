@@ -21,6 +21,8 @@ from graphmem.cli.options import INTERRUPTED, CommandContext, error_exit, server
 from graphmem.errors import ConfigError, GraphmemError
 from graphmem.logs import log_text
 
+logger = logging.getLogger("graphmem")
+
 
 @service_command
 def serve(
@@ -128,7 +130,6 @@ def mcp(
             raise error_exit("the client has closed the connection") from None
 
 
-logger = logging.getLogger("graphmem")
 # Seconds between two looks for jobs; a look itself takes at most a tenth of the time.
 LOOK_SECONDS, LOOK_SHARE = 0.5, 0.1
 

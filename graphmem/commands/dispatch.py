@@ -1,19 +1,18 @@
 """Carries out a change set in one transaction. All writes of memories go through `commit`.
 
-A handler for each command type (`messages`, `descriptions`, `memories`, `lifecycle`, `facts`, `imports`, `entities`,
-`items`, `settings`) writes rows, events, sequence numbers and jobs on the connection of a `UnitOfWork`.
+A handler for each command type (`messages`, `memories`, `lifecycle`, `facts`, `imports`, `entities`, `items`) writes
+rows, events, sequence numbers and jobs on the connection of a `UnitOfWork`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from functools import singledispatch
 from itertools import groupby
 from typing import Any
 
 from graphmem.commands import entities
-from graphmem.commands.descriptions import drop_held_messages, hold_message
 from graphmem.commands.entities import execute_entity_command
 from graphmem.commands.facts import (
     add_fact,
@@ -33,10 +32,13 @@ from graphmem.commands.imports import (
     import_tombstone,
 )
 from graphmem.commands.items import (
+    change_settings,
     delete_expired_items,
     delete_item,
     delete_items,
+    delete_settings,
     import_item,
+    import_setting,
     put_item,
     refresh_item,
 )
@@ -57,9 +59,7 @@ from graphmem.commands.memories import (
     undo_event,
     update_memory,
 )
-from graphmem.commands.messages import add_messages
-from graphmem.commands.partitions import partitions_of
-from graphmem.commands.settings import change_settings, delete_settings, import_setting
+from graphmem.commands.messages import add_messages, drop_held_messages, hold_message
 from graphmem.commands.types import (
     AddAlias,
     AddFact,
@@ -108,7 +108,15 @@ from graphmem.commands.types import (
 from graphmem.commands.unit_of_work import UnitOfWork
 from graphmem.observers import Observers
 from graphmem.stores.blobs import erase_unused
-from graphmem.stores.ledger import Ledger, ledger_state
+from graphmem.stores.ledger import Ledger, jobs, ledger_state, memories
+
+_OF_SCOPE = (
+    AddMessage, EnqueueExtraction, ReaffirmFact, PutItem, DeleteItem, RefreshItem, AddAlias, RemoveAlias, RenameEntity
+)  # fmt: skip
+_OF_MEMORY = (
+    StoreEnrichment, UpdateMemory, RetireMemory, RestoreMemory, ForgetMemory, MergeMemory, RememberMemory, MoveMemory,
+    PinMemory, DeleteMemory,
+)  # fmt: skip
 
 
 def commit(
@@ -200,3 +208,44 @@ RUN_HANDLERS: Mapping[type[Command], Callable[[list[Any], UnitOfWork], list[Outc
     AddMessage: add_messages,
     StoreEnrichment: store_enrichments,
 }
+
+
+def partitions_of(ledger: Ledger, change_set: ChangeSet) -> set[str] | None:
+    """Returns the keys of the partitions in which a change set writes.
+
+    None: it is to write alone, since its commands may write elsewhere, or name a memory or job that is not there. So it
+    is in a file, which has one writer at a time anyway.
+    """
+    if not ledger.on_server:
+        return None
+    if change_set.partitions is not None:
+        return set(change_set.partitions)
+    keys: set[str] = set()
+    ids: set[str] = set()
+    rows: set[int] = set()
+    for command in change_set.commands:
+        if isinstance(command, _OF_SCOPE):
+            keys.add(command.scope.partition)
+        elif isinstance(command, _OF_MEMORY):
+            ids.add(command.id)
+        elif isinstance(command, HoldMessage):
+            keys.add(command.message.scope.partition)
+        elif isinstance(command, AddFact | ComposeMemory):
+            keys.add(command.record.partition)
+        elif isinstance(command, CompleteJob):
+            keys.add(command.job.partition)
+        elif isinstance(command, EndSession):
+            rows.add(command.job)
+        else:
+            return None
+    return keys if not (ids or rows) else _with_found(ledger, keys, ids, rows)
+
+
+def _with_found(ledger: Ledger, keys: set[str], ids: Iterable[str], rows: Iterable[int]) -> set[str] | None:
+    """Returns keys and those of the partitions of memories (ids) and jobs (rows); None if one of these is not there.
+
+    A memory or a job never changes its partition.
+    """
+    with ledger.read() as connection:
+        found = [*memories.partition_keys(connection, ids).values(), *jobs.partition_keys(connection, rows).values()]
+    return keys.union(found) if len(found) == len([*ids, *rows]) else None

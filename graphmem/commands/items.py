@@ -1,4 +1,5 @@
-"""The handlers of item commands, for `graphmem.commands.dispatch`: exact values, with the memories of their texts.
+"""The handlers of commands about exact values, for `graphmem.commands.dispatch`: items, with the memories of their
+texts, and settings of the service.
 
 An item and the memory of its text change in one transaction.
 """
@@ -13,12 +14,15 @@ from sqlalchemy import Row
 from graphmem.commands.memories import delete_memory, update_memory
 from graphmem.commands.messages import add_messages
 from graphmem.commands.types import (
+    ChangeSettings,
     DeleteExpiredItems,
     DeleteItem,
     DeleteItems,
     DeleteMemory,
+    DeleteSettings,
     ErasureReport,
     ImportItem,
+    ImportSetting,
     Outcome,
     OutcomeType,
     PutItem,
@@ -27,7 +31,8 @@ from graphmem.commands.types import (
 )
 from graphmem.commands.unit_of_work import UnitOfWork
 from graphmem.model import Item
-from graphmem.stores.ledger import items, memories, tombstones
+from graphmem.stores.ledger import items, memories, service_tables, tombstones
+from graphmem.stores.ledger.service_tables import StoredSetting
 
 
 def put_item(command: PutItem, uow: UnitOfWork) -> Outcome:
@@ -120,3 +125,34 @@ def import_item(command: ImportItem, uow: UnitOfWork) -> Outcome:
     is_own = memory is not None and memory.is_in(item.scope)
     items.insert(connection, item, memory.row if memory is not None and is_own else None)
     return Outcome(OutcomeType.PUT_ITEM, item.key)
+
+
+def change_settings(command: ChangeSettings, uow: UnitOfWork) -> Outcome:
+    """Sets and removes settings, with the time and the key of the change."""
+    for name, value in command.values.items():
+        service_tables.put_setting(
+            uow.connection, command.user_id, StoredSetting(name, value, uow.now, command.changed_by)
+        )
+    return Outcome(OutcomeType.CHANGE_SETTINGS, command.user_id or "")
+
+
+def delete_settings(command: DeleteSettings, uow: UnitOfWork) -> Outcome:
+    """Deletes the settings of a user, and the record of their changes. A tombstone keeps an import from undoing it."""
+    deleted = service_tables.delete_settings(uow.connection, command.user_id)
+    if deleted:
+        uow.has_erased = True
+        tombstones.add_settings_tombstone(uow.connection, command.user_id, uow.now, uow.next_seq())
+    return Outcome(OutcomeType.CHANGE_SETTINGS, command.user_id, erased=ErasureReport(rows=deleted))
+
+
+def import_setting(command: ImportSetting, uow: UnitOfWork) -> Outcome:
+    """Stores an imported setting, unless it is known here or was erased with all settings of its user."""
+    connection, user_id, setting = uow.connection, command.user_id, command.setting
+    name = user_id or ""
+    if any(stored.name == setting.name for stored in service_tables.settings_of_user(connection, user_id)):
+        return Outcome(OutcomeType.NONE, name, reason="setting known")
+    erased_at = None if user_id is None else tombstones.settings_erased_at(connection, user_id)
+    if erased_at is not None and setting.at <= erased_at and not command.restore:
+        return Outcome(OutcomeType.NONE, name, reason="setting erased")
+    service_tables.put_setting(connection, user_id, setting)
+    return Outcome(OutcomeType.CHANGE_SETTINGS, name)

@@ -2,14 +2,17 @@
 
 `graphmem.commands.dispatch` calls them, each with its command and the transaction. A forgotten memory is hidden by
 every store from `forgotten_at` on; nothing of it is erased.
+
+Source messages are hidden once all facts drawn from them are retired or corrected, and shown again after an undo.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from datetime import datetime
+from typing import Any
 
-from graphmem.commands import source_visibility
 from graphmem.commands.types import (
     ComposeMemory,
     DecomposeMemory,
@@ -24,7 +27,7 @@ from graphmem.commands.types import (
 from graphmem.commands.unit_of_work import UnitOfWork
 from graphmem.lifecycle.decay import MERGED_INTO, Operation
 from graphmem.model import Kind, Layer, MemoryRecord
-from graphmem.stores.ledger import events, jobs, memories, vitals
+from graphmem.stores.ledger import events, graph_writes, jobs, memories, vitals
 
 # The kinds of links from a memory to those that it stands for, that it is an abstraction of, and (of a summary of many
 # events) that it was drawn from; and to all that it was made of, which has their words also when they are back.
@@ -36,6 +39,7 @@ SOURCES_ERASED = "some of what it was made of is erased, so it stays"
 WORDS_ERASED = "what stood for it was erased with another memory"
 # The fewest memories of which one is made again when another of them was erased.
 FEWEST_SOURCES = 2
+CORRECTS = "corrects"
 
 
 def forget_memory(command: ForgetMemory, uow: UnitOfWork) -> Outcome:
@@ -49,7 +53,7 @@ def forget_memory(command: ForgetMemory, uow: UnitOfWork) -> Outcome:
     if command.decided is not None and command.decided != vitals.state_of(uow.connection, record):
         return _unchanged(record, CHANGED_SINCE)
     outcome = _change(replace(record, forgotten_at=uow.now), record, OutcomeType.FORGET, command, uow)
-    source_visibility.update_forgotten_sources(uow, outcome.required_record)
+    update_forgotten_sources(uow, outcome.required_record)
     return outcome
 
 
@@ -176,7 +180,7 @@ def remember_memory(command: RememberMemory, uow: UnitOfWork) -> Outcome:
         memories.set_seq(uow.connection, standing_for_it.row, uow.next_seq())
         vitals.rate_again(uow.connection, standing_for_it.row)  # it had the higher importance of both
     memories.remove_links_to(uow.connection, record.row, COMPRESSES)
-    source_visibility.update_forgotten_sources(uow, outcome.required_record)
+    update_forgotten_sources(uow, outcome.required_record)
     return outcome
 
 
@@ -233,3 +237,88 @@ def _change(
 
 def _unchanged(record: MemoryRecord, reason: str) -> Outcome:
     return Outcome(OutcomeType.NONE, record.id, kind=record.kind, record=record, reason=reason)
+
+
+def correction_details(uow: UnitOfWork, fact: MemoryRecord) -> dict[str, list[str]]:
+    """Returns `{"corrects": ids of corrected sources}` for a fact's event, {} if there are none."""
+    corrected = memories.records_linked_from(uow.connection, fact.row, CORRECTS) if fact.kind is Kind.FACT else []
+    return {CORRECTS: [source.id for source in corrected]} if corrected else {}
+
+
+def update_corrected_sources(uow: UnitOfWork, old: MemoryRecord, new: MemoryRecord, *, corrects: bool) -> None:
+    """Updates a fact's "corrects" links after a change of its text, and the visibility of its sources.
+
+    To be called before the UPDATE event is written. `corrects`: the new text contradicts the sources, so all of them
+    are corrected. A text that the fact had before gets back the links it had then, also when `corrects` is False.
+    """
+    if new.kind is not Kind.FACT or new.text == old.text:
+        return
+    sources = _source_messages(uow, new)
+    earlier_ids = _corrected_ids_of_earlier_text(uow, new)
+    if earlier_ids is None and not corrects:
+        return
+    corrected_ids = {source.id for source in sources} if earlier_ids is None else earlier_ids
+    memories.remove_links(uow.connection, new.row, CORRECTS)
+    for source in sources:
+        if source.id in corrected_ids:
+            memories.add_link(uow.connection, new.row, CORRECTS, source.row)
+    update_source_visibility(uow, new, uow.now)
+
+
+def _corrected_ids_of_earlier_text(uow: UnitOfWork, fact: MemoryRecord) -> set[str] | None:
+    """Returns the ids of the sources corrected when a fact last had its current text; None if it never had it."""
+    history = events.history(uow.connection, fact.id)
+    states: Iterable[Mapping[str, Any]] = (
+        event.previous_state for event in reversed(history) if event.previous_state is not None
+    )
+    return next((set(state.get(CORRECTS, ())) for state in states if state.get("text") == fact.text), None)
+
+
+def update_source_visibility(
+    uow: UnitOfWork, fact: MemoryRecord, at: datetime, former_end: datetime | None = None
+) -> None:
+    """Hides a fact's source messages from `at` on, or shows them again: after the fact is retired, restored, corrected.
+
+    A source stays visible while one of its facts is valid and does not correct it. One that is hidden stays so from the
+    same time on, unless that was the end of the fact (`former_end`). Memories of other kinds: no effect.
+    """
+    for source in _source_messages(uow, fact) if fact.kind is Kind.FACT else []:
+        valid_to = _valid_to(uow, source, at)
+        is_hidden_with_fact = former_end is not None and source.valid_to == former_end
+        if (valid_to is None) != (source.valid_to is None) or is_hidden_with_fact:
+            changed = replace(source, valid_to=valid_to, seq=uow.next_seq())
+            memories.update(uow.connection, changed)
+            if source.valid_to is not None:
+                graph_writes.reopen_supports(uow.connection, changed, source.valid_to)
+            if valid_to is not None:
+                graph_writes.end_supports(uow.connection, changed, valid_to)
+
+
+def update_forgotten_sources(uow: UnitOfWork, fact: MemoryRecord) -> None:
+    """Hides a fact's source messages while no fact that they were drawn into is remembered and valid.
+
+    Sources that are hidden because their facts are retired are left as they are. Other kinds than facts: no effect.
+    """
+    for source in _source_messages(uow, fact) if fact.kind is Kind.FACT else []:
+        drawn = memories.records_linking_to(uow.connection, source.row, "drawn_from")
+        facts = [memory for memory in drawn if memory.kind is Kind.FACT]
+        is_shown = any(memory.forgotten_at is None and memory.valid_to is None for memory in facts)
+        forgotten_at = None if is_shown or fact.forgotten_at is None else fact.forgotten_at
+        if (forgotten_at is None) != (source.forgotten_at is None):
+            memories.update(uow.connection, replace(source, forgotten_at=forgotten_at, seq=uow.next_seq()))
+
+
+def _source_messages(uow: UnitOfWork, fact: MemoryRecord) -> list[MemoryRecord]:
+    sources = memories.records_linked_from(uow.connection, fact.row, "drawn_from")
+    return [source for source in sources if source.source_only]
+
+
+def _valid_to(uow: UnitOfWork, source: MemoryRecord, at: datetime) -> datetime | None:
+    """Returns None while a fact of the source is valid and not correcting it, else the latest of `at` and its ends."""
+    connection = uow.connection
+    correcting = {fact.id for fact in memories.records_linking_to(connection, source.row, CORRECTS)}
+    drawn = memories.records_linking_to(connection, source.row, "drawn_from")
+    facts = [memory for memory in drawn if memory.kind is Kind.FACT and memory.id not in correcting]
+    if any(fact.valid_to is None for fact in facts):
+        return None
+    return max([at, *(fact.valid_to for fact in facts if fact.valid_to is not None)])

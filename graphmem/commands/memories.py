@@ -5,14 +5,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any
 
 from sqlalchemy import or_
 
 from graphmem.boundary.validation import MAX_CONTENT_CHARS
-from graphmem.commands import entities, facts, lifecycle, source_visibility, undo
+from graphmem.commands import entities, facts, lifecycle
+from graphmem.commands.lifecycle import number_of_sources
 from graphmem.commands.types import (
+    UNSET,
     VECTORS_ERASED,
     DecomposeMemory,
     DeleteMemory,
@@ -31,12 +34,26 @@ from graphmem.commands.types import (
 )
 from graphmem.commands.unit_of_work import UnitOfWork
 from graphmem.errors import NotFoundError, ValidationError
-from graphmem.model import Kind, MemoryRecord, described_text
+from graphmem.model import (
+    COMPOSING_EVENTS,
+    REVERSIBLE_EVENTS,
+    UNDO_REASON,
+    Event,
+    Extraction,
+    Kind,
+    Layer,
+    MemoryRecord,
+    Mention,
+    Statement,
+    described_text,
+    optional_micros,
+)
 from graphmem.stores.ledger import (
     attachments,
     embeddings,
     entity_names,
     events,
+    graph_reads,
     graph_writes,
     items,
     jobs,
@@ -50,6 +67,16 @@ from graphmem.stores.ledger.graph_writes import GraphAddition
 from graphmem.stores.ledger.schema import dead_letters, links
 from graphmem.stores.ledger.schema import jobs as jobs_table
 from graphmem.stores.ledger.schema import memories as memories_table
+from graphmem.stores.ledger.sql import entity_type, mention_kind, moment
+
+DERIVED, ATTACHMENTS = "derived", "attachments"
+ReverseCommand = RestoreMemory | RememberMemory | MoveMemory | DecomposeMemory | UpdateMemory
+_TIMES = ("valid_at", "invalid_at")
+# Fields that these events change: name in `Event.previous_state` → name for callers.
+_FIELDS = {
+    "text": "text", "metadata": "metadata", "expires_at": "expiration_date", "at": "at", "valid_to": "valid_to",
+    "forgotten_at": "forgotten", "layer": "layer",
+}  # fmt: skip
 
 
 def store_enrichments(commands: Sequence[StoreEnrichment], uow: UnitOfWork) -> list[Outcome]:
@@ -143,21 +170,21 @@ def update_memory(command: UpdateMemory, uow: UnitOfWork) -> Outcome:
     if command.scope is not None:
         record = facts.add_scope(command.scope, record, uow)
     updated = _updated(record, command)
-    before = {**memories.encode_record(record), **source_visibility.correction_details(uow, record)}
+    before = {**memories.encode_record(record), **lifecycle.correction_details(uow, record)}
     if updated.text != record.text:
-        before |= undo.derived_from(record, uow)
+        before |= derived_from(record, uow)
         _remove_derived(record, uow)
         updated = replace(updated, version=record.version + 1)
         uow.enqueue_enrichments([record])
         if command.extraction is not None:
             uow.add_to_graph(updated, command.extraction)
     if updated.attachments != record.attachments:
-        before[undo.ATTACHMENTS] = [attachments.encode(one) for one in record.attachments]
+        before[ATTACHMENTS] = [attachments.encode(one) for one in record.attachments]
         attachments.put(uow.connection, record.row, updated.attachments)
     updated = _save(updated, uow)
     if command.attachments is not None and record.source_only:
         uow.new_source_messages.append(updated)
-    source_visibility.update_corrected_sources(uow, record, updated, corrects=command.corrects)
+    lifecycle.update_corrected_sources(uow, record, updated, corrects=command.corrects)
     facts.add_source_links(updated, sources, uow)
     uow.add_event("UPDATE", updated, old=record.text, new=updated.text, before=before, reason=command.reason)
     return Outcome(OutcomeType.UPDATE, record.id, kind=record.kind, record=updated, previous=record.text)
@@ -208,7 +235,7 @@ def retire_memory(command: RetireMemory, uow: UnitOfWork) -> Outcome:
     before = memories.encode_record(record)
     retired = _save(replace(record, valid_to=command.at), uow)
     graph_writes.end_supports(uow.connection, retired, command.at)
-    source_visibility.update_source_visibility(uow, retired, command.at, record.valid_to)
+    lifecycle.update_source_visibility(uow, retired, command.at, record.valid_to)
     if record.valid_to is not None:
         _remove_successors(record, uow)
     if command.successor is not None:
@@ -248,7 +275,7 @@ def restore_memory(command: RestoreMemory, uow: UnitOfWork) -> Outcome:
     graph_writes.reopen_supports(uow.connection, restored, record.valid_to)
     if until is not None:
         graph_writes.end_supports(uow.connection, restored, until)
-    source_visibility.update_source_visibility(uow, restored, until or uow.now, record.valid_to)
+    lifecycle.update_source_visibility(uow, restored, until or uow.now, record.valid_to)
     for successor in _remove_successors(record, uow):
         for heir in [] if until is None else memories.records_linking_to(uow.connection, successor.row, "replaces"):
             memories.add_link(uow.connection, heir.row, "replaces", record.row)
@@ -260,7 +287,7 @@ def restore_memory(command: RestoreMemory, uow: UnitOfWork) -> Outcome:
 def undo_event(command: UndoEvent, uow: UnitOfWork) -> Outcome:
     """Carries out the command that reverses an event. Raises ValidationError if that changes nothing."""
     try:
-        reverse = undo.reverse_command(command, uow)
+        reverse = reverse_command(command, uow)
     except (NotFoundError, ValidationError):
         if command.is_lenient:
             return Outcome(OutcomeType.NONE, command.event, reason="changed since")
@@ -373,3 +400,105 @@ def _erase(record: MemoryRecord, uow: UnitOfWork, *, keeps_history: bool) -> Era
     connection.execute(memories_table.delete().where(memories_table.c.id == row))
     partitions = frozenset({record.partition})
     return derived + ErasureReport(ids=(record.id,), rows=1 + erased_items, graph=1, partitions=partitions)
+
+
+def reverse_command(command: UndoEvent, uow: UnitOfWork) -> ReverseCommand:
+    """Returns the command that reverses an event.
+
+    Raises NotFoundError for an unknown event or one outside `uow.visible_scope`, ValidationError for an event that
+    cannot be reversed: another type, no change left, or a later change of the same field.
+    """
+    event = events.find_event(uow.connection, command.event)
+    record = None if event is None else memories.find(uow.connection, event.memory_id)
+    if event is None or record is None or (uow.visible_scope and not record.is_in(uow.visible_scope)):
+        raise NotFoundError(
+            f"no event {command.event!r:.80} in this scope; the history of a memory gives the ids there are"
+        )
+    if event.event == "SCOPE":
+        raise ValidationError(
+            "event_id: a SCOPE event cannot be taken back: what was said in a run was said there; "
+            "erasing all memories of a run takes it out of the run"
+        )
+    if event.event in COMPOSING_EVENTS:
+        if record.text != event.new_text:
+            raise ValidationError("event_id: text changed again after this event; take the later events back first")
+        return DecomposeMemory(record.id, f"{UNDO_REASON}{event.id}", number_of_sources(event.reason))
+    if event.event not in REVERSIBLE_EVENTS or event.previous_state is None:
+        raise ValidationError(
+            f"event_id: its event is {event.event}, and only {', '.join(REVERSIBLE_EVENTS)} can be taken back; "
+            "to take back an addition, delete the memory"
+        )
+    changed = _changed_fields(event, event.previous_state, record, uow)
+    if "valid_to" in changed:
+        return RestoreMemory(record.id, f"{UNDO_REASON}{event.id}", _moment(event.previous_state["valid_to"]))
+    if "forgotten_at" in changed:
+        return RememberMemory(record.id, f"{UNDO_REASON}{event.id}")
+    if "layer" in changed:
+        return MoveMemory(record.id, Layer(event.previous_state["layer"]), f"{UNDO_REASON}{event.id}")
+    return _reverse_update(event, event.previous_state, changed)
+
+
+def _changed_fields(event: Event, before: Mapping[str, Any], record: MemoryRecord, uow: UnitOfWork) -> set[str]:
+    """Returns the fields that an event changed. Raises ValidationError for none, or one that was changed again."""
+    now = memories.encode_record(record)
+    history = events.history(uow.connection, record.id)
+    later_events = history[[other.id for other in history].index(event.id) + 1 :]
+    after = next((later.previous_state for later in later_events if later.previous_state is not None), now)
+    changed = {name for name in _FIELDS if before.get(name) != after.get(name)}
+    if not changed:
+        raise ValidationError(f"event_id: this {event.event} changed nothing that can be taken back")
+    # A field with its value from before the event counts as unchanged; so a second undo becomes a NONE and is refused.
+    if changed_again := sorted(
+        _FIELDS[name] for name in changed if now[name] not in (before.get(name), after.get(name))
+    ):
+        raise ValidationError(
+            f"event_id: {', '.join(changed_again)} changed again after this event; take the later events back first"
+        )
+    return changed
+
+
+def _reverse_update(event: Event, before: Mapping[str, Any], changed: set[str]) -> UpdateMemory:
+    expires_at, derived, former = before.get("expires_at"), before.get(DERIVED), before.get(ATTACHMENTS)
+    return UpdateMemory(
+        event.memory_id,
+        text=str(before["text"]) if "text" in changed else None,
+        metadata=before.get("metadata") or {} if "metadata" in changed else None,
+        expires_at=UNSET if "expires_at" not in changed else _moment(expires_at),
+        reason=f"{UNDO_REASON}{event.id}",
+        at=_moment(before["at"]) if "at" in changed else None,
+        utc_offset=before.get("utc_offset"),
+        extraction=None if derived is None or "text" not in changed else _decode_extraction(derived),
+        attachments=None if former is None or "text" not in changed else tuple(map(attachments.decode, former)),
+    )
+
+
+def derived_from(record: MemoryRecord, uow: UnitOfWork) -> dict[str, Any]:
+    """Returns a fact's mentions and relations in the form kept by its UPDATE event; {} for other kinds."""
+    if record.kind is not Kind.FACT:
+        return {}
+    connection = uow.connection
+    mentions = [
+        {"key": entity.key, "name": entity.name, "type": entity.type.value, "kind": int(kind)}
+        for _, entity, kind in graph_reads.mentions_of(connection, [record.id])
+    ]
+    statements = [
+        {**asdict(statement), **{name: optional_micros(getattr(statement, name)) for name in _TIMES}}
+        for _, statement, *_ in graph_reads.statements_of(connection, [record.id])
+    ]
+    return {DERIVED: {"mentions": mentions, "statements": statements}}
+
+
+def _decode_extraction(derived: Mapping[str, Any]) -> Extraction:
+    mentions = tuple(
+        Mention(encoded["key"], encoded["name"], entity_type(encoded["type"]), mention_kind(encoded["kind"]))
+        for encoded in derived["mentions"]
+    )
+    statements = tuple(
+        Statement(**{**encoded, **{name: _moment(encoded[name]) for name in _TIMES}})
+        for encoded in derived["statements"]
+    )
+    return Extraction(mentions, statements).with_folded_keys()
+
+
+def _moment(value: int | None) -> Any:
+    return None if value is None else moment(value)

@@ -200,7 +200,7 @@ class UpdateMemory:
     """Changes the text, metadata or expiration of a memory; None (for `expires_at`: UNSET) keeps the old value.
 
     `merges_metadata`: keys that `metadata` does not have keep their former values. `corrects`: the new text contradicts
-    the memory's sources (see `graphmem.commands.source_visibility`). `sources` are further messages that the memory is
+    the memory's sources (see `graphmem.commands.lifecycle`). `sources` are further messages that the memory is
     drawn from now; if one of them was erased, nothing changes. `scope` is the scope of these messages (see
     `ReaffirmFact`). `extraction`: the mentions and relations of the new text, if known already. `at` and `utc_offset`
     are the observation time of the new text, that of its last source (`at` None: as before). `attachments` are all of
@@ -624,7 +624,7 @@ class ChangeSet:
 
     `visible_scope`: ids outside this scope count as unknown. `ends_sessions`: somebody in this process is to know when
     the sessions of its messages end. `embedding`: nothing is committed if the ledger's vectors are of another embedder.
-    `partitions` are those in which it writes, if the caller knows them (`graphmem.commands.partitions`).
+    `partitions` are those in which it writes, if the caller knows them (`graphmem.commands.dispatch`).
     """
 
     commands: tuple[Command, ...]

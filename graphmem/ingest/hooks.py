@@ -1,18 +1,23 @@
-"""Calls the user's `before_store` hook for a message, before anything is hashed, embedded or written."""
+"""What the user's functions and models make of a message before anything of it is hashed, embedded or written: the hook
+`before_store`, and what attachments show and say, in words.
+
+The words come from a function of the caller's at once, or from a model, in a job. Pure.
+"""
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from copy import deepcopy
 from dataclasses import replace
 from difflib import get_close_matches
+from inspect import iscoroutine
 from typing import Any
 
-from graphmem.boundary import validation
+from graphmem.boundary import content_parts, validation
 from graphmem.errors import ConfigError, ValidationError
-from graphmem.model import Message
+from graphmem.model import Attachment, AttachmentKind, Message
 from graphmem.times import said
 
 logger = logging.getLogger("graphmem")
@@ -25,6 +30,9 @@ BeforeStore = Callable[[dict[str, Any]], Mapping[str, Any] | None]
 
 Returns it as to be stored, or None to refuse it.
 """
+
+Describe = Callable[[dict[str, Any]], str | None]
+BY_FUNCTION = "function"
 
 
 def apply_before_store(
@@ -119,3 +127,69 @@ def _call(hook: BeforeStore, message: Message, metadata: Mapping[str, Any]) -> M
         type_name = type(returned).__name__
         raise ConfigError(f"before_store returned {type_name}; return the message, or None so that it is not stored")
     return returned
+
+
+"""Takes an attachment (kind, mime, ref, url, data); returns what it shows, or what is said in a sound, or None."""
+
+
+class Describer:
+    """Describes attachments with `function`, and tells what is left to the models, by the kinds that they describe."""
+
+    def __init__(self, function: Describe | None, kinds: Collection[AttachmentKind]) -> None:
+        self._function = function
+        self._kinds = kinds
+
+    def describe_now(self, message: Message) -> Message:
+        """Returns a message with what the function says of its undescribed attachments.
+
+        If the function fails on one, or returns what is no text, the log gets a warning: the words of the message are
+        worth more.
+        """
+        if self._function is None or all(one.is_described for one in message.attachments):
+            return message
+        described = (one if one.is_described else self._described(self._function, one) for one in message.attachments)
+        return replace(message, attachments=tuple(described))
+
+    def _described(self, function: Describe, attachment: Attachment) -> Attachment:
+        source = attachment.source or ""
+        try:
+            told = function(
+                {
+                    "kind": attachment.kind.value,
+                    "mime": attachment.mime,
+                    "ref": attachment.ref,
+                    "url": source if content_parts.is_web_address(source) else None,
+                    "data": content_parts.data_of(source),
+                }
+            )
+        except Exception as error:  # noqa: BLE001  (code of the caller's)
+            logger.warning("describe failed with %s; the attachment is kept without words", type(error).__name__)
+            return attachment
+        if told is not None and not isinstance(told, str):
+            if iscoroutine(told):
+                told.close()
+            logger.warning("describe returned something else than text or None; the attachment is kept without words")
+            return attachment
+        return with_words(attachment, told or "", BY_FUNCTION)
+
+    def left(self, message: Message) -> Mapping[int, str]:
+        """Returns what the models get to describe of a message, URLs or data, by the attachments' positions."""
+        return {
+            position: one.source
+            for position, one in enumerate(message.attachments)
+            if one.source is not None and not one.is_described and self._is_for_model(one.kind, one.source)
+        }
+
+    def _is_for_model(self, kind: AttachmentKind, source: str) -> bool:
+        """Returns whether a model can be given a source: no URL of a sound, for nobody here fetches it."""
+        return kind in self._kinds and (kind is AttachmentKind.IMAGE or content_parts.is_data(source))
+
+
+def with_words(attachment: Attachment, words: str, described_by: str) -> Attachment:
+    """Returns an attachment with what is said of it: the transcript of a sound, the caption of anything else."""
+    text = validation.storable_part(words, validation.MAX_CONTENT_CHARS).strip()
+    if not text:
+        return attachment
+    if attachment.kind is AttachmentKind.AUDIO:
+        return replace(attachment, transcript=text, described_by=described_by)
+    return replace(attachment, caption=text, described_by=described_by)

@@ -11,8 +11,7 @@ from typing import Any
 
 from graphmem.commands.types import AddMessage, DescribeLater
 from graphmem.digests import Digests
-from graphmem.ingest.descriptions import Describer
-from graphmem.ingest.hooks import BeforeStore, apply_before_store, log_refused
+from graphmem.ingest.hooks import BeforeStore, Describer, apply_before_store, log_refused
 from graphmem.model import EMPTY_MAPPING, Message, Scope
 
 # An id that reads like a person's name: letters, perhaps in several words; not "u-42" or a UUID.

@@ -17,7 +17,7 @@ from celery import Celery, signals
 
 from graphmem.engine import Engine
 from graphmem.errors import ConfigError, GraphmemError
-from graphmem.jobs.celery_messages import JOB_TASK, RESEND_SECONDS, SWEEP_TASK, celery_app
+from graphmem.jobs.handover import JOB_TASK, RESEND_SECONDS, SWEEP_TASK, celery_app
 from graphmem.jobs.worker import CYCLE_SECONDS, model_job_seconds
 from graphmem.logs import log_text
 from graphmem.settings import Settings

@@ -18,9 +18,8 @@ from graphmem.commands.types import Command, DeleteMemory, ForgetMemory, MergeMe
 from graphmem.concurrency import GivingWay, single_blas_thread
 from graphmem.errors import ValidationError
 from graphmem.ingest.facts.compositions import common_scope, compose_command, composed, without_times
-from graphmem.ingest.facts.job_result import JobResult
+from graphmem.ingest.model_jobs import JobResult
 from graphmem.jobs.worker import JobFailure
-from graphmem.lifecycle import kinds
 from graphmem.lifecycle.compression import NO_MODEL, abstractable, abstraction, compress, medoid
 from graphmem.lifecycle.decay import (
     Composition,
@@ -35,7 +34,7 @@ from graphmem.lifecycle.decay import (
 )
 from graphmem.lifecycle.importance import certainty, counted_type, importance, recency, scarcity
 from graphmem.lifecycle.likeness import said_again
-from graphmem.lifecycle.rules import Rule
+from graphmem.lifecycle.rules import SPACE, Rule, likely_kinds
 from graphmem.model import ASSISTANT, EmbeddingSpec, EventType, Kind, Layer, MemoryEvent, Scope
 from graphmem.settings import LifecycleSettings
 from graphmem.stores.ledger import Ledger, embeddings, event_log, memories, vitals
@@ -409,12 +408,12 @@ def _rating(memory: UnratedMemory, rule: Rule | None, highest_similarity: float 
 
 def _likely_kinds(rows: Sequence[int], matrices: Matrices) -> dict[int, Mapping[str, float]]:
     """Returns the probabilities of the kinds of memories, by row; without a vector in their space there are none."""
-    all_rows, matrix = matrices.get(kinds.SPACE, ([], None))
+    all_rows, matrix = matrices.get(SPACE, ([], None))
     places = {row: place for place, row in enumerate(all_rows)}
     own = [row for row in rows if row in places]
     if matrix is None or not own:
         return {}
-    return dict(zip(own, kinds.likely_kinds(matrix[[places[row] for row in own]]), strict=True))
+    return dict(zip(own, likely_kinds(matrix[[places[row] for row in own]]), strict=True))
 
 
 def _highest_similarities(rows: Sequence[int], matrices: Matrices) -> dict[int, float]:

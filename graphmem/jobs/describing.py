@@ -9,14 +9,12 @@ from datetime import UTC, datetime
 
 from graphmem import prompts
 from graphmem.boundary.content_parts import data_of
-from graphmem.commands.descriptions import extraction_after, held_message, sources_of
 from graphmem.commands.facts import JobAlreadyDone
+from graphmem.commands.messages import extraction_after, held_message, sources_of
 from graphmem.commands.types import AddMessage, Command, CompleteJob, Outcome, UpdateMemory
 from graphmem.errors import ConfigError, LLMError
-from graphmem.ingest.counted_model import CountedModel
-from graphmem.ingest.descriptions import with_words
-from graphmem.ingest.facts.job_result import JobResult
-from graphmem.ingest.hooks import BeforeStore, apply_before_store
+from graphmem.ingest.hooks import BeforeStore, apply_before_store, with_words
+from graphmem.ingest.model_jobs import CountedModel, JobResult
 from graphmem.model import Attachment, AttachmentKind, EmbeddingSpec, MemoryRecord, Scope
 from graphmem.observers import Observers
 from graphmem.plugins import LanguageModel, Prompt, Transcriber, Usage

@@ -7,22 +7,22 @@ A job is claimed, so that only one worker has it at a time; it stays recorded un
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
+from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from math import inf
-from threading import RLock, Timer
+from threading import Condition, RLock, Thread, Timer
 from time import monotonic, sleep
 from typing import TYPE_CHECKING
 
 from graphmem.concurrency import Pool, start_thread
 from graphmem.errors import ConfigError, GraphmemError
 from graphmem.ingest.enrichment import Enricher
-from graphmem.ingest.facts.job_result import JobResult
-from graphmem.jobs.claims import CLAIM_SECONDS, RenewedClaims
+from graphmem.ingest.model_jobs import JobResult
 from graphmem.jobs.enrichment_lane import NO_RECORDS, SHARED_BATCH, EnrichmentLane
 from graphmem.jobs.handover import HandOver
 from graphmem.logs import cause_of, log_text
@@ -58,6 +58,8 @@ SESSION_CHECK_SECONDS = 60.0
 LOOK_SECONDS, MOST_SENT = 0.05, 1000
 # Characters of the longest text that is no long text: a few seconds of work, which closing waits for.
 MAX_SHORT_CHARS = 50_000
+# Seconds for which a job is claimed, and after which its claim is renewed while it runs: two may fail.
+CLAIM_SECONDS, RENEW_SECONDS = 60.0, 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -524,3 +526,45 @@ class JobWorker:
             jobs.record_failure(connection, row, failure.error)
         self._set_timer_for_next_job()  # no other call may start the worker for a long time
         return failure
+
+
+class RenewedClaims:
+    """The claims of the jobs that run here. Safe to use from several threads."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._changed = Condition()
+        self._until: dict[int, float] = {}
+        self._thread: Thread | None = None
+
+    @contextmanager
+    def renewed(self, row: int, longest: float) -> Iterator[None]:
+        """Renews the claim of a job, by its row, during the block, but for no longer than `longest` seconds.
+
+        A job that takes longer hangs, though its process lives: then another one may claim it.
+        """
+        with self._changed:
+            self._until[row] = monotonic() + longest
+            if self._thread is None:
+                self._thread = Thread(target=self._run, name="graphmem-claims", daemon=True)
+                start_thread(self._thread)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._until.pop(row, None)
+                self._changed.notify_all()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                if self._changed.wait_for(lambda: not self._until, RENEW_SECONDS):
+                    self._thread = None
+                    return
+                now = monotonic()
+                rows = [row for row, until in self._until.items() if until > now]
+            try:
+                with self._ledger.write(of=()) as connection:
+                    jobs.renew(connection, rows, self._ledger.job_holder, CLAIM_SECONDS)
+            except GraphmemError as error:
+                logger.debug("claims are not renewed this time (%s)", type(error).__name__)

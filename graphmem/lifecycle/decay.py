@@ -11,8 +11,7 @@ from heapq import heapify, heappop, heapreplace
 from math import exp
 from typing import TYPE_CHECKING
 
-from graphmem.lifecycle.forgetting import ForgettingCurve
-from graphmem.lifecycle.importance import WEIGHTS, recency
+from graphmem.lifecycle.importance import WEIGHTS, ForgettingCurve, recency
 from graphmem.lifecycle.likeness import NewerAlike
 from graphmem.lifecycle.rules import Rule, Rules
 from graphmem.model import Kind, Layer, Scope

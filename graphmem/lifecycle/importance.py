@@ -1,9 +1,15 @@
-"""How important a memory is (seed 002 §3.2): a weighted sum of scarcity, impact, recency and certainty."""
+"""How important a memory is (seed 002 §3.2), and how it is forgotten (§4.1).
+
+Importance is a weighted sum of scarcity, impact, recency and certainty. The forgetting curve is R = e^(-t/S), with t in
+whole days and S from importance and accesses.
+"""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from types import MappingProxyType
 
@@ -21,6 +27,8 @@ HEDGES = ("maybe", "perhaps", "i think", "might", "probably", "not sure")
 SIGNS_OF_DOUBT = ("也许", "可能", "大概", "好像", "应该", "似乎")
 HEDGED_CERTAINTY = 0.6
 _HEDGE = re.compile("|".join([rf"(?<!\w){hedge}(?!\w)" for hedge in HEDGES] + list(SIGNS_OF_DOUBT)))
+# §4.1: preferences and facts are kept longer.
+TYPE_FACTORS: Mapping[str, float] = MappingProxyType({"preference": 1.5, "fact": 1.3})
 
 
 def counted_type(kind: Kind, level: int, memory_type: str | None) -> str | None:
@@ -56,3 +64,33 @@ def recency(created_at: datetime, now: datetime) -> float:
 def certainty(text: str, question_share: float) -> float:
     """Returns how sure a text sounds (0..1); `question_share` (0..1) is the share of questions in it."""
     return (1 - question_share) * (HEDGED_CERTAINTY if _HEDGE.search(fold(text)) else 1.0)
+
+
+# Digits to which the retention is rounded (§4.1).
+RETENTION_DIGITS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class ForgettingCurve:
+    """The numbers of the curve; the defaults are those of seed 002 §4.1."""
+
+    base_strength: float = 1.0
+    importance_multiplier: float = 2.0
+    access_bonus: float = 0.1
+    type_factors: Mapping[str, float] = field(default_factory=lambda: TYPE_FACTORS)
+    max_strength: float = 10.0
+    min_retention: float = 0.1
+
+    def strength(self, importance: float, accesses: int, memory_type: str | None) -> float:
+        """Returns S, at most `max_strength`: the higher it is, the more slowly a memory fades."""
+        strength = self.base_strength + importance * self.importance_multiplier + accesses * self.access_bonus
+        return min(self.max_strength, strength * self.type_factors.get(memory_type or "", 1.0))
+
+    def retention(self, since: datetime, now: datetime, strength: float) -> float:
+        """Returns R (0..1): 1 on the first day, and for a memory of the future."""
+        days = (now - since) // timedelta(days=1)
+        return 1.0 if days <= 0 else round(math.exp(-days / strength), RETENTION_DIGITS)
+
+    def is_forgettable(self, retention: float) -> bool:
+        """Returns whether a memory with this retention may be forgotten."""
+        return retention < self.min_retention

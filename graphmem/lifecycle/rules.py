@@ -1,7 +1,14 @@
-"""Rules by which sentences tell what type of memory they make, and how important it is (seed 002 §3.1)."""
+"""Tells what kind of sentence a text is, and so what type of memory it makes and how important it is (seed 002 §3.1):
+by rules of its words, or by its vector in the multilingual space, whatever its words. Pure.
+
+The kinds are a softmax over linear heads, fitted to generic sentences in several languages, the same topics told as
+each kind (`kinds.json`; `benchmarks/kinds.py` fits). They are named like the rules of importance (`rules.toml`), so
+that a text which matches none of their words still has a rule; an event is what has none.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -9,16 +16,24 @@ from dataclasses import dataclass
 from functools import cache
 from hashlib import blake2b
 from importlib.resources import files
-from typing import Any, NamedTuple
+from io import BytesIO
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from graphmem.errors import ConfigError
 from graphmem.folding import fold
-from graphmem.lifecycle import kinds
+
+if TYPE_CHECKING:
+    from graphmem.plugins import Matrix
 
 # Characters that "..." in a pattern stands for, at most.
 GAP = 12
 MEMORY_TYPES = ("episodic", "semantic", "preference", "fact")
 _FIELDS = frozenset({"importance", "type", "words", "signs"})
+# The space of the heads.
+SPACE = "use-multilingual-v3"
+WEIGHTS, SENTENCES = "kinds.npz", "kinds.json"
 
 
 class Rule(NamedTuple):
@@ -39,7 +54,7 @@ class Rules:
     @property
     def digest(self) -> str:
         """What tells these rules, and the kinds of sentences, from others."""
-        written = repr([kinds.digest(), *((*rule[:3], rule.expression.pattern) for rule in self.rules)])
+        written = repr([digest(), *((*rule[:3], rule.expression.pattern) for rule in self.rules)])
         return blake2b(written.encode(), digest_size=16).hexdigest()
 
     def match(self, text: str) -> Rule | None:
@@ -96,3 +111,35 @@ def _expression(pattern: str) -> str:
 
 def _folded(text: str) -> str:
     return fold(text).replace("’", "'")
+
+
+class _Heads(NamedTuple):
+    """One head for each kind: `weights` (dims x kinds) and `constants` (kinds)."""
+
+    kinds: tuple[str, ...]
+    weights: Matrix
+    constants: Matrix
+
+
+def likely_kinds(vectors: Matrix) -> list[Mapping[str, float]]:
+    """Returns the probabilities of the kinds for each unit row, which is a vector in `SPACE`."""
+    heads = _heads()
+    logits = vectors @ heads.weights + heads.constants
+    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+    shares = powers / powers.sum(axis=1, keepdims=True)
+    return [dict(zip(heads.kinds, row, strict=True)) for row in shares.tolist()]
+
+
+@cache
+def digest() -> str:
+    """Returns what tells these heads from others."""
+    return blake2b(files("graphmem.lifecycle").joinpath(WEIGHTS).read_bytes(), digest_size=16).hexdigest()
+
+
+@cache
+def _heads() -> _Heads:
+    package = files("graphmem.lifecycle")
+    languages = json.loads(package.joinpath(SENTENCES).read_text("utf-8"))
+    with np.load(BytesIO(package.joinpath(WEIGHTS).read_bytes())) as arrays:
+        weights, constants = (arrays[name].astype(np.float32) for name in ("weights", "constants"))
+    return _Heads(tuple(languages["en"]), weights, constants)

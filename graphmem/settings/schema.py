@@ -33,10 +33,9 @@ from pydantic_core import PydanticCustomError
 from graphmem.boundary import validation
 from graphmem.boundary.validation import LIMITS, is_encodable
 from graphmem.errors import ConfigError, ValidationError
-from graphmem.ingest.descriptions import Describe
-from graphmem.ingest.hooks import BeforeStore
+from graphmem.ingest.hooks import BeforeStore, Describe
 from graphmem.lifecycle.decay import LifecyclePolicy
-from graphmem.lifecycle.forgetting import ForgettingCurve
+from graphmem.lifecycle.importance import ForgettingCurve
 from graphmem.lifecycle.nights import Nights
 from graphmem.lifecycle.rules import Rules, default_rules, parse_rules
 from graphmem.model import EventType

@@ -19,7 +19,7 @@ from support.waiting import TIMEOUT, wait_until
 from graphmem import Memory, Settings, administration
 from graphmem.engine import Engine
 from graphmem.errors import ConfigError
-from graphmem.jobs import celery_messages
+from graphmem.jobs import handover
 from graphmem.jobs.worker import MODEL_THREADS
 from graphmem.settings.schema import ThreadWorkers
 from graphmem.stores.ledger import jobs
@@ -197,7 +197,7 @@ def test_nobody_else_can_do_the_jobs_of_a_memory_in_memory(hash_models: dict[str
 def test_celery_without_its_extra_is_refused(
     hash_models: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(celery_messages, "find_spec", lambda _: None)
+    monkeypatch.setattr(handover, "find_spec", lambda _: None)
     workers = {"provider": "celery", "config": {"broker_url": "redis://user:secret@127.0.0.1:1/0"}}
     with pytest.raises(ConfigError, match=r"workers: Celery and .*celery") as refused:
         Memory(tmp_path, settings=Settings.from_dict({**hash_models, "workers": workers}))

@@ -24,8 +24,8 @@ from support.waiting import TIMEOUT, wait_until
 from graphmem.errors import ConfigError, StoreError, StoreUnavailable
 from graphmem.model import GraphBounds, Scope, Seeds, micros
 from graphmem.plugins import StoreLost
-from graphmem.stores.cypher import statement
-from graphmem.stores.neo4j import client, rows, writer
+from graphmem.stores.neo4j import client, index, rows
+from graphmem.stores.neo4j.client import statement
 from graphmem.stores.neo4j.index import Neo4jIndex
 from graphmem.testing.conformance.graph_index import NOON, PARTITION, VIEW, entity_state, memory, relation
 
@@ -270,12 +270,12 @@ def test_a_server_that_is_too_old(graph: Neo4jIndex, monkeypatch: pytest.MonkeyP
 def test_another_schema(graph: Neo4jIndex, driver: Driver) -> None:
     graph.upsert([memory("m", "anna")])
     mark = "MATCH (n:GraphmemLedger {ledger: $ledger}) SET n.schema = $schema"
-    ask(driver, mark, ledger=graph._ledger, schema=writer.SCHEMA_VERSION + 1)
+    ask(driver, mark, ledger=graph._ledger, schema=index.SCHEMA_VERSION + 1)
     for act in (graph.check, graph.wipe, lambda: neighbourhood(graph, "anna"), lambda: graph.upsert([memory("n")])):
         with pytest.raises(StoreError, match="upgrade graphmem") as caught:
             act()
         assert not isinstance(caught.value, StoreUnavailable)
-    ask(driver, mark, ledger=graph._ledger, schema=writer.SCHEMA_VERSION - 1)
+    ask(driver, mark, ledger=graph._ledger, schema=index.SCHEMA_VERSION - 1)
     graph.check()
     with pytest.raises(StoreLost):
         neighbourhood(graph, "anna")

@@ -31,8 +31,7 @@ from graphmem.model import micros, optional_micros
 from graphmem.stores.ledger import change_feed, entity_names, memories
 from graphmem.stores.ledger.schema import entities, partitions, relations
 from graphmem.stores.ledger.schema import memories as memories_table
-from graphmem.stores.neo4j.index import Neo4jIndex
-from graphmem.stores.neo4j.writer import SCHEMA_VERSION
+from graphmem.stores.neo4j.index import SCHEMA_VERSION, Neo4jIndex
 from graphmem.stores.projection import GraphSink, Projection
 
 pytestmark = pytest.mark.server

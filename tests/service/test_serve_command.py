@@ -168,7 +168,7 @@ def test_a_taken_port_is_refused_and_the_key_that_was_made_is_shown(tmp_path: Pa
 
 @pytest.mark.parametrize("package", ["uvicorn", "limits"])
 def test_without_its_packages_it_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str) -> None:
-    for module in ("server", "app", "rate_limits"):  # those that cannot be imported then
+    for module in ("server", "app", "middleware"):  # those that cannot be imported then
         monkeypatch.delitem(sys.modules, f"graphmem.service.{module}")
     monkeypatch.setitem(sys.modules, package, None)
     output = refusal(tmp_path)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from graphmem import Memory, Settings
-from graphmem.jobs.celery_messages import SWEEP_TASK, celery_app
+from graphmem.jobs.handover import SWEEP_TASK, celery_app
 from graphmem.settings.schema import CeleryWorkers
 from graphmem.stores.ledger import schema
 from support.fake_llm import fact

@@ -9,8 +9,8 @@ from support.contract import Make
 from support.waiting import wait_until
 
 from graphmem import Memory
-from graphmem.jobs import claims
-from graphmem.jobs.claims import RenewedClaims
+from graphmem.jobs import worker
+from graphmem.jobs.worker import RenewedClaims
 from graphmem.model import Scope
 from graphmem.stores.ledger import jobs
 from graphmem.stores.ledger.jobs import Job, JobKind
@@ -39,7 +39,7 @@ def claim(memory: Memory, row: int, holder: str, seconds: float = 60.0, **more: 
 
 
 def test_a_job_that_runs_stays_claimed(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claims, "RENEW_SECONDS", 0.01)
+    monkeypatch.setattr(worker, "RENEW_SECONDS", 0.01)
     row, holder = new_job(memory), memory.engine.ledger.job_holder
     assert claim(memory, row, holder, seconds=0) and is_free(memory, row)  # as one that is over soon
     renewed = RenewedClaims(memory.engine.ledger)
@@ -52,7 +52,7 @@ def test_a_job_that_runs_stays_claimed(memory: Memory, monkeypatch: pytest.Monke
 def test_a_job_that_hangs_or_that_somebody_else_has_is_not_kept(
     memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(claims, "RENEW_SECONDS", 0.01)
+    monkeypatch.setattr(worker, "RENEW_SECONDS", 0.01)
     asked: list[list[int]] = []
     renew = jobs.renew
     monkeypatch.setattr(jobs, "renew", lambda c, rows, *more: asked.append(list(rows)) or renew(c, rows, *more))

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from graphmem.lifecycle import clusters
-from graphmem.lifecycle.clusters import Cluster, clusters_of, like_memories, says
+from graphmem.lifecycle import compression
+from graphmem.lifecycle.compression import Cluster, clusters_of, like_memories, says
 from graphmem.lifecycle.decay import LifecyclePolicy, Vitals
 from graphmem.model import Kind, Layer, Scope
 
@@ -88,13 +88,13 @@ def test_the_memory_that_says_most_is_kept() -> None:
 
 def test_what_was_said_again_to_the_word_is_compared_once(monkeypatch: pytest.MonkeyPatch) -> None:
     pairs = []
-    compare = clusters._Said.says
+    compare = compression._Said.says
 
-    def noted(self: clusters._Said, other: clusters._Said) -> bool:
+    def noted(self: compression._Said, other: compression._Said) -> bool:
         pairs.append((self.words, other.words))
         return compare(self, other)
 
-    monkeypatch.setattr(clusters._Said, "says", noted)
+    monkeypatch.setattr(compression._Said, "says", noted)
     found = cluster(*["I like tea.", "Tea, I like!"] * 20)
     assert found is not None
     assert (len(found.others), len(pairs)) == (39, 4)

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from graphmem.errors import ConfigError
 from graphmem.folding import fold
-from graphmem.lifecycle.forgetting import ForgettingCurve
-from graphmem.lifecycle.importance import HEDGED_CERTAINTY, certainty, importance, recency, scarcity
+from graphmem.lifecycle.importance import HEDGED_CERTAINTY, ForgettingCurve, certainty, importance, recency, scarcity
 from graphmem.lifecycle.rules import default_rules, parse_rules
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from graphmem.concurrency import single_blas_thread
-from graphmem.lifecycle import kinds
+from graphmem.lifecycle import rules
 from graphmem.lifecycle.decay import keeping_rule, likely_rule, matters
 from graphmem.lifecycle.rules import default_rules, parse_rules
 from graphmem.models.use_multilingual import UseMultilingual
@@ -30,7 +30,7 @@ def test_three_of_four_held_out_sentences_are_of_the_kind_that_they_are() -> Non
     """And of ten that are to be kept eight are, of ten that are not no more than two (chance: an eighth, a half)."""
     told = [(name, text) for of_kinds in HELD_OUT.values() for name, texts in of_kinds.items() for text in texts]
     with single_blas_thread():
-        found = kinds.likely_kinds(UseMultilingual().encode([text for _, text in told]))
+        found = rules.likely_kinds(UseMultilingual().encode([text for _, text in told]))
     right = [max(one, key=lambda name: one[name]) == name for (name, _), one in zip(told, found, strict=True)]
     assert np.mean(right) > 0.75
     kept: dict[bool, list[bool]] = {True: [], False: []}

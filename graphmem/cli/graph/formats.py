@@ -35,6 +35,10 @@ from graphmem.model import EntityType
 LABEL_CHARS = 60
 # Characters that XML 1.0 cannot represent, not even escaped.
 _NO_XML = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+Row = Mapping[str, Any]
+UI = files("graphmem.service") / "ui"
+# Characters that begin or end markup in HTML, with their JSON escapes; half a surrogate pair, which no address holds.
+_MARKUP = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 
 
 def node_link(graph: nx.MultiDiGraph[str]) -> str:
@@ -99,8 +103,6 @@ def _xml(text: str) -> str:
     """Replaces characters that XML cannot hold by U+FFFD, and all line breaks by line feeds, as XML parsers do."""
     return _NO_XML.sub("\ufffd", text.replace("\r\n", "\n").replace("\r", "\n"))
 
-
-Row = Mapping[str, Any]
 
 # Rows in one statement: one transaction for each row takes minutes, one for all rows takes much memory.
 ROWS_PER_STATEMENT = 200
@@ -218,7 +220,6 @@ def _escape(match: re.Match[str]) -> str:
 
 # As many memories as the page at /ui/ reads of a graph. It draws the newest, or what is around a name, of them.
 MAX_MEMORIES = 10_000
-UI = files("graphmem.service") / "ui"
 # Modules of the file; all others are those of the page. The view asks the first for its data.
 OWN_MODULES = {"api.js": "answers.js", "page.js": "page.js"}
 LIBRARY = "force-graph.min.js"
@@ -228,8 +229,6 @@ _SHOWN = {
     "memory": "node memory kind actor_id role at valid_to user_id".split(),
     "entity": "node key name type".split(),
 }
-# Characters that begin or end markup in HTML, with their JSON escapes; half a surrogate pair, which no address holds.
-_MARKUP = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 _HALF_PAIR = re.compile("[\ud800-\udfff]")
 # The forms of import and export that the modules have.
 _IMPORT = re.compile(r'^import (?:(?P<names>\{[^}]*\}|\w+) from )?"\./(?P<path>[^"]+)";$', re.MULTILINE)

@@ -21,10 +21,10 @@ from graphmem.commands.types import Command, CompleteJob, ComposeMemory, Outcome
 from graphmem.errors import LLMUnusable
 from graphmem.extraction.language_detection import is_english
 from graphmem.ingest.facts.extraction import common_value
-from graphmem.ingest.facts.job_result import JobResult
 from graphmem.ingest.facts.structured_output import as_json, object_schema, single_line
 from graphmem.ingest.facts.summary_requests import MAX_SUMMARY_CHARS
-from graphmem.lifecycle.clusters import sequence, wording
+from graphmem.ingest.model_jobs import JobResult
+from graphmem.lifecycle.compression import sequence, wording
 from graphmem.lifecycle.decay import Operation
 from graphmem.model import Kind, Layer, MemoryRecord, Scope, optional_from_micros
 from graphmem.plugins import Prompt, Usage

@@ -23,14 +23,13 @@ from graphmem.commands.facts import DecisionConflict, JobAlreadyDone
 from graphmem.commands.lifecycle import COMPRESSES, MADE_OF
 from graphmem.commands.types import ChangeSet, Command, CompleteJob, Outcome, OutcomeType, StoreEnrichment
 from graphmem.errors import LLMUnavailable, NotFoundError, StoreUnavailable
-from graphmem.ingest.counted_model import CountedModel
 from graphmem.ingest.enrichment import Enricher, first_vector
 from graphmem.ingest.facts import decision, extraction
 from graphmem.ingest.facts.change_builder import ChangeBuilder, add_to_extraction
 from graphmem.ingest.facts.decision import Action, DecisionType, FactDraft, KnownMemory
 from graphmem.ingest.facts.extraction import AlsoSummarise, Fact, common_value
-from graphmem.ingest.facts.job_result import JobResult
 from graphmem.ingest.facts.summary_requests import summary_beside_facts, summary_command
+from graphmem.ingest.model_jobs import CountedModel, JobResult
 from graphmem.lifecycle.conflicts import CONFLICT_SIMILARITY
 from graphmem.lifecycle.rules import Rules
 from graphmem.model import NEUTRAL_IMPORTANCE, VECTOR, EmbeddingSpec, Kind, MemoryRecord, Scope, SpaceVector, View

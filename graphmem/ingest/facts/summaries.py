@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from graphmem.commands.facts import JobAlreadyDone
 from graphmem.commands.types import AddFact, Command, CompleteJob
 from graphmem.ingest.facts.extraction import split_messages
-from graphmem.ingest.facts.job_result import JobResult
 from graphmem.ingest.facts.summary_requests import (
     OPERATION,
     PROCEDURE,
@@ -20,6 +19,7 @@ from graphmem.ingest.facts.summary_requests import (
     summary_record,
     summary_request,
 )
+from graphmem.ingest.model_jobs import JobResult
 from graphmem.plugins import Usage
 from graphmem.stores.ledger import Ledger, memories, sessions
 from graphmem.stores.ledger.jobs import BEFORE, IMPORTANCE, INSTRUCTIONS, Job

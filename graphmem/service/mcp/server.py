@@ -92,6 +92,9 @@ _TOOL_NAME = re.compile(rf"\b({'|'.join(DOTTED_NAMES)})\b")
 ScopeOf = Callable[[ServerRequestContext[Any, Any]], Scope]
 """Finds whose memories a request may use; raises GraphmemError if that is not known."""
 
+# The newest memories whose part of the graph is shown.
+GRAPH_MEMORIES = 50
+
 
 def create_server(
     memory: Memory | AsyncMemory,
@@ -338,8 +341,6 @@ DESCRIPTIONS = {
     "profile": "What is known of the user: standing facts, what was found last, summaries and recent topics",
     "graph": "The people, places and things that the newest memories mention, and their relations",
 }
-# The newest memories whose part of the graph is shown.
-GRAPH_MEMORIES = 50
 
 
 class PromptTemplate(NamedTuple):

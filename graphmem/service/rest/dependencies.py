@@ -32,6 +32,7 @@ from graphmem.settings.schema import ServeSettings
 
 P = ParamSpec("P")
 R = TypeVar("R")
+_BEARER = Security(HTTPBearer(scheme_name="Bearer", auto_error=False))
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,6 @@ def _service(request: Request) -> Service:
 
 # For the OpenAPI document alone: `Authentication` has read the key before.
 _API_KEY = Security(APIKeyHeader(name="X-API-Key", scheme_name="ApiKey", auto_error=False))
-_BEARER = Security(HTTPBearer(scheme_name="Bearer", auto_error=False))
 
 
 def _caller(request: Request, _: Annotated[Any, _API_KEY], __: Annotated[Any, _BEARER]) -> Caller:

@@ -3,6 +3,8 @@
 A server that hangs in the middle of an answer blocks the reader until its keep-alive ends, by default after two
 minutes, and no option of the driver changes that. So each read runs in a thread of its own, and its caller waits for
 `READ_TIMEOUT` only. The thread stays until the driver gives up; `READERS` limits how many threads can be blocked so.
+
+The statements are in `cypher/`: static text, one per file, read once. Values are always parameters.
 """
 
 from __future__ import annotations
@@ -11,6 +13,10 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
+from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
 from threading import BoundedSemaphore, Thread
 from time import monotonic
 from typing import Any, LiteralString, TypeVar
@@ -32,7 +38,6 @@ from neo4j.exceptions import ConfigurationError, DriverError, Neo4jError
 from graphmem.concurrency import is_caller_timeout, start_thread
 from graphmem.errors import CLOSED, ConfigError, StoreError, StoreUnavailable
 from graphmem.plugins import StoreLost
-from graphmem.stores.cypher import statement
 
 T = TypeVar("T")
 Parameters = Mapping[str, Any]
@@ -227,3 +232,26 @@ def _translate_code(code: str) -> StoreError:
     if code.startswith(_REFUSAL_CODES):
         return StoreError(f"Neo4j refused it ({code})")
     return StoreUnavailable(f"Neo4j cannot do it now ({code})")
+
+
+@cache
+def statement(path: str) -> LiteralString:
+    """Returns the statement in `cypher/<path>.cypher`, without its comment lines.
+
+    Typed as a LiteralString, because the file is part of the package and no value is ever formatted into it.
+    """
+    lines = (_folder() / f"{path}.cypher").read_text("utf-8").splitlines()
+    return "\n".join(line for line in lines if not line.lstrip().startswith("//"))
+
+
+@cache
+def statements(folder: str) -> tuple[LiteralString, ...]:
+    """Returns all statements of a folder, in the order of their file names."""
+    names = sorted(entry.name for entry in (_folder() / folder).iterdir())
+    return tuple(statement(f"{folder}/{name.removesuffix('.cypher')}") for name in names)
+
+
+def _folder() -> Traversable | Path:
+    """Returns the folder inside the package (in a wheel), else the one at the top of the checkout."""
+    packaged = files("graphmem") / "_cypher"
+    return packaged if packaged.is_dir() else Path(__file__).parents[3] / "cypher"

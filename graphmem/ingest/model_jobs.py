@@ -1,11 +1,15 @@
-"""A language model whose calls are counted in the ledger, for the scope on whose behalf they are made."""
+"""What jobs for a language model share: the calls, counted in the ledger for the scope on whose behalf they are made,
+and the result, apart from what runs the job: a memory without a language model imports nothing else of it.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
+from graphmem.commands.types import Outcome
 from graphmem.errors import LLMError, StoreError
 from graphmem.logs import log_text
 from graphmem.model import Scope
@@ -13,6 +17,10 @@ from graphmem.plugins import LanguageModel, Prompt, Reply, Usage
 from graphmem.stores.ledger import Ledger, ledger_state
 
 logger = logging.getLogger("graphmem")
+# Reasons by which a rule leaves out a part of a language model's answer: no decision of the model is lost by them.
+_LEFT_OUT_BY_RULE = frozenset(
+    {"no relation", "unknown message", "from nobody's message", "of others", "no contradiction"}
+)
 
 
 class CountedModel:
@@ -66,3 +74,24 @@ class CountedModel:
 
 def _log_uncounted(error: StoreError) -> None:
     logger.warning("a call of the language model was not counted (%s)", log_text(error))
+
+
+@dataclass(frozen=True, slots=True)
+class JobResult:
+    """The result of a job.
+
+    `usage` is by operation, `dropped` the number of unusable parts of the answers by reason, `repeated_decisions` how
+    often the decision was repeated, and `chunks` the number of parts, one request each, into which the messages were
+    split.
+    """
+
+    outcomes: tuple[Outcome, ...] = ()
+    usage: Mapping[str, Usage] = field(default_factory=dict)
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    repeated_decisions: int = 0
+    chunks: int = 0
+
+    @property
+    def unusable(self) -> dict[str, int]:
+        """The number of unusable parts of the answers by reason, without those that a rule leaves out."""
+        return {reason: count for reason, count in sorted(self.dropped.items()) if reason not in _LEFT_OUT_BY_RULE}
