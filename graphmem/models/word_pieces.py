@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from functools import cache, lru_cache
+from functools import lru_cache
 from string import punctuation
 from unicodedata import category, normalize
 
@@ -83,7 +83,7 @@ def _words(run: str) -> Iterator[tuple[str, list[int]]]:
         yield word, places
 
 
-@cache
+@lru_cache(MAX_REMEMBERED)
 def _normalise(char: str) -> list[tuple[str, bool]]:
     """Returns what a character becomes, mostly one character or none, and whether each is a word of its own."""
     if char in "\t\r":
