@@ -114,6 +114,9 @@ PROBE_SECONDS = 3.0
 RECALL_SECONDS = 3.0
 # Seconds for which the answer to a saved chat waits for the settings, which say whether chats are stored.
 SAVED_SECONDS = 0.03
+# Seconds that a process of several may take to answer the one that started it. It does so only once it has imported its
+# modules, which takes a busy machine many times as long: whoever waits less kills it and starts the next one, for ever.
+WORKER_ANSWER_SECONDS = 120
 # Seconds from a signal to the end of the service, whatever is still under way; in them, those that running requests and
 # streams have, and after these the accepted chats.
 END_SECONDS, GRACE_SECONDS, CHATS_SECONDS = 30.0, 15, 12.0

@@ -129,6 +129,7 @@ def server_config(app: Any, serve: ServeSettings, **options: Any) -> uvicorn.Con
         forwarded_allow_ips=serve.forwarded_allow_ips,
         server_header=False,
         timeout_graceful_shutdown=limits.GRACE_SECONDS,
+        timeout_worker_healthcheck=limits.WORKER_ANSWER_SECONDS,
         http=Connection,
         backlog=limits.BACKLOG,
         h11_max_incomplete_event_size=limits.MAX_HEAD_BYTES,
