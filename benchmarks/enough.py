@@ -5,7 +5,7 @@
     python benchmarks/enough.py musique.json --corpus musique_corpus.json > benchmarks/results/enough-musique-dev.json
 
 `evidence`: by length of the block in characters, its frame included, the share of gold messages whose answering
-sentences are in it (`graphmem.evaluation.evidence`), in `whole` those that are in it with all their words: of
+sentences are in it (`graphmem.evaluation.blocks`), in `whole` those that are in it with all their words: of
 `context`, of `context` without a least relevance, of search hits in their order as lines that are cut at
 the length, and of the hits of dense + BM25 likewise.
 
@@ -32,11 +32,10 @@ from typing import Any
 from graphmem import Memory
 from graphmem.cli.render import ProgressBar
 from graphmem.evaluation import chats, locomo, multihop
-from graphmem.evaluation.configurations import SEARCH_FUNCTIONS
+from graphmem.evaluation.blocks import evidence_of, shares
 from graphmem.evaluation.datasets import BenchmarkQuestion, Dataset, Message, QuestionGroup
 from graphmem.evaluation.environment import environment
-from graphmem.evaluation.evidence import evidence_of, shares
-from graphmem.evaluation.runner import store
+from graphmem.evaluation.runner import SEARCH_FUNCTIONS, store
 from graphmem.model import ASSISTANT, Scope, View
 from graphmem.retrieval import context
 from graphmem.retrieval.fallback import is_sufficient

@@ -22,10 +22,9 @@ from typing import Any
 from graphmem import Memory
 from graphmem.cli.render import ProgressBar
 from graphmem.evaluation import chats, locomo, multihop
-from graphmem.evaluation.configurations import SEARCH_FUNCTIONS
 from graphmem.evaluation.datasets import BenchmarkQuestion, Dataset
 from graphmem.evaluation.metrics import paired_difference
-from graphmem.evaluation.runner import store
+from graphmem.evaluation.runner import SEARCH_FUNCTIONS, store
 
 TOP_K, SHOWN, EXAMPLES = 10, 5, 10
 QUOTED_CHARS, NODE_CHARS = 110, 50

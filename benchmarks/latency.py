@@ -22,11 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from graphmem import Memory
-from graphmem.evaluation.configurations import SEARCH_FUNCTIONS
 from graphmem.evaluation.datasets import POOLED, Dataset, Message, pooled
 from graphmem.evaluation.environment import environment
 from graphmem.evaluation.locomo import load
-from graphmem.evaluation.runner import TOP_K, latencies, store
+from graphmem.evaluation.runner import SEARCH_FUNCTIONS, TOP_K, latencies, store
 from graphmem.settings import Settings
 
 SEED = 0

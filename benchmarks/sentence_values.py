@@ -3,7 +3,7 @@
     python benchmarks/sentence_values.py --locomo locomo10.json --musique musique.json --corpus musique_corpus.json
 
 Each question is searched for as `context` does; of the first 20 hits each sentence is an example, right if it answers
-(`graphmem.evaluation.evidence`). All data sets weigh the same. Prints the coefficients, and how they would be if
+(`graphmem.evaluation.blocks`). All data sets weigh the same. Prints the coefficients, and how they would be if
 features had a standard deviation of 1. How much evidence contexts have by them is measured by `benchmarks/enough.py`.
 """
 
@@ -24,8 +24,8 @@ from graphmem import Memory
 from graphmem.boundary import validation
 from graphmem.cli.render import ProgressBar
 from graphmem.evaluation import locomo, multihop
+from graphmem.evaluation.blocks import evidence_of
 from graphmem.evaluation.datasets import Dataset
-from graphmem.evaluation.evidence import evidence_of
 from graphmem.evaluation.runner import store
 from graphmem.model import Scope, View
 from graphmem.retrieval.context import one_line

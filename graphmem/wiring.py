@@ -21,7 +21,7 @@ from sqlalchemy import URL
 from graphmem.boundary.validation import is_encodable
 from graphmem.concurrency import Pool
 from graphmem.errors import ConfigError, ModelError, StoreUnavailable, install_extra
-from graphmem.extraction.protocols import Extractor
+from graphmem.extraction import Extractor
 from graphmem.given import Given
 from graphmem.model import EmbeddingSpec, Utterance
 from graphmem.observers import Observers

@@ -8,8 +8,8 @@ from systems import Place
 
 from graphmem import Memory
 from graphmem.errors import StoreError
-from graphmem.evaluation.configurations import SEARCH_FUNCTIONS
 from graphmem.evaluation.datasets import BenchmarkQuestion, Message
+from graphmem.evaluation.runner import SEARCH_FUNCTIONS
 from graphmem.settings import Settings
 
 

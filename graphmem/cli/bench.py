@@ -16,9 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from graphmem.cli.render import Renderer
-    from graphmem.evaluation.configurations import Measurement
     from graphmem.evaluation.datasets import Dataset
-    from graphmem.evaluation.runner import ProgressCallback
+    from graphmem.evaluation.runner import Measurement, ProgressCallback
     from graphmem.memory import Memory
 
 Locomo = Annotated[Path, typer.Argument(metavar="LOCOMO", help="A file in the format of LOCOMO's locomo10.json.")]
@@ -220,9 +219,8 @@ def _run_benchmark(
     By default these are all configurations, and `print_report`.
     """
     from graphmem.cli.bench_table import print_report  # noqa: PLC0415
-    from graphmem.evaluation.configurations import EVERYTHING  # noqa: PLC0415
     from graphmem.evaluation.report import build_report  # noqa: PLC0415
-    from graphmem.evaluation.runner import run  # noqa: PLC0415
+    from graphmem.evaluation.runner import EVERYTHING, run  # noqa: PLC0415
 
     measurement, show = measurement or EVERYTHING, show or print_report
     with _measured(call) as (memory, update, models):

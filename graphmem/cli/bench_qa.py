@@ -18,8 +18,8 @@ from graphmem.errors import ConfigError, StoreError, ValidationError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from graphmem.evaluation.qa.memories import FilledMemory
     from graphmem.evaluation.qa.run import Plan
+    from graphmem.evaluation.qa.systems import FilledMemory
     from graphmem.memory import Memory
     from graphmem.models.openai_chat import OpenaiChatModel, Prices
     from graphmem.settings import Settings
@@ -240,9 +240,12 @@ def _ids(path: Path) -> list[str]:
 
 
 def _plan(path: Path, systems: str | None, categories: str | None, left_out: list[str], questions: int | None) -> Plan:
-    from graphmem.evaluation.qa.memories import has_mem0  # noqa: PLC0415
     from graphmem.evaluation.qa.run import load, planned  # noqa: PLC0415
-    from graphmem.evaluation.qa.systems import MEM0, chosen_systems  # noqa: PLC0415
+    from graphmem.evaluation.qa.systems import (  # noqa: PLC0415
+        MEM0,
+        chosen_systems,
+        has_mem0,
+    )
 
     chosen = chosen_systems(comma_separated(systems))
     if MEM0 in chosen and not has_mem0():
@@ -281,11 +284,10 @@ def _print(call: CommandContext, report: Mapping[str, Any]) -> None:
 def _run(call: CommandContext, plan: Plan, roles: Mapping[str, _Role], results: Path, parallel: int) -> None:
     """Runs the plan, and prints the report of all that the results file then holds."""
     from graphmem.cli.render import ProgressBar  # noqa: PLC0415
-    from graphmem.evaluation.qa.memories import FactsMemory, Mem0Memory, WordsMemory  # noqa: PLC0415
     from graphmem.evaluation.qa.report import build_report  # noqa: PLC0415
     from graphmem.evaluation.qa.results import ResultsFile  # noqa: PLC0415
     from graphmem.evaluation.qa.run import Asker, run, run_record  # noqa: PLC0415
-    from graphmem.evaluation.qa.systems import BOTH, MEM0, WORDS  # noqa: PLC0415
+    from graphmem.evaluation.qa.systems import BOTH, MEM0, WORDS, FactsMemory, Mem0Memory, WordsMemory  # noqa: PLC0415  # noqa: PLC0415
 
     needed = ["answer", *(["memory"] if plan.memories & {BOTH, MEM0} else [])]
     named = {name: roles[name].required_model for name in needed}
@@ -324,8 +326,11 @@ def _run(call: CommandContext, plan: Plan, roles: Mapping[str, _Role], results: 
 
 def _report(call: CommandContext, results: Path, left_out: Sequence[str]) -> None:
     """Writes the report of a results file beside it, and prints it. Raises StoreError if it cannot be written."""
-    from graphmem.evaluation.qa.documents import markdown, svg  # noqa: PLC0415
-    from graphmem.evaluation.qa.report import build_report  # noqa: PLC0415
+    from graphmem.evaluation.qa.report import (  # noqa: PLC0415
+        build_report,
+        markdown,
+        svg,
+    )
     from graphmem.evaluation.qa.results import read  # noqa: PLC0415
 
     report = build_report(read(results), left_out)

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from graphmem.evaluation import languages, metrics
-from graphmem.evaluation.configurations import EVERYTHING
-from graphmem.evaluation.qa.documents import interval
+from graphmem.evaluation.qa.report import interval
+from graphmem.evaluation.runner import EVERYTHING
 
 if TYPE_CHECKING:
     from graphmem.cli.render import Renderer

@@ -9,11 +9,10 @@ from itertools import islice, zip_longest
 from statistics import fmean, median
 from typing import Any
 
-from graphmem.evaluation.answer_judge import Verdict, judge
 from graphmem.evaluation.answers import ASKED_AT, SIZES, AnswerSet, Asked, lay_out
-from graphmem.evaluation.configurations import refuse_degraded
+from graphmem.evaluation.blocks import Verdict, judge
 from graphmem.evaluation.environment import environment
-from graphmem.evaluation.runner import ProgressCallback, store
+from graphmem.evaluation.runner import ProgressCallback, refuse_degraded, store
 from graphmem.memory import Memory
 from graphmem.retrieval.context import block, memory_line, speaker_of
 

@@ -19,7 +19,6 @@ import numpy as np
 from graphmem.boundary import validation
 from graphmem.errors import ValidationError
 from graphmem.evaluation import metrics
-from graphmem.evaluation.configurations import ARMS_ALONE, Measurement
 from graphmem.evaluation.datasets import (
     BenchmarkQuestion,
     Dataset,
@@ -29,6 +28,7 @@ from graphmem.evaluation.datasets import (
     field_of,
     read_objects,
 )
+from graphmem.evaluation.runner import ARMS_ALONE, Measurement
 
 NAME = "languages"
 # The language that all others are compared with.

@@ -3,6 +3,10 @@
 Messages enter by `Memory.import_`, day by day, and each night a cycle runs. The questions are asked of the memory with
 the lifecycle, of one without, and of the newest memories of the latter, as many as the former shows. No search of the
 benchmark counts as an access.
+
+A model that answers with words of the memories it is shown counts the requests and tokens of cycles where there is no
+language model: requests are those that a model would get, word for word, and its answers are about as long as they may
+be. How good the texts are that a model makes cannot be told from it.
 """
 
 from __future__ import annotations
@@ -23,16 +27,19 @@ from typing import Any
 
 from graphmem.atomic_files import replace_file
 from graphmem.boundary import filters, validation
-from graphmem.evaluation.configurations import refuse_degraded
-from graphmem.evaluation.quoting_model import QuotingModel
+from graphmem.evaluation.runner import refuse_degraded
 from graphmem.evaluation.year import DAYS, FACT, FIRST_DAY, GONE, OLD_EVENT, PREFERENCE, Message, Question, Texts, Year
-from graphmem.lifecycle.decay import MERGED_INTO, keeping_rule
+from graphmem.ingest.facts.compositions import MOST_WORDS, without_times
+from graphmem.ingest.facts.summary_requests import MAX_SUMMARY_CHARS
+from graphmem.lifecycle.decay import MERGED_INTO, Operation, keeping_rule
 from graphmem.memory import Memory
 from graphmem.model import Scope, View
+from graphmem.plugins import Prompt, Reply, Usage
 from graphmem.retrieval.pipeline import search
 from graphmem.retrieval.types import SearchQuery
 from graphmem.settings import Settings
 from graphmem.settings.schema import NEVER
+from graphmem.text import approximate_length, estimate_tokens, is_unspaced
 
 TOP_K = 10
 # The hour of the night at which a cycle runs, on the next day.
@@ -46,6 +53,8 @@ NOT_AMONG_HITS = "still visible, and not among the hits"
 STANDING = (FACT, PREFERENCE, OLD_EVENT)
 ON, OFF, EQUAL = "on", "off", "equal"
 Progress = Callable[[str, int, int], None]
+# What an abstraction begins with, as it may not be what one of the memories says.
+AGAIN, AGAIN_UNSPACED = "Repeatedly: ", "常常："
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,3 +388,35 @@ def _size(memory: Memory, folder: str) -> dict[str, int]:
             connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
         )
     return {"memories": stats["memories"], "rows": sum(stats[name] for name in rows), "bytes": (pages - free) * size}
+
+
+class QuotingModel:
+    """Answers a merge with the longest memory that is short enough, a summary with all that it has room for."""
+
+    name = "a script that quotes"
+
+    def answer(self, prompt: Prompt) -> Reply:
+        """Returns the answer, with tokens as `estimate_tokens` counts them."""
+        value = {"text": _text(Operation(prompt.operation), json.loads(prompt.user)["memories"])}
+        sent = (
+            estimate_tokens(prompt.system) + estimate_tokens(prompt.user) + estimate_tokens(json.dumps(prompt.schema))
+        )
+        return Reply(value, Usage(1, sent, estimate_tokens(json.dumps(value, ensure_ascii=False))))
+
+
+def _text(operation: Operation, shown: list[list[str]]) -> str | None:
+    texts = [text for _, _, text in shown]
+    if operation is Operation.SUMMARIZE:
+        summary = ""
+        for text in texts:
+            if len(summary) + len(text) < MAX_SUMMARY_CHARS:
+                summary = f"{summary} {text}".strip()
+        return summary
+    fitting = [text for text in texts if approximate_length(text) < MOST_WORDS[operation]]
+    if not fitting:
+        return None
+    longest = max(fitting, key=len)
+    if operation is Operation.MERGE:
+        return longest
+    plain = without_times(longest, datetime.now(UTC))
+    return f"{AGAIN_UNSPACED if is_unspaced(plain) else AGAIN}{plain}"

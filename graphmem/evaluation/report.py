@@ -8,10 +8,9 @@ from statistics import fmean
 from typing import Any
 
 from graphmem.evaluation import metrics
-from graphmem.evaluation.configurations import Measurement
 from graphmem.evaluation.datasets import Dataset, QuestionGroup
 from graphmem.evaluation.environment import environment
-from graphmem.evaluation.runner import DEPTH, TOP_K, RunResult, StoredMessages
+from graphmem.evaluation.runner import DEPTH, TOP_K, Measurement, RunResult, StoredMessages
 
 DECIMALS = 4
 Rows = Sequence[Mapping[str, float]]

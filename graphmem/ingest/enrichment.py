@@ -9,7 +9,7 @@ from dataclasses import replace
 from graphmem.commands.types import StoreEnrichment
 from graphmem.concurrency import Pool
 from graphmem.errors import EmbedderUnavailable, ModelError
-from graphmem.extraction.protocols import Extractor
+from graphmem.extraction import Extractor
 from graphmem.ingest.messages import is_bare_id
 from graphmem.model import VECTOR, EmbeddingSpec, EntityType, Extraction, Kind, MemoryRecord, SpaceVector, Utterance
 from graphmem.observers import Observers

@@ -10,7 +10,7 @@ from itertools import chain, islice
 
 import numpy as np
 
-from graphmem.extraction.latin_names import NameCandidate, names_asked
+from graphmem.extraction.name_patterns import NameCandidate, names_asked
 from graphmem.folding import fold, typed_spellings
 from graphmem.model import ASSISTANT, CandidateRow, EntityType, MentionKind, embedded_text
 from graphmem.retrieval import relevance, term_overlap

@@ -333,7 +333,7 @@ def test_a_model_that_fails_ends_the_run_which_goes_on_later(data, tmp_path):
 
 
 def test_mem0_is_left_out_where_it_is_not_installed(data, monkeypatch):
-    monkeypatch.setattr("graphmem.evaluation.qa.memories.has_mem0", lambda: False)
+    monkeypatch.setattr("graphmem.evaluation.qa.systems.has_mem0", lambda: False)
     result = run(data, "--systems", "none,mem0", "--dry-run", "--json")
     assert list(json.loads(result.stdout)["systems"]) == ["none"]
     assert result.stderr.startswith("graphmem: mem0 is left out")

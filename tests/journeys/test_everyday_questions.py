@@ -10,7 +10,7 @@ from support.fake_llm import OneAnswer
 
 from graphmem import ChatLink, Memory
 from graphmem.engine import Engine
-from graphmem.evaluation.answer_judge import plain
+from graphmem.evaluation.blocks import plain
 
 STORED = {
     "en-1": [

@@ -13,7 +13,7 @@ import numpy as np
 from graphmem.commands.dispatch import commit
 from graphmem.commands.types import ChangeSet, Command, MergeMemory, MoveMemory, Outcome
 from graphmem.concurrency import Pool
-from graphmem.extraction.protocols import Extractor
+from graphmem.extraction import Extractor
 from graphmem.ingest.enrichment import Enricher
 from graphmem.ingest.messages import message_commands
 from graphmem.model import Layer, MemoryRecord, Message, Scope, View

@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 
 from graphmem.errors import ValidationError
-from graphmem.evaluation.answer_judge import judge, shown_memories
 from graphmem.evaluation.answer_report import Answered, build_report, run
 from graphmem.evaluation.answers import SIZES, TWO_HOPS, Asked, lay_out, load
+from graphmem.evaluation.blocks import evidence_of, judge, shares, shown_memories
 from graphmem.evaluation.datasets import BenchmarkQuestion
-from graphmem.evaluation.evidence import evidence_of, shares
 from graphmem.retrieval.context import block, memory_line
 
 ANSWERS = Path(__file__).parents[2] / "benchmarks" / "answers"

@@ -14,7 +14,7 @@ from support.fakes import fake_models, two_space_embedder
 
 from graphmem import Memory, Settings, wiring
 from graphmem.errors import StoreError, ValidationError
-from graphmem.evaluation import chats, configurations, languages, locomo, multihop
+from graphmem.evaluation import chats, languages, locomo, multihop, runner
 from graphmem.evaluation.datasets import POOLED, BenchmarkQuestion, Dataset, QuestionGroup, pooled
 from graphmem.evaluation.metrics import (
     all_found,
@@ -408,13 +408,11 @@ def ignore_progress(*_):
 
 
 def search_backwards(memory, case, top_k):
-    return configurations.SEARCH_FUNCTIONS["full"](memory, case, 100)[::-1][:top_k]
+    return runner.SEARCH_FUNCTIONS["full"](memory, case, 100)[::-1][:top_k]
 
 
 def test_a_run_scores_what_each_configuration_finds(memory):
-    both = configurations.Measurement(
-        {"full": configurations.SEARCH_FUNCTIONS["full"], "backwards": search_backwards}, ()
-    )
+    both = runner.Measurement({"full": runner.SEARCH_FUNCTIONS["full"], "backwards": search_backwards}, ())
     outcome = run(memory, make_dataset(), both, ignore_progress)
     assert outcome.stored.messages == 3
     assert [one["mrr"] for one in outcome.scores["full"]] == [1, 1, 1]
@@ -427,7 +425,7 @@ def test_a_run_scores_what_each_configuration_finds(memory):
 def test_a_partition_that_holds_something_else_is_refused(memory):
     memory.add("Apples are blue.", user_id="u-2")
     with pytest.raises(ValidationError, match="'u-2' has 2 memories here, the data 1 messages"):
-        run(memory, make_dataset(), configurations.EVERYTHING, ignore_progress)
+        run(memory, make_dataset(), runner.EVERYTHING, ignore_progress)
 
 
 def test_a_degraded_search_is_an_error():
@@ -436,7 +434,7 @@ def test_a_degraded_search_is_an_error():
             return {"results": [], "relations": [], "degraded": ["graph"]}
 
     with pytest.raises(StoreError, match="without graph"):
-        configurations.SEARCH_FUNCTIONS["full"](Broken(), BenchmarkQuestion("apples", frozenset({"1"}), "u-1", ()), 10)
+        runner.SEARCH_FUNCTIONS["full"](Broken(), BenchmarkQuestion("apples", frozenset({"1"}), "u-1", ()), 10)
 
 
 def test_a_report_has_figures_by_group_and_the_differences():
@@ -446,9 +444,7 @@ def test_a_report_has_figures_by_group_and_the_differences():
         {"full": [perfect, perfect, nothing], "flat": [perfect, nothing, nothing]},
         {"full": Latency(3, 12.345, 20.0), "flat": Latency(3, 1.0, 2.0)},
     )
-    report = build_report(
-        make_dataset(), outcome, configurations.Measurement({}, [("full", "flat")]), {"embedder": "hash"}
-    )
+    report = build_report(make_dataset(), outcome, runner.Measurement({}, [("full", "flat")]), {"embedder": "hash"})
     assert report["adding"] == {"messages": 300, "seconds": 2.0, "per_second": 150.0}
     assert report["latency"]["full"] == {"top_k": 10, "questions": 3, "p50_ms": 12.3, "p95_ms": 20.0}
     everything, two = report["figures"]
@@ -652,8 +648,8 @@ def test_the_cosine_alone_compares_in_every_space(monkeypatch, question):
         ids = [item["id"] for item in memory.add(make_messages(*texts), user_id="u-1", infer=False)["results"]]
         memory.flush()
         case = BenchmarkQuestion(question, frozenset({"2"}), "u-1", ())
-        assert set(configurations.ARMS_ALONE["cosine"](memory, case, 2)) == {ids[1], ids[2]}
-        assert len(configurations.ARMS_ALONE["cosine"](memory, case, 10)) == 4
+        assert set(runner.ARMS_ALONE["cosine"](memory, case, 2)) == {ids[1], ids[2]}
+        assert len(runner.ARMS_ALONE["cosine"](memory, case, 10)) == 4
 
 
 def test_the_only_small_store_is_not_measured_twice(tmp_path):

@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphmem.extraction.cjk_patterns import pattern_names
 from graphmem.extraction.language_detection import is_english
-from graphmem.extraction.latin_names import names_asked
+from graphmem.extraction.name_patterns import names_asked, pattern_names
 from graphmem.model import EntityType
 
 PERSON, PLACE, ORGANIZATION, OBJECT, OTHER = (

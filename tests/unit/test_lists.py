@@ -21,7 +21,7 @@ from graphmem import Memory
 from graphmem.commands.types import AddAlias, DeleteMemory, ForgetMemory, MessageIdReused, UpdateMemory
 from graphmem.concurrency import Pool
 from graphmem.errors import NotFoundError
-from graphmem.extraction.protocols import Extractor
+from graphmem.extraction import Extractor
 from graphmem.ingest.messages import message_commands
 from graphmem.model import EntityType, Extraction, Mention, MentionKind, Message, Scope, Statement, Utterance
 from graphmem.stores.ledger import Ledger, jobs, memories

@@ -14,11 +14,9 @@ from graphmem.errors import ValidationError
 from graphmem.evaluation import locomo, longmemeval
 from graphmem.evaluation.datasets import BenchmarkQuestion
 from graphmem.evaluation.qa import systems as qa_systems
-from graphmem.evaluation.qa.asking import answer_prompt, judge_prompt, read_verdict
-from graphmem.evaluation.qa.documents import markdown, svg
-from graphmem.evaluation.qa.report import build_report
+from graphmem.evaluation.qa.report import build_report, markdown, svg
 from graphmem.evaluation.qa.results import Recorded, ResultsFile, read
-from graphmem.evaluation.qa.run import category_of, load, planned
+from graphmem.evaluation.qa.run import answer_prompt, category_of, judge_prompt, load, planned, read_verdict
 from graphmem.evaluation.qa.systems import SYSTEMS, Conversation, chosen_systems, cut
 from graphmem.text import estimate_tokens
 

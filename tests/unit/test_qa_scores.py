@@ -7,7 +7,7 @@ import math
 import pytest
 
 from graphmem.evaluation.metrics import clustered_interval
-from graphmem.evaluation.qa.scores import answer_f1, bleu_1, cohens_kappa, stems, token_f1
+from graphmem.evaluation.qa.report import answer_f1, bleu_1, cohens_kappa, stems, token_f1
 
 
 def test_stems_have_no_punctuation_articles_and_endings():

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from graphmem.evaluation.quoting_model import QuotingModel
+from graphmem.evaluation.lifecycle import QuotingModel
 from graphmem.ingest.facts.compositions import read, request
 from graphmem.lifecycle.decay import Operation
 from graphmem.model import Kind, MemoryRecord, Scope

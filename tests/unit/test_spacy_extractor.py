@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 
 from graphmem.errors import ConfigError, ModelError
+from graphmem.extraction import Extractor
 from graphmem.extraction.prose import read_prose
-from graphmem.extraction.protocols import Extractor
-from graphmem.extraction.spacy import document, noun_phrases, person_names
+from graphmem.extraction.spacy import document, noun_phrases, vocabulary
 from graphmem.extraction.spacy import extractor as extractor_module
-from graphmem.extraction.spacy.extractor import SpacyExtractor
-from graphmem.extraction.spacy.library import import_spacy, load_english
-from graphmem.extraction.spacy.triples import DIRECT, EXPLICIT, INDIRECT, INFERRED
+from graphmem.extraction.spacy.extractor import SpacyExtractor, import_spacy, load_english
+from graphmem.extraction.spacy.predicates import DIRECT, EXPLICIT, INDIRECT, INFERRED
 from graphmem.model import EntityType, Extraction, Mention, MentionKind, Statement, Utterance
 
 EXTRACTOR: Extractor = SpacyExtractor()
@@ -180,7 +179,7 @@ def test_spacy_is_whole_for_whoever_else_uses_it(first: str) -> None:
 if {first == "spacy"}:
     import spacy
     own = spacy.info
-from graphmem.extraction.spacy.library import import_spacy, load_english
+from graphmem.extraction.spacy.extractor import import_spacy, load_english
 from graphmem.extraction.spacy.extractor import SpacyExtractor
 from graphmem.model import Utterance
 assert SpacyExtractor().extract([Utterance("Where is Anna?")])[0].mentions[0].key == "anna"
@@ -548,13 +547,13 @@ def test_an_id_that_reads_like_a_name_is_a_person(id_: str) -> None:
 
 def test_whether_an_id_is_a_name_is_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes several parses; the user of a chat says hundreds of messages."""
-    extractor, asked, is_persons_name = SpacyExtractor(), list[str](), person_names.is_persons_name
+    extractor, asked, is_persons_name = SpacyExtractor(), list[str](), vocabulary.is_persons_name
 
     def note(nlp: Any, id_: str) -> bool:
         asked.append(id_)
         return is_persons_name(nlp, id_)
 
-    monkeypatch.setattr(person_names, "is_persons_name", note)
+    monkeypatch.setattr(vocabulary, "is_persons_name", note)
     for text in ("My sister Clara slept.", "I live in Riga."):
         for id_ in ("Production", "Ana"):
             extractor.extract([Utterance(text, id_, speaker_is_id=True)])

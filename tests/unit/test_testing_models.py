@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphmem.errors import ConfigError
-from graphmem.extraction.protocols import Extractor
+from graphmem.extraction import Extractor
 from graphmem.model import EntityType, MentionKind, Utterance
 from graphmem.plugins import Embedder, TokenEmbedder
 from graphmem.testing import HashEmbedder, WordExtractor

@@ -1,5 +1,5 @@
 """The benchmark of answers: a language model answers from the notes of each system, others judge what it answered.
 
-`systems` makes the notes, `asking` the requests, `results` the file of a run, `run` the run and its forecast, `scores`
-the measures of an answer, `report` the figures, and `documents` what is written of them.
+`systems` makes the notes, `run` the requests, the run and its forecast, `results` the file of a run, `report` the
+measures of an answer, the figures, and what is written of them.
 """

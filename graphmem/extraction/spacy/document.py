@@ -1,17 +1,20 @@
-"""Collects the extraction of one text from its parses: names, noun phrases and title as mentions, and statements."""
+"""Collects the extraction of one text from its parses: names, noun phrases and title as mentions, and statements.
+
+The answer types of a text come from its named entities. The scoring weights were measured with these.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from graphmem.extraction import chinese_words
-from graphmem.extraction.answer_types import answer_types_of
-from graphmem.extraction.cjk_patterns import pattern_names
+from graphmem.extraction.chinese_words import stated_names
 from graphmem.extraction.language_detection import is_english
-from graphmem.extraction.prose import read_prose
-from graphmem.extraction.segments import OPENINGS, segments, title_forms
+from graphmem.extraction.name_patterns import pattern_names
+from graphmem.extraction.prose import OPENINGS, read_prose, segments, title_forms
 from graphmem.extraction.spacy.entity_typing import typed_names
 from graphmem.extraction.spacy.noun_phrases import (
     EMPTY_NOUNS,
@@ -29,11 +32,11 @@ from graphmem.extraction.spacy.noun_phrases import (
     with_number,
 )
 from graphmem.extraction.spacy.possessive_relations import is_favorite, referent
+from graphmem.extraction.spacy.predicates import CONTENT_POS, EXPLICIT, EntityKeys
 from graphmem.extraction.spacy.relations import statements
-from graphmem.extraction.spacy.triples import CONTENT_POS, EXPLICIT, EntityKeys
 from graphmem.extraction.spacy.vocabulary import in_dictionary
-from graphmem.extraction.stated_names import stated_names
-from graphmem.model import NO_ANSWER_TYPES, EntityType, Extraction, Mention, MentionKind, Statement
+from graphmem.folding import fold
+from graphmem.model import NO_ANSWER_TYPES, AnswerType, EntityType, Extraction, Mention, MentionKind, Statement
 from graphmem.text import display_form, is_question, mostly_latin, normalise_key, split_title
 
 if TYPE_CHECKING:
@@ -58,6 +61,20 @@ VAGUE_TYPES = frozenset((EntityType.CONCEPT, EntityType.OTHER))
 MAX_KEY_CHARS, MAX_NAME_WORDS = 100, 3
 # Signs of code and markup, which stand in no name.
 _MARKUP = frozenset("<>{}[]|=`\\")
+# spaCy's entity labels.
+ANSWER_LABELS = {
+    AnswerType.WHEN: frozenset(("DATE", "TIME")),
+    AnswerType.NUMBER: frozenset(("CARDINAL", "ORDINAL", "QUANTITY", "MONEY")),
+    AnswerType.DURATION: frozenset(("DATE", "TIME", "CARDINAL")),
+    AnswerType.PLACE: frozenset(("GPE", "LOC", "FAC", "ORG")),
+}
+PERSON_LABELS = frozenset(("PERSON", "ORG", "NORP"))
+# The parser does not label all of these as dates.
+_RELATIVE_TIMES = re.compile(
+    r"\b(?:yesterday|today|tonight|tomorrow|now|recently|lately|ago|last|next|soon|later|earlier|since|"
+    r"(?:day|week|weekend|month|year)s?|morning|evening)\b",
+    re.IGNORECASE,
+)
 
 
 class Segment(NamedTuple):
@@ -256,3 +273,21 @@ def _is_usable(key: str) -> bool:
     if len(key) > MAX_KEY_CHARS or not any(map(str.isalpha, key)):
         return False
     return len(key) > 1 or not mostly_latin(key)
+
+
+def answer_types_of(doc: Doc, speaker: str) -> AnswerType:
+    """Returns the answer types of a text. The name of `speaker` ("" for nobody) does not count as a person."""
+    entities = doc.ents
+    labels = {entity.label_ for entity in entities}
+    types = AnswerType(0)
+    for answer_type, type_labels in ANSWER_LABELS.items():
+        if labels & type_labels:
+            types |= answer_type
+    if _RELATIVE_TIMES.search(doc.text):
+        types |= AnswerType.WHEN
+    first_name = fold(speaker.partition(" ")[0])
+    if any(
+        entity.label_ in PERSON_LABELS and not (first_name and first_name in fold(entity.text)) for entity in entities
+    ):
+        types |= AnswerType.PERSON
+    return types

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from graphmem.extraction.spacy.noun_types import NOUN_TYPES
-from graphmem.extraction.spacy.possessive_relations import NAMING_VERBS, is_naming, role_name_pairs
+from graphmem.extraction.spacy.possessive_relations import NAMING_VERBS, NOUN_TYPES, is_naming, role_name_pairs
 from graphmem.extraction.spacy.predicates import SUBJECTS, is_passive
 from graphmem.model import EntityType
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from graphmem.extraction.segments import INTERJECTIONS
+from graphmem.extraction.prose import INTERJECTIONS
 
 if TYPE_CHECKING:
     from spacy.tokens import Span, Token

@@ -9,11 +9,11 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from graphmem.extraction.segments import normalize_for_parser
-from graphmem.extraction.spacy.complements import TRAIT_ADJECTIVES
+from graphmem.extraction.prose import normalize_for_parser
 from graphmem.extraction.spacy.entity_typing import BIRTH_VERBS
-from graphmem.extraction.spacy.noun_types import NOUN_TYPES
+from graphmem.extraction.spacy.possessive_relations import NOUN_TYPES
 from graphmem.extraction.spacy.predicates import SUBJECTS, VERBS
+from graphmem.extraction.spacy.relations import TRAIT_ADJECTIVES
 
 if TYPE_CHECKING:
     from spacy.language import Language
