@@ -21,7 +21,7 @@ from graphmem.ingest.enrichment import Enricher
 from graphmem.logs import log_text
 from graphmem.model import MemoryRecord
 from graphmem.stores.ledger import Ledger, jobs
-from graphmem.stores.ledger.jobs import UnenrichedText
+from graphmem.stores.ledger.jobs import CLAIM_SECONDS, UnenrichedText
 
 logger = logging.getLogger("graphmem")
 # Texts per commit, and their characters but for a single text. Models batch texts of similar length, so 256 is a fifth
@@ -30,8 +30,8 @@ BATCH, BATCH_CHARS = 256, 32_000
 # Texts per commit of several partitions, which take turns, and of a lane that callers wait for.
 SHARED_BATCH = 32
 NO_RECORDS: Mapping[int, MemoryRecord] = {}
-# Seconds for which a batch is claimed. A first claim is renewed when no more than SAFETY_SECONDS of it are left.
-CLAIM_SECONDS, SAFETY_SECONDS = 60.0, 2.0
+# A first claim is renewed when no more than so many seconds of it are left.
+SAFETY_SECONDS = 2.0
 
 
 class _Call:

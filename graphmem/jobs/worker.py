@@ -30,7 +30,16 @@ from graphmem.model import MemoryRecord, optional_micros
 from graphmem.plugins import Usage
 from graphmem.settings import OpenaiLlm, Settings
 from graphmem.stores.ledger import Ledger, jobs
-from graphmem.stores.ledger.jobs import AT, FIRST_CLAIM_SECONDS, MODEL_KINDS, SUMMARY_JOB, Job, JobKind, UnenrichedText
+from graphmem.stores.ledger.jobs import (
+    AT,
+    CLAIM_SECONDS,
+    FIRST_CLAIM_SECONDS,
+    MODEL_KINDS,
+    SUMMARY_JOB,
+    Job,
+    JobKind,
+    UnenrichedText,
+)
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -58,8 +67,8 @@ SESSION_CHECK_SECONDS = 60.0
 LOOK_SECONDS, MOST_SENT = 0.05, 1000
 # Characters of the longest text that is no long text: a few seconds of work, which closing waits for.
 MAX_SHORT_CHARS = 50_000
-# Seconds for which a job is claimed, and after which its claim is renewed while it runs: two may fail.
-CLAIM_SECONDS, RENEW_SECONDS = 60.0, 20.0
+# Seconds after which a job's claim is renewed while it runs: two may fail.
+RENEW_SECONDS = 20.0
 
 
 @dataclass(frozen=True, slots=True)

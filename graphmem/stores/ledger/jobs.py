@@ -25,6 +25,8 @@ MICROS_PER_SECOND = 1_000_000
 # Seconds in which only the call that enqueued a job may claim it: a worker that looks for claimable jobs would take it
 # from a call that waits for its result.
 FIRST_CLAIM_SECONDS = 10
+# Seconds for which a job, or a batch of texts, is claimed; whoever still works on it renews that.
+CLAIM_SECONDS = 60.0
 # Seconds until a failed job is tried again: doubled with each attempt, up to an hour.
 RETRY_BASE, RETRY_MAX = 30.0, 3600.0
 # After so many doublings the pause is an hour.
