@@ -74,6 +74,7 @@ def run(checkout: Path, home: Path, arguments: tuple[str, ...]) -> tuple[float, 
     """Returns seconds of CPU and megabytes of a command of a checkout. Its output goes nowhere."""
     command = [sys.executable, "-m", "graphmem", *arguments, "--home", str(home)]
     environ = {**os.environ, "PYTHONPATH": str(checkout)}
+    environ.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package has its byte code
     launch = [sys.executable, "-c", LAUNCHER, *command]
     done = subprocess.run(launch, cwd=checkout, env=environ, capture_output=True, check=True)  # noqa: S603
     status, cpu, peak = json.loads(done.stdout)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from io import TextIOWrapper
@@ -19,6 +20,10 @@ from graphmem.cli.options import INTERRUPTED
 from graphmem.cli.serve import mcp, serve, worker
 from graphmem.cli.transfer import migrate
 
+# Objects that are made before the garbage collector looks for unused ones among the newest. A command begins by making
+# some 100,000 that stay: by Python's own threshold all of them would be looked through again and again.
+GARBAGE_THRESHOLD = 100_000
+
 app = typer.Typer(
     help="Memory for agents: a vector index and an entity-relation graph over one durable ledger.",
     no_args_is_help=True,
@@ -30,6 +35,7 @@ app = typer.Typer(
 
 def main() -> None:
     """Runs the command that the arguments of the process name; the entry point of `graphmem`."""
+    gc.set_threshold(GARBAGE_THRESHOLD)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # shows characters outside the terminal's encoding as \uXXXX
             stream.reconfigure(errors="backslashreplace")

@@ -60,7 +60,7 @@ def search(
 ) -> None:
     """Searches for memories that answer a query. Hits may be several hops away in the graph."""
     conditions = json_object(filters, "--filters")
-    with call.memory() as memory:
+    with call.memory(embeds=True) as memory:
         find = partial(
             memory.search,
             query,
@@ -98,7 +98,7 @@ def context(
     reference_date: ReferenceDate = None,
 ) -> None:
     """Prints the memories for a query as a block for a prompt."""
-    with call.memory() as memory:
+    with call.memory(embeds=True) as memory:
         block = memory.context(
             query,
             **call.scope,
@@ -213,7 +213,7 @@ def why_not(
 ) -> None:
     """Prints why a search does not find a memory."""
     conditions = json_object(filters, "--filters")
-    with call.memory() as memory:
+    with call.memory(embeds=True) as memory:
         told = memory.why_not(
             query,
             memory_id,

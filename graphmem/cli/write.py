@@ -82,7 +82,7 @@ def add(
             typer.echo("graphmem: a file has this name; the name was added as text; --file reads the file", err=True)
     else:
         raise typer.BadParameter("give words (- for standard input) or --file FILE")
-    with call.memory(may_create=True) as memory:
+    with call.memory(may_create=True, embeds=True) as memory:
         options = {
             **call.scope,
             "metadata": extra,

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from datetime import datetime
 
-from rapidfuzz import process
 from sqlalchemy import Connection
 
 from graphmem.commands.types import AddAlias, EntityCommand, Outcome, OutcomeType, RenameEntity
@@ -67,6 +66,8 @@ def _mentioned_key(connection: Connection, view: View, key: str) -> str:
     if entity is None:
         scope = ", ".join(f"{name}={value!r}" for name, value in view.scope.parts.items())
         keys = entity_queries.keys_in(connection, view)
+        from rapidfuzz import process  # noqa: PLC0415  (40 modules, for a name that is not known)
+
         similar = [match for match, *_ in process.extract(key, keys, limit=NEAREST_LIMIT, score_cutoff=MIN_SIMILARITY)]
         text = f"no memory written under {scope} mentions {key!r:.80}"
         if _is_written(connection, view, key):

@@ -13,8 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from rapidfuzz import fuzz
-
 from graphmem.model import Entity, EntityType, Extraction, Link, MentionKind, OtherName
 from graphmem.text import STOP_WORDS, normalise_key
 
@@ -154,8 +152,13 @@ def _differ_by_inner_letter(word: str, other: str) -> bool:
 
     With another first or last letter they are different names (Daniel, Daniela).
     """
-    long = word.isalpha() and other.isalpha() and min(len(word), len(other)) >= MIN_LETTERS
-    return long and (word[0], word[-1]) == (other[0], other[-1]) and fuzz.ratio(word, other) >= SPELLING_SIMILARITY
+    if not (word.isalpha() and other.isalpha() and min(len(word), len(other)) >= MIN_LETTERS):
+        return False
+    if (word[0], word[-1]) != (other[0], other[-1]):
+        return False
+    from rapidfuzz import fuzz  # 40 modules, which a process that only reads does not need
+
+    return fuzz.ratio(word, other) >= SPELLING_SIMILARITY
 
 
 def _letters_and_digits(key: str) -> str:

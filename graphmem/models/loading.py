@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from hashlib import file_digest
 from importlib.util import find_spec
 from pathlib import Path
-from threading import Lock
+from threading import Lock, Thread
 from typing import Generic, TypeVar
 
-from graphmem.errors import EmbeddingError
+from graphmem.concurrency import start_thread
+from graphmem.errors import EmbeddingError, StoreUnavailable
 
 T = TypeVar("T")
 
@@ -57,3 +59,12 @@ class PerProcess(Generic[T]):
             if process not in self._values:
                 self._values[process] = self._make()
             return self._values[process]
+
+    def load_beside(self) -> None:
+        """Begins to make the value in a thread, for a caller that is about to need it. `get` tries again what fails."""
+        with suppress(StoreUnavailable):  # no thread can be started
+            start_thread(Thread(target=self._load_quietly, name="graphmem-loading"))
+
+    def _load_quietly(self) -> None:
+        with suppress(EmbeddingError):
+            self.get()

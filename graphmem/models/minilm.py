@@ -233,6 +233,11 @@ def _model() -> _Model:
     return _models.get()
 
 
+def load_beside() -> None:
+    """Begins to load the model in a thread, for a process that is about to embed."""
+    _models.load_beside()
+
+
 def _load() -> _Model:
     weights = checked_path(*MODEL_FILE, MODEL_SHA256, REMEDY)
     tokenizer_json = read_checked(*TOKENIZER_FILE, TOKENIZER_SHA256, REMEDY)

@@ -129,7 +129,7 @@ class _Table:
                 for part in np.flatnonzero(needed > self._read).tolist():
                     self._read_until(part, int(needed[part]))
         rows = np.empty((len(ids), DIMS), dtype=np.uint8)
-        for part in np.unique(parts).tolist():
+        for part in set(parts.tolist()):
             rows[parts == part] = self._rows[part][places[parts == part]]
         return rows
 
@@ -276,6 +276,11 @@ def _normalize_rows(rows: Matrix, gain: Matrix, bias: Matrix) -> None:
     rows /= np.sqrt(np.einsum("ij,ij->i", rows, rows) / rows.shape[1] + 1e-12)[:, None]
     rows *= gain
     rows += bias
+
+
+def load_beside() -> None:
+    """Begins to load the model in a thread, for a process that is about to embed."""
+    _models.load_beside()
 
 
 def _load() -> _Model:

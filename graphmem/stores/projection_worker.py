@@ -8,21 +8,15 @@ from concurrent.futures import Future
 from contextlib import suppress
 from threading import Event, Lock, Thread
 from time import monotonic
-from typing import TypeVar
-
-from tenacity import (
-    RetryCallState,
-    Retrying,
-    retry_if_exception_type,
-    sleep_using_event,
-    stop_when_event_set,
-    wait_random_exponential,
-)
+from typing import TYPE_CHECKING, TypeVar
 
 from graphmem.concurrency import Pool, start_thread
 from graphmem.errors import ConfigError, GraphmemError, StoreError, StoreUnavailable
 from graphmem.plugins import StoreLost
 from graphmem.stores.projection import CLEAN_REPORT, Projection
+
+if TYPE_CHECKING:
+    from tenacity import RetryCallState, Retrying
 
 logger = logging.getLogger("graphmem")
 T = TypeVar("T")
@@ -41,17 +35,19 @@ def retrying(
 
     The pauses grow up to `RETRY_MAX` seconds; none is shorter than `least_pause` of the error.
     """
-    growing = wait_random_exponential(RETRY_BASE, RETRY_MAX)
+    import tenacity  # noqa: PLC0415  (only a store on a server is tried again)
+
+    growing = tenacity.wait_random_exponential(RETRY_BASE, RETRY_MAX)
 
     def pause(state: RetryCallState) -> float:
         error = None if state.outcome is None else state.outcome.exception()
         return max(growing(state), least_pause(error))
 
-    return Retrying(
-        retry=retry_if_exception_type(errors),
+    return tenacity.Retrying(
+        retry=tenacity.retry_if_exception_type(errors),
         wait=pause,
-        stop=stop_when_event_set(closing),
-        sleep=sleep_using_event(closing),
+        stop=tenacity.stop_when_event_set(closing),
+        sleep=tenacity.sleep_using_event(closing),
         reraise=True,
     )
 

@@ -210,8 +210,8 @@ OPENING = ("numpy", "sqlalchemy", "pydantic", "asyncio", "graphmem.memory")
 MODELS = ("spacy", "onnxruntime", "sentencepiece", "rjieba", "graphmem.extraction.spacy.document")
 SEARCHING = ("graphmem.retrieval.pipeline", "graphmem.retrieval.context")
 SPECIAL = (
-    "scipy", "networkx", "openai", "httpx", "alembic", "rich.progress", "sqlalchemy.dialects.postgresql",
-    "graphmem.ingest.facts.pipeline", "graphmem.transfer.jsonl",
+    "scipy", "networkx", "openai", "httpx", "rapidfuzz", "tenacity", "alembic", "rich.progress",
+    "sqlalchemy.dialects.postgresql", "graphmem.ingest.facts.pipeline", "graphmem.transfer.jsonl",
 )  # fmt: skip
 
 

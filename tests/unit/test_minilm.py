@@ -6,6 +6,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
+from threading import Event
 
 import numpy as np
 import pytest
@@ -45,6 +46,34 @@ def row(text: str) -> Matrix:
 def test_importing_loads_nothing() -> None:
     check = "import sys, graphmem.models.minilm; sys.exit('onnxruntime' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0
+
+
+def test_a_value_made_beside_is_made_once() -> None:
+    begun, made = Event(), list[int]()
+
+    def make() -> int:
+        begun.set()
+        made.append(1)
+        return len(made)
+
+    values = PerProcess(make)
+    values.load_beside()
+    assert begun.wait(TIMEOUT)
+    assert (values.get(), made) == (1, [1])
+
+
+def test_what_fails_beside_fails_for_the_caller_alone() -> None:
+    tried = Event()
+
+    def make() -> int:
+        tried.set()
+        raise EmbeddingError("no file")
+
+    values = PerProcess(make)
+    values.load_beside()
+    assert tried.wait(TIMEOUT)
+    with pytest.raises(EmbeddingError, match="no file"):
+        values.get()
 
 
 def test_name_and_dims() -> None:
