@@ -30,6 +30,7 @@ from graphmem.retrieval.reranking import BoundedReranker
 from graphmem.retrieval.types import EncodedQuery, SearchDeps, SearchQuery
 from graphmem.retrieval.weights import CONFIGURATIONS, FULL
 from graphmem.settings import Settings
+from graphmem.stores.ledger.ledger_state import EmbedderChanged
 from graphmem.testing import HashEmbedder, WordExtractor
 from graphmem.text import bm25_weights, idf, term_counts, term_id
 
@@ -117,6 +118,14 @@ def test_retrieving_encodes_the_query_and_asks_each_arm(deps: SearchDeps, ids: l
         {term_id("tea"): 1, term_id("coffe"): 1},
     )
     assert (retrieved.unread, retrieved.degraded) == ([], frozenset())
+
+
+def test_vectors_of_another_embedder_are_not_searched(deps: SearchDeps) -> None:
+    other = replace(deps, spec=replace(deps.spec, model="another"))
+    with pytest.raises(EmbedderChanged, match="configuration says 'another'"):
+        retrieved_by(asked("tea"), other)  # by the columns' state
+    with pytest.raises(EmbedderChanged, match="configuration says 'another'"):
+        retrieved_by(replace(asked("tea"), view=replace(VIEW, partition=None)), other)  # by a statement
 
 
 def test_a_word_said_twice_in_a_query_counts_once(deps: SearchDeps, ids: list[str]) -> None:
