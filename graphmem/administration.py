@@ -7,6 +7,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from graphmem.background import delete_expired_items, ready_cycle
 from graphmem.commands.types import ReindexMemory
 from graphmem.engine import PROJECTION_NAMES, Engine
 from graphmem.errors import ConfigError, StoreError
@@ -81,7 +82,7 @@ def retry_failed(engine: Engine) -> dict[str, Any]:
 
 def _finish_enrichment_and_deliveries(engine: Engine) -> list[str]:
     with log_and_leave_pending():
-        engine.delete_expired_items()
+        delete_expired_items(engine)
     if not engine.job_worker.hands_over:
         with log_and_leave_pending():
             engine.job_worker.enrich_all()
@@ -105,7 +106,7 @@ def run_cycle(engine: Engine, partition: str, now: datetime | None, *, dry_run: 
     for a time to come happens now.
     """
     present = datetime.now(UTC)
-    cycle = engine.ready_cycle(now if now is not None and now < present else None)
+    cycle = ready_cycle(engine, now if now is not None and now < present else None)
     return cycle.run(partition, now or present, dry_run=dry_run, force=force)
 
 

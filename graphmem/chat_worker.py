@@ -43,6 +43,7 @@ from graphmem.retrieval.fallback import (
 from graphmem.retrieval.pipeline import search
 from graphmem.retrieval.scoring import AUTO_MAX
 from graphmem.retrieval.types import Hit, SearchOutcome, SearchQuery
+from graphmem.working import turns_before
 
 logger = logging.getLogger("graphmem")
 
@@ -393,7 +394,7 @@ class ChatWorker:
             model = CountedModel(model, self._engine.ledger, recall.scope, self._writer.submit)
         query, find = recall.query, partial(self._find, recall)
         if not query.recent and (model is not None or depends_on_conversation(query.question)):
-            query = replace(query, recent=self._engine.turns_before(recall.scope, query.question))
+            query = replace(query, recent=turns_before(self._engine.said_before(recall.scope), query.question))
             find = partial(self._find_apart, recall, query)
         for step in search_with_fallback(query, find, model, recall.seconds_left, recall.rewrite_failures.append):
             recall.steps.append(step)  # at the deadline `_result` reads the list while this runs

@@ -20,6 +20,7 @@ from math import inf
 from threading import Condition, Lock, Thread, current_thread, main_thread
 from time import monotonic, sleep
 from typing import Any, ParamSpec, TypeVar
+from weakref import WeakKeyDictionary, finalize
 
 from graphmem.errors import CLOSED, NO_THREAD, StoreUnavailable
 
@@ -321,5 +322,28 @@ def _reset_after_fork() -> None:
     _limiters.clear()
 
 
+# A forked child inherits open files, locks and connections, but no thread that serves them. It never closes them: that
+# would release the parent's lock.
+_open: WeakKeyDictionary[object, finalize[Any, Any]] = WeakKeyDictionary()
+_inherited: list[object] = []
+
+
+def close_only_here(opened: object, finalizer: finalize[Any, Any]) -> None:
+    """Keeps a process that is forked later from closing what was opened here: there `finalizer` never runs."""
+    _open[opened] = finalizer
+
+
+def is_inherited(opened: object) -> bool:
+    """Tells whether this process was forked after `close_only_here`; its parent serves what was opened."""
+    return opened in _inherited
+
+
+def _mark_inherited() -> None:
+    for opened, finalizer in _open.items():
+        finalizer.detach()
+        _inherited.append(opened)
+
+
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_reset_after_fork)
+    os.register_at_fork(after_in_child=_mark_inherited)

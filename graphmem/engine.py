@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from threading import Lock
 from time import monotonic
-from typing import TYPE_CHECKING
 from weakref import WeakSet, finalize
 
 from graphmem.accesses import AccessLog
+from graphmem.background import begin_lifecycle, description_jobs, finish_background_work, run_nightly_cycle
 from graphmem.commands.dispatch import commit
-from graphmem.commands.types import (
-    AddMessage,
-    ChangeSet,
-    Command,
-    DeleteExpiredItems,
-    EndSession,
-    HoldMessage,
-    Outcome,
-    OutcomeType,
-    PutItem,
-)
-from graphmem.concurrency import GivingWay, Pool, SearchLoad
+from graphmem.commands.types import AddMessage, ChangeSet, Command, EndSession, HoldMessage, Outcome, PutItem
+from graphmem.concurrency import Pool, SearchLoad, close_only_here, is_inherited
 from graphmem.errors import CLOSED, FORKED, StoreError, StoreUnavailable
-from graphmem.events_bus import EventBus, Handler, Subscription
+from graphmem.events_bus import EventBus
 from graphmem.given import Given
 from graphmem.ingest.enrichment import Enricher
 from graphmem.ingest.hooks import Describer
@@ -35,7 +24,7 @@ from graphmem.ingest.model_jobs import JobResult
 from graphmem.jobs.handover import hand_over_of
 from graphmem.jobs.worker import JobFailure, JobWorker
 from graphmem.logs import log_and_leave_pending
-from graphmem.model import EventType, MemoryRecord, Message, SaidMessage, Scope, View
+from graphmem.model import EventType, MemoryRecord, SaidMessage, Scope, View
 from graphmem.models.observed import ObservedModel
 from graphmem.models.script_support import ScriptSupport
 from graphmem.observers import Observers
@@ -43,7 +32,7 @@ from graphmem.plugins import Closeable, LanguageModel
 from graphmem.retrieval.types import SearchDeps
 from graphmem.settings import Settings
 from graphmem.stores.blobs import erase_unused
-from graphmem.stores.ledger import items, jobs, vitals
+from graphmem.stores.ledger import jobs
 from graphmem.stores.ledger.jobs import JobKind
 from graphmem.stores.ledger.ledger_state import check_embedder
 from graphmem.stores.projection_worker import ProjectionWorker
@@ -51,19 +40,9 @@ from graphmem.webhooks import Webhooks
 from graphmem.wiring import NOTHING_GIVEN, Backends, fact_pipeline, open_backends, storage_paths
 from graphmem.working import Working
 
-if TYPE_CHECKING:
-    from graphmem.jobs.cycle import Cycle
-    from graphmem.jobs.describing import DescriptionJobs
-
 # Threads are started as they are needed. Each call that enriches takes two or three; the models let them take turns.
 POOL_SIZE, WORK_POOL_SIZE = 8, 64
 PROJECTION_NAMES = ("vectors", "graph")
-# The most expired items that one transaction deletes.
-EXPIRED_BATCH = 200
-# A forked child inherits open files, locks and connections, but no thread that serves them. It never closes them: that
-# would release the parent's lock.
-_open_engines: WeakSet[Engine] = WeakSet()
-_inherited: list[Engine] = []
 
 
 class Engine:
@@ -72,8 +51,8 @@ class Engine:
     `given` are parts in place of configured ones. `storage_paths` are the files and folders of this memory, which an
     export must not overwrite. `llm` is None without a language model; `has_reranker` tells of a reranker. `observers`
     are told of changes, searches and calls of models. `projections` are the vector index and, unless it is the ledger's
-    own tables, the graph. `graphmem.administration` checks and repairs it. Raises ConfigError or StoreError when a
-    store cannot be opened.
+    own tables, the graph. `graphmem.background` does its work that no caller waits for, `graphmem.administration`
+    checks and repairs it. Raises ConfigError or StoreError when a store cannot be opened.
 
     `is_worker`: this process does the jobs of others, and leaves to them whatever they have claimed.
     """
@@ -104,7 +83,7 @@ class Engine:
         self.embedding_spec = self._enricher.spec
         self.projection_workers = backends.projection_workers
         self.projections = [worker.projection for worker in self.projection_workers]
-        described = self._description_jobs()
+        described = description_jobs(self)
         self.describer = Describer(settings.describe, frozenset() if described is None else described.kinds)
         pipeline = None if llm is None else fact_pipeline(settings, backends, llm, self._enricher, self.observers)
         self.job_worker = JobWorker(
@@ -114,8 +93,8 @@ class Engine:
             pipeline,
             described,
             settings,
-            on_background_done=self._finish_background_work,
-            run_cycle=self._run_nightly_cycle,
+            on_background_done=partial(finish_background_work, self),
+            run_cycle=partial(run_nightly_cycle, self),
             ends_sessions=lambda: self.ends_sessions,
             end_session=lambda job: self.commit([EndSession(job)]),
             hand_over=hand_over,
@@ -132,51 +111,23 @@ class Engine:
         # Closes the stores of an engine that nobody closed, at the latest when the process ends. Running work keeps the
         # engine alive.
         self._finalizer = finalize(self, _close_stores, self.events, backends)
-        _open_engines.add(self)
+        close_only_here(self, self._finalizer)
         try:
             self.webhooks.start(self.events)
+            # Connects to the servers, all at the same time, and schedules what a process that died has left behind.
+            for opening in [self.pool.submit(worker.open) for worker in self.projection_workers]:
+                opening.result()
+            begin_lifecycle(self)
+            erase_unused(self.ledger)
             # The processes of a file are mostly one after the other, and the one before may have died.
-            self._open_projections(texts_by_force=not self.ledger.on_server and not is_worker)
+            self.job_worker.schedule(texts_by_force=not self.ledger.on_server and not is_worker)
         except BaseException:
             self.close()
             raise
 
-    def _description_jobs(self) -> DescriptionJobs | None:
-        """Returns what has attachments described by the configured models; None without any."""
-        vision, speech = self.backends.vision, self.backends.speech
-        if vision is None and speech is None:
-            return None
-        from graphmem.jobs.describing import DescriptionJobs  # noqa: PLC0415  (only these models need it)
-
-        return DescriptionJobs(
-            self.ledger,
-            None if vision is None else ObservedModel(vision, self.observers),
-            speech,
-            self.settings.before_store,
-            self.embedding_spec,
-            self.commit,
-            self.observers,
-        )
-
-    def _open_projections(self, *, texts_by_force: bool) -> None:
-        """Connects to the servers, all at the same time, and schedules the work that an ended process left behind."""
-        for opening in [self.pool.submit(worker.open) for worker in self.projection_workers]:
-            opening.result()
-        lifecycle = self.settings.lifecycle
-        if lifecycle.rules is not None:
-            lifecycle.read_rules()  # a file that is not usable is told now, not in the night
-        if lifecycle.enabled:
-            with self.ledger.read() as connection:
-                has_begun = vitals.lifecycle_since(connection) is not None
-            if not has_begun:
-                with self.ledger.write() as connection:
-                    vitals.begin_lifecycle(connection, datetime.now(UTC))
-        erase_unused(self.ledger)  # a process that died may have left some
-        self.job_worker.schedule(texts_by_force=texts_by_force)
-
     def check_open(self) -> None:
         """Raises StoreUnavailable after `close`, and in a process that was forked after opening."""
-        if self in _inherited:
+        if is_inherited(self):
             raise StoreUnavailable(FORKED)
         if self._closed:
             raise StoreUnavailable(CLOSED)
@@ -243,13 +194,6 @@ class Engine:
         """Returns what was said just before under exactly this scope, oldest first; nothing without working memory."""
         return [] if self.working is None else self.working.said_before(scope)
 
-    def turns_before(self, scope: Scope, question: str) -> list[Message]:
-        """Returns the turns before a question, which may be stored already; otherwise as `said_before`."""
-        said = self.said_before(scope)
-        if said and said[-1].text.strip() == question.strip():
-            said.pop()
-        return [Message(one.role or "user", one.text, one.at, one.speaker) for one in said]
-
     @property
     def extracts_at_session_end(self) -> bool:
         """Whether facts are drawn once a session has ended, and not at each `add`."""
@@ -259,30 +203,6 @@ class Engine:
     def ends_sessions(self) -> bool:
         """Whether somebody in this process is to know when a session ends."""
         return self.extracts_at_session_end or self.events.has_handlers_of(EventType.SESSION_END)
-
-    def end_session(self, scope: Scope) -> bool:
-        """Ends the session of exactly this scope, and clears its working memory; returns False if none goes on."""
-        if self.working is not None:
-            self.working.end_sitting(scope)
-        with self.ledger.read() as connection:
-            session = jobs.open_session(connection, scope)
-        if session is None:
-            return False
-        (outcome,) = self.commit([EndSession(session.row, only_if_due=False)])
-        with log_and_leave_pending():
-            self.job_worker.schedule()
-        return outcome.event is OutcomeType.END_SESSION
-
-    def subscribe(self, event_type: EventType, handler: Handler, name: str | None) -> Subscription:
-        """Calls a handler for the events of a type; see `EventBus.subscribe` and, with a name, `EventBus.follow`."""
-        events = self.events
-        subscription = (
-            events.subscribe(event_type, handler) if name is None else events.follow(event_type, handler, name)
-        )
-        if event_type is EventType.SESSION_END:
-            with log_and_leave_pending():
-                self.job_worker.schedule()
-        return subscription
 
     def run_job(
         self, job: int, records: Sequence[MemoryRecord], kind: JobKind, *, wait: bool
@@ -347,65 +267,6 @@ class Engine:
             if not worker.wait_for(delivery, max(0.0, deadline - monotonic()))
         ]
 
-    def schedule_jobs(self) -> None:
-        """Starts the recorded jobs that are due, in the background."""
-        with log_and_leave_pending():
-            self.pool.submit(self._schedule_jobs)
-
-    def _schedule_jobs(self) -> None:
-        with log_and_leave_pending():
-            self.job_worker.schedule()
-
-    def take_up_work(self) -> None:
-        """Starts what other processes have left behind: claimable jobs, deliveries that lag, expired items."""
-        self.job_worker.schedule()
-        for worker in self.projection_workers:
-            if worker.projection.has_pending():
-                worker.schedule([])
-        self.delete_expired_items()
-
-    def schedule_background_work(self) -> None:
-        """Delivers pending changes and deletes expired items, in the background."""
-        with log_and_leave_pending():
-            self.pool.submit(self._finish_background_work)
-
-    def _finish_background_work(self) -> None:
-        """Delivers what a background job has changed, without waiting, and deletes expired items. Logs errors."""
-        with log_and_leave_pending():
-            for worker in self.projection_workers:
-                worker.schedule([])
-            self.delete_expired_items()
-
-    def delete_expired_items(self) -> None:
-        """Deletes the items whose time is over, batch by batch."""
-        while True:
-            with self.ledger.read() as connection:
-                if not items.expired(connection, datetime.now(UTC), 1):
-                    return
-            self.commit([DeleteExpiredItems(EXPIRED_BATCH)])
-
-    def _run_nightly_cycle(self, partition: str) -> None:
-        self.check_embedder()
-        event = self.ready_cycle(None).run_nightly(partition)
-        if event is not None:
-            self.events.tell([event])
-
-    def ready_cycle(self, now: datetime | None) -> Cycle:
-        """Returns what runs cycles of the lifecycle, once the memories stored so far are enriched.
-
-        Their changes happen at `now`, or (None) each at the time of its commit.
-        """
-        from graphmem.jobs.cycle import Cycle  # noqa: PLC0415  (only the lifecycle needs it)
-
-        self.accesses.write()
-        with log_and_leave_pending():
-            self.job_worker.enrich_all()
-        compose = None if self.llm is None else partial(self.job_worker.compose, now=now)
-        commit_then = partial(self.commit, now=now)
-        return Cycle(
-            self.ledger, self.embedding_spec, commit_then, compose, self.settings.lifecycle, GivingWay(self.search_load)
-        )
-
     def call_before_close(self, user: Closeable) -> None:
         """Lets `close` begin with `user.close()`, which ends work that needs the open stores. Keeps no reference."""
         self._before_close.add(user)
@@ -416,7 +277,7 @@ class Engine:
         Long texts that are not enriched yet stay recorded, without `wait` all texts. Does nothing in a second call, or
         in a forked process.
         """
-        if self in _inherited:
+        if is_inherited(self):
             return
         for user in list(self._before_close):
             user.close()
@@ -438,13 +299,3 @@ class Engine:
 def _close_stores(events: EventBus, backends: Backends) -> None:
     events.close()  # its followers read the ledger
     backends.close()
-
-
-def _mark_inherited() -> None:
-    for engine in _open_engines:
-        engine._finalizer.detach()  # noqa: SLF001  (part of Engine; here because it concerns all engines)
-        _inherited.append(engine)
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_mark_inherited)

@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal, Self, TypeVar, cast
 
 from pydantic import BaseModel
 
-from graphmem import administration, responses, types
+from graphmem import administration, background, responses, types
 from graphmem.boundary import filters as filtering
 from graphmem.boundary import validation
 from graphmem.commands.types import (
@@ -63,6 +63,7 @@ from graphmem.stores.projection import Progress
 from graphmem.text import estimate_tokens, normalise_key
 from graphmem.times import shown
 from graphmem.tracing import operation as traced_operation
+from graphmem.working import turns_before
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -250,7 +251,7 @@ class Memory:
                 result = self._add_with_extraction(commands, extraction, wait=wait)
             span.set_attributes(**{"gen_ai.memory.record.count": len(result["results"])})
         if any(one.later is not None for one in commands):
-            self.engine.schedule_jobs()
+            background.schedule_jobs(self.engine)
         pending = result.get("pending", [])
         if pending and strict and wait:
             raise PartialWrite(f"stored, but not yet in {' and '.join(pending)}; repair() delivers it", result)
@@ -547,7 +548,7 @@ class Memory:
                 raise ValidationError("ids: are of memories of several users; give those of one")
             (partition,) = partitions
         self.engine.check_embedder()
-        cycle, outcomes, skipped = self.engine.ready_cycle(None).abstract(
+        cycle, outcomes, skipped = background.ready_cycle(self.engine, None).abstract(
             partition, uids, checked_level, datetime.now(UTC)
         )
         if outcomes:
@@ -970,7 +971,7 @@ class Memory:
         from graphmem.retrieval.pipeline import search  # noqa: PLC0415
 
         question, deps = search_query.text, self.engine.search_deps
-        turns = self.engine.turns_before(scope, question) if depends_on_conversation(question) else []
+        turns = turns_before(self.engine.said_before(scope), question) if depends_on_conversation(question) else []
 
         def find(query: str) -> SearchOutcome:
             outcome = search(replace(search_query, text=query), deps)
@@ -1297,7 +1298,8 @@ class Memory:
         """
         self.engine.check_open()
         event_type, function = validation.event_type(event), validation.handler(handler)
-        return self.engine.subscribe(event_type, function, None if name is None else validation.subscriber_name(name))
+        subscriber = None if name is None else validation.subscriber_name(name)
+        return background.subscribe(self.engine, event_type, function, subscriber)
 
     def end_session(self, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None) -> dict[str, bool]:
         """Ends the session of exactly this scope, as a silence of `session_gap` minutes does: handlers of "session.end"
@@ -1307,7 +1309,8 @@ class Memory:
         are recorded only where that setting or a handler asks for them.
         """
         self.engine.check_open()
-        return {"ended": self.engine.end_session(validation.required_scope(user_id, agent_id, run_id)[0])}
+        scope, _ = validation.required_scope(user_id, agent_id, run_id)
+        return {"ended": background.end_session(self.engine, scope)}
 
     def forget_subscriber(self, name: str) -> dict[str, list[str]]:
         """Deletes where a name of `on` is, in all events that it follows, and ends its subscriptions here.

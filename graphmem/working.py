@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 
 from graphmem.commands.types import AddMessage, Command, Outcome, OutcomeType
 from graphmem.ingest.chat_deduplication import last_rounds
-from graphmem.model import Kind, MemoryRecord, SaidMessage, Scope
+from graphmem.model import Kind, MemoryRecord, Message, SaidMessage, Scope
 from graphmem.stores.ledger import Ledger, sessions
 from graphmem.stores.ledger.memories import SINGLE_SESSION
 from graphmem.stores.working import WorkingMemory
@@ -127,3 +127,10 @@ class Working:
                 break
             said.insert(0, message)
         return said[last_rounds([{"role": one.role} for one in said], self._rounds) :]
+
+
+def turns_before(said: Sequence[SaidMessage], question: str) -> list[Message]:
+    """Returns what was said just before as turns, without the question, which may be stored already."""
+    if said and said[-1].text.strip() == question.strip():
+        said = said[:-1]
+    return [Message(one.role or "user", one.text, one.at, one.speaker) for one in said]

@@ -141,6 +141,7 @@ def worker(call: CommandContext) -> None:
     With the setting workers.provider=process the programs that have the memory open leave it to this one, nightly
     cycles of the lifecycle included.
     """
+    from graphmem.background import take_up_work  # noqa: PLC0415
     from graphmem.engine import Engine  # noqa: PLC0415  (takes a second, for which --help need not wait)
     from graphmem.service.process import begin_log, end_in_time  # noqa: PLC0415
     from graphmem.settings.schema import ThreadWorkers  # noqa: PLC0415
@@ -155,7 +156,7 @@ def worker(call: CommandContext) -> None:
         while not stopped.wait(pause):
             begun = monotonic()
             try:
-                engine.take_up_work()
+                take_up_work(engine)
             except GraphmemError as error:
                 logger.warning("recorded work could not be taken up (%s)", log_text(error))
             pause = max(LOOK_SECONDS, (monotonic() - begun) / LOOK_SHARE)

@@ -15,6 +15,7 @@ from typing import Any
 
 from celery import Celery, signals
 
+from graphmem.background import take_up_work
 from graphmem.engine import Engine
 from graphmem.errors import ConfigError, GraphmemError
 from graphmem.jobs.handover import JOB_TASK, RESEND_SECONDS, SWEEP_TASK, celery_app
@@ -81,7 +82,7 @@ def make_app(settings: Settings) -> Celery:
         with _leaving_for_later():
             engine = worker.open()
             engine.job_worker.sweep()
-            engine.take_up_work()
+            take_up_work(engine)
 
     def open_early(**_: Any) -> None:
         with _leaving_for_later():

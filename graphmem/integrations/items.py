@@ -15,6 +15,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from graphmem.async_memory import AsyncMemory
+from graphmem.background import schedule_background_work
 from graphmem.boundary import validation
 from graphmem.commands.types import (
     AddMessage,
@@ -120,7 +121,7 @@ class ItemStore:
         elif new_records:
             engine.enrich_and_deliver(new_records, wait=False)
         else:
-            engine.schedule_background_work()
+            schedule_background_work(engine)
         return list(outcomes[: len(commands)])
 
     def clear(self, scope: Scope, namespace: Sequence[str]) -> None:

@@ -43,7 +43,7 @@ from graphmem.stores.redis_options import redis_options
 from graphmem.tracing import Span, request_span
 
 logger = logging.getLogger("graphmem")
-request_logger = logging.getLogger("graphmem.requests")
+log = logging.getLogger("graphmem.requests")
 
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
@@ -104,7 +104,7 @@ class RequestLog:
         role = UNKNOWN if caller is None else caller.role
         for listener in self._listeners:
             listener(method, route, status, seconds, role)
-        request_logger.info("%s %s %d %.1f ms %s %s", method, route, status, seconds * 1000, request_id, role)
+        log.info("%s %s %d %.1f ms %s %s", method, route, status, seconds * 1000, request_id, role)
 
 
 def _describe(traced: Span, method: str, route: str, status: int) -> None:

@@ -17,6 +17,7 @@ from support.fake_llm import fact
 from support.waiting import TIMEOUT, wait_until
 
 from graphmem import Memory, Settings, administration
+from graphmem.background import take_up_work
 from graphmem.engine import Engine
 from graphmem.errors import ConfigError
 from graphmem.jobs import handover
@@ -63,7 +64,7 @@ def test_without_wait_a_text_is_left_to_a_worker(left: Callable[..., Memory], no
     assert memory.flush()["pending"][:1] == ["vectors"]
     assert recorded(memory) == ["enrichment"]
     with worker_of(memory) as worker:
-        worker.take_up_work()
+        take_up_work(worker)
         wait_until(lambda: recorded(memory) == [])
     assert memory.flush() == {"pending": []}
     assert texts(memory.search("matcha", **ANN)) == ["I drink matcha."]
@@ -85,7 +86,7 @@ def test_facts_that_no_call_waits_for_are_drawn_by_a_worker(left: Callable[..., 
         memory.engine.job_worker.schedule()
         assert endpoint.requests == []
         with worker_of(memory) as worker:
-            worker.take_up_work()
+            take_up_work(worker)
             wait_until(lambda: recorded(memory) == [])
         assert texts(memory.get_all(**ANN, kinds="fact")) == ["Sings"]
 
@@ -99,7 +100,7 @@ def test_a_worker_says_what_of_an_answer_it_could_not_use(
         memory = left(llm={"config": {"openai_base_url": endpoint.url, "api_key": "any", "model": "wrong"}})
         memory.add("I sing.", **ANN, wait=False)
         with worker_of(memory) as worker:
-            worker.take_up_work()
+            take_up_work(worker)
             assert memory.flush() == {"pending": []}
     (told,) = [one for one in caplog.records if "could not be used" in one.message]
     assert (told.levelname, told.message[:7]) == ("WARNING", "1 parts")
@@ -109,7 +110,7 @@ def test_flush_waits_for_a_worker(left: Callable[..., Memory]) -> None:
     memory = left()
     memory.add("I drink matcha.", **ANN, wait=False)
     with worker_of(memory) as worker:
-        worker.take_up_work()
+        take_up_work(worker)
         assert memory.flush() == {"pending": []}
 
 
@@ -131,7 +132,7 @@ def test_sessions_end_where_somebody_is_told_of_it(left: Callable[..., Memory], 
         memory.add("I sing.", **ANN)
         wait_until(lambda: told and recorded(memory) == ["facts"])
         with worker_of(memory) as engine:
-            engine.take_up_work()
+            take_up_work(engine)
             wait_until(lambda: texts(memory.get_all(**ANN)) == ["Sings"])
 
 
@@ -145,7 +146,7 @@ def test_nights_are_left_to_a_worker(make_memory: Make, tmp_path: Any, no_patien
     memory.flush()
     assert texts(memory.pending_deletion(**ANN)) == []
     with worker_of(memory) as worker:
-        worker.take_up_work()
+        take_up_work(worker)
         wait_until(lambda: texts(memory.pending_deletion(**ANN)) == [talk])
 
 
@@ -156,7 +157,7 @@ def test_a_worker_delivers_to_servers(left: Callable[..., Memory]) -> None:
     shared = [projection for projection in memory.engine.projections if projection.shared]
     assert shared and all(projection.has_pending() for projection in shared)
     with worker_of(memory) as worker:
-        worker.take_up_work()
+        take_up_work(worker)
         wait_until(lambda: worker.ledger.on_server and recorded(memory) == [])
         if memory.engine.settings.vector_store.config.is_server:
             wait_until(lambda: not any(projection.has_pending() for projection in shared))
@@ -174,7 +175,7 @@ def test_jobs_that_have_not_begun_stay_recorded_when_a_worker_ends(left: Callabl
         for number in range(MODEL_THREADS + 2):
             memory.add("I sing.", user_id=f"u{number}", wait=False)
         with worker_of(memory) as worker:
-            worker.take_up_work()
+            take_up_work(worker)
             wait_until(lambda: len(endpoint.requests) == MODEL_THREADS)
             closing = Thread(target=worker.close, kwargs={"wait": False})
             closing.start()
