@@ -220,7 +220,8 @@ def _floor(candidates: Candidates, best: float) -> float | None:
         return query.min_relevance
     if not term_overlap.query_words(query.text) and relevance.is_first_person(query.text):
         return None  # "What do you know about me?" asks for everything
-    return relevance.default_floor(candidates.statistics.kept, best, has_vectors=encoded.multilingual is not None)
+    has_vectors, is_read = encoded.multilingual is not None, encoded.is_supported_script and not encoded.is_multilingual
+    return relevance.default_floor(candidates.statistics.kept, best, has_vectors=has_vectors, is_read=is_read)
 
 
 def rerank(ranked: Ranked, reranker: BoundedReranker, deps: SearchDeps) -> Ranked:
