@@ -1,6 +1,6 @@
 """Fits the model of relevance (`graphmem.retrieval.relevance`) and measures how well it is calibrated.
 
-    python benchmarks/relevance collect evidence.pickle locomo10.json   # asks every question: half an hour
+    python benchmarks/relevance collect evidence.pickle locomo10.json   # asks every question: an hour
     python benchmarks/relevance fit evidence.pickle                     # writes the files of the package
     python benchmarks/relevance report evidence.pickle                  # as tables; with --json for results/
 

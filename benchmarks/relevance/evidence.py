@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeVar
 from unittest.mock import patch
 
 import numpy as np
@@ -23,11 +24,15 @@ from graphmem.retrieval.ranking import MIN_ASSESSED
 from graphmem.retrieval.relevance import AskedQuestion, FoundMemory
 from graphmem.retrieval.types import SearchQuery
 
+T = TypeVar("T")
+
 BENCHMARKS = Path(__file__).parents[1]
 # Conversations of LOCOMO to develop with; the others are not looked at.
 LOCOMO_DEVELOPMENT = ("conv-26", "conv-30", "conv-41", "conv-42")
 # Every so many questions of a conversation are asked in another one as well, where nothing answers.
 FOREIGN_EVERY = 3
+# Each set of cases is asked once as its files have it, and once for each of these orders, among other memories.
+SHUFFLED = (1,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +64,14 @@ def collect(locomo_file: Path) -> tuple[list[Evidence], list[SourceFile]]:
     """Asks the questions of all sets. Returns what the searches told the model, and the sets' files."""
     found: list[Evidence] = []
     sources: list[SourceFile] = []
-    for name, folder in (("answers", BENCHMARKS / "answers"), ("training", BENCHMARKS / "answers" / "training")):
+    folders = {"answers": BENCHMARKS / "answers"}
+    folders |= {name: BENCHMARKS / "answers" / name for name in ("training", "further")}
+    for name, folder in folders.items():
         answer_set = answers.load(folder)
-        data, asked = answers.lay_out(answer_set)
-        found += _ask_cases(name, data, asked)
         sources += answer_set.sources
+        for one in (answer_set, *(_shuffled(answer_set, number) for number in SHUFFLED)):
+            data, asked = answers.lay_out(one)
+            found += _ask_cases(name, data, asked)
     everything = locomo.load(locomo_file)
     conversations = {name: everything.partitions[name] for name in LOCOMO_DEVELOPMENT if name in everything.partitions}
     cases = tuple(case for case in everything.cases if case.partition in conversations)
@@ -71,6 +79,18 @@ def collect(locomo_file: Path) -> tuple[list[Evidence], list[SourceFile]]:
         found += _ask_conversations(data)
         sources += data.sources
     return found, sources
+
+
+def _shuffled(answer_set: answers.AnswerSet, number: int) -> answers.AnswerSet:
+    """Returns a set whose cases and noise are in another order, so that they are laid out beside others."""
+
+    def mixed(ones: Iterable[T]) -> list[T]:
+        ordered = list(ones)
+        random.Random(number).shuffle(ordered)  # noqa: S311  (an order, no secret)
+        return ordered
+
+    noise = {language: mixed(texts) for language, texts in answer_set.noise.items()}
+    return replace(answer_set, cases=tuple(mixed(answer_set.cases)), noise=noise)
 
 
 def _ask_cases(name: str, data: Dataset, asked: Sequence[answers.Asked]) -> Iterator[Evidence]:

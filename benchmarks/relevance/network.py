@@ -12,7 +12,7 @@ from graphmem.retrieval.relevance import Network
 NETWORKS, UNITS = 3, 48
 # Passes over the rows, rows of a step, length of steps, shrinkage of weights in each, share of what is left out by
 # chance: chosen among few by cross-validation over the cases of `benchmarks/answers`.
-PASSES, BATCH, RATE, DECAY, DROPPED = 10, 512, 2e-3, 0.01, 0.3
+PASSES, BATCH, RATE, DECAY, DROPPED = 14, 512, 2e-3, 0.01, 0.3
 # Adam's means of gradients and of their squares.
 FIRST_MOMENT, SECOND_MOMENT, LEAST = 0.9, 0.999, 1e-8
 

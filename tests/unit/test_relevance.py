@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 from importlib.resources import files
 from itertools import pairwise
 from math import log
@@ -253,6 +254,16 @@ def test_the_best_of_several_partners_counts() -> None:
     assert third_one == pytest.approx(1 - (1 - alone[2]) * (1 - 0.8 * alone[1]))
 
 
+def test_an_entity_is_also_named_by_one_whose_words_begin_with_it() -> None:
+    question = asked("When does the shop where I bought my boots close?")
+    boots = found("I got my boots at Lundqvist.", similarity=0.5, match=0.8, entities={"lundqvist": 1})
+    shuts = found("Lundqvist shuts at seven.", entities={"lundqvist shut": 1})
+    apart = replace(shuts, entities={"lundqvists": 1})  # the beginning of a word is another name
+    (_, joined), alone = joined_and_alone(question, boots, shuts)
+    assert joined == pytest.approx(1 - (1 - alone[1]) * (1 - 0.8 * alone[0]))
+    assert values(question, boots, apart) == values(question, *(replace(one, entities={}) for one in (boots, apart)))
+
+
 @pytest.mark.parametrize(
     ("question", "memories"),
     [
@@ -342,18 +353,27 @@ def test_words_about_others_are_no_first_person(text: str) -> None:
     assert not is_first_person(text)
 
 
-@pytest.mark.parametrize("has_vectors", [True, False])
-def test_the_default_floor_is_lower_the_more_is_stored_and_higher_the_better_the_best_is(has_vectors: bool) -> None:
-    floors = [default_floor(size, 0.9, has_vectors=has_vectors) for size in (0, 1, 20, 21, 200, 2_000, 10**7)]
-    assert floors[0] == floors[1] == floors[2] == pytest.approx(0.27)
+@pytest.mark.parametrize(("has_vectors", "share"), [(True, 0.5), (False, 0.3)])
+@pytest.mark.parametrize("is_read", [True, False])
+def test_the_default_floor_is_lower_the_more_is_stored_and_higher_the_better_the_best_is(
+    has_vectors: bool, is_read: bool, share: float
+) -> None:
+    floor = partial(default_floor, has_vectors=has_vectors, is_read=is_read)
+    floors = [floor(size, 0.9) for size in (0, 1, 20, 21, 200, 2_000, 10**7)]
+    assert floors[0] == floors[1] == floors[2] == pytest.approx(0.9 * share)
     assert all(lower < higher for higher, lower in pairwise(floors[2:5]))
     assert floors[-3:] == pytest.approx([0.045] * 3)  # a twentieth of the best, however many there are
-    unsure = [default_floor(size, 0.001, has_vectors=has_vectors) for size in (20, 21, 200, 2_000, 10**5)]
+    unsure = [floor(size, 0.001) for size in (20, 21, 200, 2_000, 10**5)]
     assert all(0 < lower < higher for higher, lower in pairwise(unsure))
-    by_best = [default_floor(12, best, has_vectors=has_vectors) for best in (0.0, 0.1, 0.4, 0.6, 1.0)]
+    by_best = [floor(12, best) for best in (0.0, 0.1, 0.4, 0.6, 1.0)]
     assert by_best == sorted(by_best)
-    assert by_best[-1] == pytest.approx(0.3)
-    assert 0.1 < by_best[0] == by_best[1] <= 0.2  # all of which one is as little relevant is left out
+    assert by_best[-1] == pytest.approx(share)
+    assert 0.1 < by_best[0] == by_best[1] <= 0.27  # all of which one is as little relevant is left out
+
+
+def test_a_question_that_only_the_multilingual_space_reads_needs_more_relevance() -> None:
+    read, unread = (default_floor(12, 0.3, has_vectors=True, is_read=is_read) for is_read in (True, False))
+    assert read < unread
 
 
 @pytest.mark.thorough

@@ -31,9 +31,9 @@ JOINED = 0.8
 SHARED_KEYWORDS = 0.6
 # An entity is rare among the memories found if at most this part of them mentions it, and in the partition likewise.
 RARE_AMONG_FOUND, RARE_IN_PARTITION, MIN_RARE = 0.15, 0.05, 4
-# The floor is `floor` of the coefficients, or this share of the best memory's relevance. In partitions of more than so
-# many memories it falls with their number: one of many is less probably the one that is asked for.
-FLOOR_SHARE, FLOOR_SIZE = 0.3, 20
+# In partitions of more than so many memories the floor falls with their number: one of many is less probably the one
+# that is asked for.
+FLOOR_SIZE = 20
 # The share of the best memory's relevance that is needed in partitions of any size. In conversations of some 500 turns
 # it takes a third of the lines where the best has a relevance above .5, and 1.5 % of the evidence.
 LEAST_SHARE = 0.05
@@ -93,8 +93,20 @@ class Network:
 
 
 @dataclass(frozen=True, slots=True)
+class _Floor:
+    """The floor of small partitions: a relevance, or a share of the best memory's relevance, if that is more.
+
+    `read` is for questions that the embedder's own space reads, `unread` for the others, of which less is known.
+    """
+
+    read: float
+    unread: float
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
 class _Model:
-    """Coefficients by feature, the constant, the floor of small partitions, and the network with its axes (None: none).
+    """Coefficients by feature, the constant, the floor, and the network with its axes (None: none).
 
     `shared_words`: the relevance of a memory that shares a rare word with the question, or is of the time asked for,
     whatever its cosine. Without a multilingual space the embedder is somebody's own, and nobody knows what its cosines
@@ -103,7 +115,7 @@ class _Model:
 
     coefficients: Mapping[str, float]
     constant: float
-    floor: float
+    floor: _Floor
     shared_words: float
     axes: Axes | None
     network: Network | None
@@ -134,28 +146,32 @@ def assess(question: AskedQuestion, memories: Sequence[FoundMemory], *, with_sha
     return [Relevance(float(value), share) for value, share in zip(joined, shares, strict=True)]
 
 
-def default_floor(size: int, best: float, *, has_vectors: bool) -> float:
+def default_floor(size: int, best: float, *, has_vectors: bool, is_read: bool) -> float:
     """Returns the relevance from which on a memory helps more than it distracts.
 
-    In a partition of `size` memories, of which the best one found has the relevance `best`.
+    In a partition of `size` memories, of which the best one found has the relevance `best`; `is_read` as in
+    `AskedQuestion`.
     """
-    floor = max(_model(has_vectors=has_vectors).floor, FLOOR_SHARE * best)
+    least = _model(has_vectors=has_vectors).floor
+    floor = max(least.read if is_read else least.unread, least.share * best)
     return float(max(floor * min(1.0, FLOOR_SIZE / max(size, 1)), LEAST_SHARE * best))
 
 
 def _joined(question: AskedQuestion, memories: Sequence[FoundMemory], own: Row) -> Row:
     """Returns relevances, those of memories that share a rare entity raised: 1 - (1 - p)(1 - `JOINED` · partner's).
 
-    The first memory of two hops has what is asked, the second what the first names; each is nothing alone.
+    The first memory of two hops has what is asked, the second what the first names; each is nothing alone. Whoever
+    names an entity also names one whose words that one's begin with: "Lundqvist" in "Lundqvist Shoes".
     """
-    holders: dict[str, list[int]] = {}
+    holders: dict[str, set[int]] = {}
     for place, memory in enumerate(memories):
         for key, frequency in memory.entities.items():
             if frequency <= max(MIN_RARE, RARE_IN_PARTITION * question.size) and key not in question.entity_keys:
-                holders.setdefault(key, []).append(place)
+                holders.setdefault(key, set()).add(place)
     most = max(MIN_RARE, RARE_AMONG_FOUND * len(memories))
     partner = np.zeros(len(memories))
-    for places in holders.values():
+    for key, named in holders.items():
+        places = named.union(*(others for longer, others in holders.items() if longer.startswith(f"{key} ")))
         if 1 < len(places) <= most:
             for place in places:
                 partner[place] = max(partner[place], *(own[other] for other in places if other != place))
@@ -172,4 +188,4 @@ def _model(*, has_vectors: bool) -> _Model:
             kept = {name: arrays[name].astype(np.float64) for name in arrays.files}
         axes = Axes(*(kept[one.name] for one in fields(Axes)))
         network = Network(*(kept[one.name] for one in fields(Network)))
-    return _Model(part["coefficients"], part["constant"], part["floor"], part["shared_words"], axes, network)
+    return _Model(part["coefficients"], part["constant"], _Floor(**part["floor"]), part["shared_words"], axes, network)
