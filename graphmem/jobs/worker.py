@@ -421,14 +421,10 @@ class JobWorker:
         if self._ends_sessions():  # other processes may have begun some
             seconds = min(seconds, SESSION_CHECK_SECONDS)
         if seconds < inf:
-            self._set_timer(seconds, replaced)
+            self.look_within(seconds, replaced)
 
-    def look_within(self, seconds: float) -> None:
-        """Looks for jobs that are due after so many seconds, if it would not before."""
-        self._set_timer(seconds)
-
-    def _set_timer(self, seconds: float, replaced: Timer | None = None) -> None:
-        """Sets a timer in place of `replaced`; any other that ends sooner stays."""
+    def look_within(self, seconds: float, replaced: Timer | None = None) -> None:
+        """Looks for jobs that are due after so many seconds, in place of the timer `replaced`, or before for any other."""
         with self._lock:
             ends_at = monotonic() + seconds
             if self._closed or (self._timer is not replaced and self._timer_ends_at <= ends_at):
@@ -446,7 +442,7 @@ class JobWorker:
             self.schedule()
         except GraphmemError as error:
             logger.warning("recorded work could not be taken up (%s)", type(error).__name__)
-            self._set_timer(jobs.RETRY_BASE)
+            self.look_within(jobs.RETRY_BASE)
 
     def _run_claimed(
         self, row: int, *, in_background: bool, also_waiting: bool = False, by_force: bool = False

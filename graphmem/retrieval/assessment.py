@@ -125,7 +125,7 @@ def _asked_question(
     return AskedQuestion(
         query.text,
         None if encoded.multilingual is None else encoded.multilingual.astype(np.float64),
-        encoded.is_supported_script and not encoded.is_multilingual,
+        encoded.is_read,
         names,
         keys,
         int(analysis.answer_types),

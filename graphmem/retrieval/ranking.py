@@ -226,8 +226,8 @@ def _floor(candidates: Candidates, best: float) -> float | None:
     names_nothing = not term_overlap.query_words(query.text) and not analysis.is_only_temporal
     if names_nothing and relevance.is_first_person(query.text):
         return None  # "What do you know about me?" asks for everything
-    has_vectors, is_read = encoded.multilingual is not None, encoded.is_supported_script and not encoded.is_multilingual
-    return relevance.default_floor(candidates.statistics.kept, best, has_vectors=has_vectors, is_read=is_read)
+    size, has_vectors = candidates.statistics.kept, encoded.multilingual is not None
+    return relevance.default_floor(size, best, has_vectors=has_vectors, is_read=encoded.is_read)
 
 
 def rerank(ranked: Ranked, reranker: BoundedReranker, deps: SearchDeps) -> Ranked:

@@ -126,6 +126,11 @@ class EncodedQuery:
         return self.vector is None and self.multilingual is not None
 
     @property
+    def is_read(self) -> bool:
+        """Whether the embedder reads the query, and memories are compared with it there."""
+        return self.is_supported_script and not self.is_multilingual
+
+    @property
     def compares_vectors(self) -> bool:
         """Whether cosines mean something: the embedder reads the script, or there is a multilingual space."""
         return self.is_supported_script or self.is_multilingual

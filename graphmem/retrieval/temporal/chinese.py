@@ -276,10 +276,6 @@ def _border(text: str, expression: TimeExpression) -> TimeExpression:
     return expression
 
 
-def _from_date(month: int, day: int, count: int) -> Yearly:
-    return lambda year: periods.days(date(year, month, day), count)
-
-
 def _season(month: int, count: int = 3) -> Yearly:
     return lambda year: periods.months(year, month, count)
 
@@ -291,20 +287,20 @@ HOLIDAYS: Mapping[str, Yearly] = {
     "秋[天季]": _season(9),
     "冬[天季]": _season(12),
     "暑假": _season(7, 2),
-    "寒假": _from_date(1, 15, 40),
-    "春节|过年|除夕|元宵节?": _from_date(1, 21, 36),
-    "清明节?": _from_date(4, 4, 3),
-    "五一": _from_date(5, 1, 5),
-    "端午节?": _from_date(5, 28, 29),
-    "七夕": _from_date(8, 2, 30),
-    "中秋节?": _from_date(9, 8, 30),
-    "国庆节?": _from_date(10, 1, 7),
-    "万圣节": _from_date(10, 31, 1),
-    "双十一": _from_date(11, 11, 1),
-    "平安夜": _from_date(12, 24, 1),
-    "圣诞节?": _from_date(12, 24, 3),
-    "元旦|跨年": _from_date(12, 31, 2),
-    "情人节": _from_date(2, 14, 1),
+    "寒假": periods.on_date(1, 15, 40),
+    "春节|过年|除夕|元宵节?": periods.on_date(1, 21, 36),
+    "清明节?": periods.on_date(4, 4, 3),
+    "五一": periods.on_date(5, 1, 5),
+    "端午节?": periods.on_date(5, 28, 29),
+    "七夕": periods.on_date(8, 2, 30),
+    "中秋节?": periods.on_date(9, 8, 30),
+    "国庆节?": periods.on_date(10, 1, 7),
+    "万圣节": periods.on_date(10, 31, 1),
+    "双十一": periods.on_date(11, 11, 1),
+    "平安夜": periods.on_date(12, 24, 1),
+    "圣诞节?": periods.on_date(12, 24, 3),
+    "元旦|跨年": periods.on_date(12, 31, 2),
+    "情人节": periods.on_date(2, 14, 1),
     "年初": _season(1, 2),
     "年[底末]": _season(12, 1),
 }

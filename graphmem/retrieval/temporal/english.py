@@ -256,21 +256,17 @@ def _day_alone(match: re.Match[str], today: date) -> Period:
     return periods.days(month.replace(day=day), dated=True)
 
 
-def _on_date(month: int, day: int, count: int = 1) -> Yearly:
-    return lambda year: periods.days(date(year, month, day), count)
-
-
 def _nth_weekday(month: int, number: int, weekday: str) -> Yearly:
     return lambda year: periods.days(periods.nth(periods.month(year, month), number, weekday).first)
 
 
 HOLIDAYS: Mapping[str, Yearly] = {
-    "(?:christmas|xmas) eve": _on_date(12, 24),
-    "christmas(?: day)?|xmas": _on_date(12, 24, 3),
-    "new year's eve": _on_date(12, 31),
-    "new year(?:'s(?: day)?)?": _on_date(1, 1),
-    "halloween": _on_date(10, 31),
-    "valentine's(?: day)?": _on_date(2, 14),
+    "(?:christmas|xmas) eve": periods.on_date(12, 24),
+    "christmas(?: day)?|xmas": periods.on_date(12, 24, 3),
+    "new year's eve": periods.on_date(12, 31),
+    "new year(?:'s(?: day)?)?": periods.on_date(1, 1),
+    "halloween": periods.on_date(10, 31),
+    "valentine's(?: day)?": periods.on_date(2, 14),
     "easter": lambda year: periods.days(periods.easter(year), 2),
     "thanksgiving": _nth_weekday(11, 4, "thursday"),
     "mother's day": _nth_weekday(5, 2, "sunday"),

@@ -336,6 +336,15 @@ def _bordered(side: str, months: Mapping[str, int], match: re.Match[str], today:
     return periods.after(period, since=True) if side == "since" else periods.before(period, through=side == "until")
 
 
+def _yearly(meaning: int | list[Any]) -> Yearly:
+    if isinstance(meaning, int):
+        return lambda year: periods.months(year, meaning, 3)
+    begin, day, count = meaning
+    if begin in _EASTERS:
+        return lambda year: periods.days(_EASTERS[begin](year) + timedelta(day), count)
+    return periods.on_date(begin, day, count)
+
+
 def _season(
     names: Mapping[str, int | list[Any]], which: str | int, match: re.Match[str], today: date
 ) -> Period | tuple[Period, Yearly]:
@@ -343,16 +352,7 @@ def _season(
 
     `which` is as in `periods.select_period`, or the years from now.
     """
-    meaning, year = names[match["name"]], match.groupdict().get("year")
-
-    def build(year: int) -> Period:
-        if isinstance(meaning, int):
-            return periods.months(year, meaning, 3)
-        begin, after, count = meaning
-        if begin in _EASTERS:
-            return periods.days(_EASTERS[begin](year) + timedelta(after), count)
-        return periods.days(date(year, begin, after), count)
-
+    build, year = _yearly(names[match["name"]]), match.groupdict().get("year")
     if isinstance(which, int):
         return build(today.year + which)
     return named_period(build, today, which, int(year) if year else None)

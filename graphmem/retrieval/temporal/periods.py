@@ -66,6 +66,11 @@ def days(first: date, count: int = 1, *, dated: bool = False) -> Period:
     return Period(start, start + count * DAY, is_exact=dated)
 
 
+def on_date(month: int, day: int, count: int = 1) -> Yearly:
+    """Returns what makes the `count` days of a year from a date on."""
+    return lambda year: days(date(year, month, day), count)
+
+
 def easter(year: int) -> date:
     """Returns Easter Sunday, by the anonymous Gregorian algorithm."""
     century, rest = divmod(year, 100)
