@@ -424,7 +424,7 @@ class JobWorker:
             self.look_within(seconds, replaced)
 
     def look_within(self, seconds: float, replaced: Timer | None = None) -> None:
-        """Looks for jobs that are due after so many seconds, in place of the timer `replaced`, or before for any other."""
+        """Looks for jobs that are due within so many seconds, by a timer in place of `replaced` or of a later one."""
         with self._lock:
             ends_at = monotonic() + seconds
             if self._closed or (self._timer is not replaced and self._timer_ends_at <= ends_at):
