@@ -11,11 +11,13 @@ only closed list.
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
 from importlib.resources import files
 from io import BytesIO
+from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
@@ -163,15 +165,17 @@ def _joined(question: AskedQuestion, memories: Sequence[FoundMemory], own: Row) 
     The first memory of two hops has what is asked, the second what the first names; each is nothing alone. Whoever
     names an entity also names one whose words that one's begin with: "Lundqvist" in "Lundqvist Shoes".
     """
-    holders: dict[str, set[int]] = {}
+    keys, holders = set[str](), defaultdict[str, set[int]](set)
     for place, memory in enumerate(memories):
         for key, frequency in memory.entities.items():
             if frequency <= max(MIN_RARE, RARE_IN_PARTITION * question.size) and key not in question.entity_keys:
-                holders.setdefault(key, set()).add(place)
+                keys.add(key)
+                for beginning in accumulate(key.split(" "), "{} {}".format):
+                    holders[beginning].add(place)
     most = max(MIN_RARE, RARE_AMONG_FOUND * len(memories))
     partner = np.zeros(len(memories))
-    for key, named in holders.items():
-        places = named.union(*(others for longer, others in holders.items() if longer.startswith(f"{key} ")))
+    for key in keys:
+        places = holders[key]
         if 1 < len(places) <= most:
             for place in places:
                 partner[place] = max(partner[place], *(own[other] for other in places if other != place))
