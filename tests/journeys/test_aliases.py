@@ -15,6 +15,8 @@ from support.fakes import fake_models
 
 from graphmem import AsyncMemory, Memory, Settings
 from graphmem.errors import NotFoundError, ValidationError
+from graphmem.stores.ledger import entity_names
+from graphmem.stores.ledger.entity_names import MAX_KEPT_LINKS
 
 Make = Callable[..., Memory]
 SPACY = {"extractor": {"provider": "spacy"}}
@@ -423,7 +425,13 @@ def ship_memory(make_memory: Make) -> Iterator[Memory]:
     yield memory
 
 
-def test_a_search_follows_all_names_of_an_entity(ship_memory: Memory) -> None:
+@pytest.mark.parametrize("kept", [MAX_KEPT_LINKS, 0])
+def test_a_search_follows_all_names_of_an_entity(
+    ship_memory: Memory, kept: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether the columns keep all links of the partition, or those that are asked for."""
+    monkeypatch.setattr(entity_names, "MAX_KEPT_LINKS", kept)
+
     def find_path() -> list[dict[str, Any]]:
         hits = ship_memory.search("What does Nordlicht own?", user_id="u1", explain=True, top_k=1000)["results"]
         return next(hit["explain"]["path"] for hit in hits if "Acme" in hit["memory"])

@@ -229,6 +229,24 @@ class _Row(NamedTuple):
 _ERASED = _Row("", None, None, None)
 
 
+@dataclass(slots=True)
+class KeptLinks:
+    """The aliases of a partition by key, as far as they were read in one state of the ledger.
+
+    `are_all`: whether these are all of the partition's, so that a key without any is not asked for (None: not known).
+    """
+
+    by_key: dict[str, Sequence[Link]] = field(default_factory=dict)
+    are_all: bool | None = None
+
+    def put(self, keys: Iterable[str], links: Iterable[Link]) -> None:
+        """Keeps the links of these keys, and that the others of them have none."""
+        by_key: dict[str, list[Link]] = {key: [] for key in keys}
+        for link in links:
+            by_key.setdefault(link.key, []).append(link)
+        self.by_key.update(by_key)
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionColumns:
     """The columns of a partition in one state of the ledger.
@@ -240,7 +258,7 @@ class PartitionColumns:
     ranked. `entities` has the key and the document frequency of each entity, `entity_rows` the entity of each key.
     `names` has the name and the type of each entity, `marked` the keys with marks of Latin letters by those without.
     `lacking` has the memories that were found to have no tokens in this state, by model and form, `links` the aliases
-    of the keys that were asked for in it. `is_enriched` flags the memories that a vector index holds, and `index` has
+    as far as they were read in it. `is_enriched` flags the memories that a vector index holds, and `index` has
     their vectors and terms as far as they were read.
     """
 
@@ -261,7 +279,7 @@ class PartitionColumns:
     marked: Mapping[str, frozenset[str]] = field(default_factory=dict)
     tokens: KeptTokens = field(default_factory=KeptTokens)
     lacking: dict[tuple[str, str], set[int]] = field(default_factory=dict)
-    links: dict[str, Sequence[Link]] = field(default_factory=dict)
+    links: KeptLinks = field(default_factory=KeptLinks)
     is_enriched: Flags = field(default_factory=lambda: np.empty(0, np.bool_))
     index: KeptIndex = field(default_factory=KeptIndex)
 
@@ -391,7 +409,7 @@ class PartitionColumns:
         changed = connection.execute(_CHANGED, values).all()
         erased = [uid for uid in connection.scalars(_ERASED_IDS, values) if uid in self.positions_by_id]
         if not changed and not erased:
-            return replace(self, state=state, lacking={}, links={})
+            return replace(self, state=state, lacking={}, links=KeptLinks())
         return self.with_changes(connection, changed, erased, state)
 
     def with_changes(
@@ -422,7 +440,7 @@ class PartitionColumns:
             self,
             state=state,
             lacking={},
-            links={},
+            links=KeptLinks(),
             candidates=draft.candidates,
             rows=draft.rows,
             times=draft.times,

@@ -77,9 +77,13 @@ _CHOSEN_IN = (
     .join(partitions, partitions.c.id == names.c.partition)
     .where(partitions.c.key == bindparam("partition_key"))
 )
-_LINKS_BY_KEY = select(aliases.c.key, aliases.c.other, aliases.c.origin).where(
-    aliases.c.partition == bindparam("partition"), aliases.c.negated.is_(False), in_array(aliases.c.key, "keys")
+_LINKS = select(aliases.c.key, aliases.c.other, aliases.c.origin).where(
+    aliases.c.partition == bindparam("partition"), aliases.c.negated.is_(False)
 )
+_LINKS_BY_KEY = _LINKS.where(in_array(aliases.c.key, "keys"))
+_SOME_LINKS = _LINKS.limit(bindparam("limit"))
+# The columns of a partition keep all of its links if they are at most so many, of some 300 bytes each.
+MAX_KEPT_LINKS = 2_000
 
 
 # --- links ----------------------------------------------------------------------------------------------------------
@@ -120,13 +124,16 @@ def linked_group(
 
 
 def _kept_links(connection: Connection, keys: Sequence[str], columns: PartitionColumns) -> list[Link]:
-    """Returns the links of these keys; the columns keep those that are read."""
-    unread = {key: list[Link]() for key in keys if key not in columns.links}
-    if unread:
-        for link in links_of(connection, columns.partition, unread):
-            unread[link.key].append(link)
-        columns.links.update(unread)
-    return [link for key in keys for link in columns.links[key]]
+    """Returns the links of these keys; the columns keep all links of a partition that has few, else those asked for."""
+    kept = columns.links
+    if kept.are_all is None:
+        some = _links(connection, _SOME_LINKS, partition=columns.partition, limit=MAX_KEPT_LINKS + 1)
+        if len(some) <= MAX_KEPT_LINKS:
+            kept.put((), some)
+        kept.are_all = len(some) <= MAX_KEPT_LINKS
+    if not kept.are_all and (unread := [key for key in keys if key not in kept.by_key]):
+        kept.put(unread, links_of(connection, columns.partition, unread))
+    return [link for key in keys for link in kept.by_key.get(key, ())]
 
 
 def linked_keys(
