@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Protocol
 
 import numpy as np
 
+from graphmem.concurrency import Pool
+from graphmem.errors import StoreUnavailable
+from graphmem.models.loading import PerProcess
 from graphmem.plugins import Embedded, EmbeddedQuestion, LocatingEmbedder, Matrix
 
 
@@ -86,12 +92,25 @@ class TwoSpaceEmbedder:
         ]
 
     def embed_question(self, text: str) -> EmbeddedQuestion:
-        vector = self._multilingual.encode([text])[0]
-        ranking = self._multilingual.ranking_vector(vector)
         if not self._reads(text):
+            vector, ranking = self._read_multilingual(text)
             return EmbeddedQuestion(None, np.empty((0, self.token_dims), np.float32), (), vector, ranking)
+        # Somebody waits for the answer, so both models read the question at the same time.
+        read_multilingual: Callable[[], tuple[Matrix, Matrix]] = partial(self._read_multilingual, text)
+        with suppress(StoreUnavailable):  # no thread can be started
+            read_multilingual = _readers.get().submit(read_multilingual).result
         own = self._own.embed_question(text)
+        vector, ranking = read_multilingual()
         return EmbeddedQuestion(own.vector, own.tokens, own.words, vector, ranking)
+
+    def _read_multilingual(self, text: str) -> tuple[Matrix, Matrix]:
+        """Returns a question's vector, and the one that ranks texts for it."""
+        vector = self._multilingual.encode([text])[0]
+        return vector, self._multilingual.ranking_vector(vector)
 
     def token_places(self, text: str) -> Sequence[Sequence[int]]:
         return self._own.token_places(text)
+
+
+# More threads than cores would read no faster.
+_readers = PerProcess(lambda: Pool(os.cpu_count() or 1, "graphmem-reader"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -12,8 +14,11 @@ from support.fakes import DIMS, HashEncoder, fake_models, two_space_embedder
 
 from graphmem import Memory, Settings, wiring
 from graphmem.commands.types import DeleteMemory, ReindexMemory, UpdateMemory
+from graphmem.concurrency import Pool
+from graphmem.errors import EmbeddingError
 from graphmem.model import VECTOR, SpaceVector
 from graphmem.models import use_multilingual
+from graphmem.models.loading import PerProcess
 from graphmem.plugins import Matrix
 from graphmem.retrieval.features import MIN_MEMORIES, SpaceEstimates
 from graphmem.stores.ledger import change_feed, embeddings, outbox
@@ -53,6 +58,32 @@ def two_spaces(clerk: Any) -> Any:
 
 
 # --- what is embedded -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("has_thread", [True, False])
+def test_a_question_has_the_vectors_of_both_models_with_a_thread_and_without(
+    monkeypatch: pytest.MonkeyPatch, has_thread: bool
+) -> None:
+    def start(_thread: Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    embedder = two_space_embedder()
+    if not has_thread:
+        monkeypatch.setattr("graphmem.models.two_spaces._readers", PerProcess(lambda: Pool(1, "reader")))
+        monkeypatch.setattr(Thread, "start", start)
+    question = embedder.embed_question(ENGLISH)
+    assert question.vector is not None
+    assert np.array_equal(question.vector, embedder.embed_query(ENGLISH))
+    assert np.array_equal(question.multilingual, embedder.embed_tokens([ENGLISH])[0].multilingual)
+
+
+def test_an_error_of_the_multilingual_model_reaches_who_asks() -> None:
+    class Broken(HashEncoder):
+        def encode(self, texts: Sequence[str]) -> Matrix:
+            raise EmbeddingError("broken")
+
+    with pytest.raises(EmbeddingError, match="broken"):
+        two_space_embedder(Broken()).embed_question(ENGLISH)
 
 
 def test_a_text_that_the_first_model_reads_is_in_both_spaces() -> None:
