@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import partial
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -14,6 +13,8 @@ from graphmem.concurrency import Pool
 from graphmem.errors import StoreUnavailable
 from graphmem.models.loading import PerProcess
 from graphmem.plugins import Embedded, EmbeddedQuestion, LocatingEmbedder, Matrix
+
+T = TypeVar("T")
 
 
 class SentenceEncoder(Protocol):
@@ -83,22 +84,20 @@ class TwoSpaceEmbedder:
     def embed_tokens(self, texts: Sequence[str]) -> list[Embedded]:
         if not texts:
             return []
+        encode = _begin(partial(self._multilingual.encode, texts))
         read = [text for text in texts if self._reads(text)]
         own = dict(zip(read, self._own.embed_tokens(read), strict=True))
         unread = Embedded(np.empty((0, self.dims), np.float32), ())
         return [
             Embedded((embedded := own.get(text, unread)).vectors, embedded.tokens, vector)
-            for text, vector in zip(texts, self._multilingual.encode(texts), strict=True)
+            for text, vector in zip(texts, encode(), strict=True)
         ]
 
     def embed_question(self, text: str) -> EmbeddedQuestion:
         if not self._reads(text):
             vector, ranking = self._read_multilingual(text)
             return EmbeddedQuestion(None, np.empty((0, self.token_dims), np.float32), (), vector, ranking)
-        # Somebody waits for the answer, so both models read the question at the same time.
-        read_multilingual: Callable[[], tuple[Matrix, Matrix]] = partial(self._read_multilingual, text)
-        with suppress(StoreUnavailable):  # no thread can be started
-            read_multilingual = _readers.get().submit(read_multilingual).result
+        read_multilingual = _begin(partial(self._read_multilingual, text))
         own = self._own.embed_question(text)
         vector, ranking = read_multilingual()
         return EmbeddedQuestion(own.vector, own.tokens, own.words, vector, ranking)
@@ -112,5 +111,14 @@ class TwoSpaceEmbedder:
         return self._own.token_places(text)
 
 
-# More threads than cores would read no faster.
+# Both models read at the same time, so that a search and an addition wait for the slower one only. More threads than
+# cores would read no faster.
 _readers = PerProcess(lambda: Pool(os.cpu_count() or 1, "graphmem-reader"))
+
+
+def _begin(read: Callable[[], T]) -> Callable[[], T]:
+    """Begins to read in a thread, and returns what waits for the result: `read` itself if no thread can be started."""
+    try:
+        return _readers.get().submit(read).result
+    except StoreUnavailable:
+        return read
