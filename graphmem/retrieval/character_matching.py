@@ -45,12 +45,15 @@ class QueryPart:
     """A character or word of a query: any of `whole` in a text is a full match, `prefix` a partial one ("": none).
 
     For a character, `whole` has the pairs of characters in which it stands, and `prefix` is the character. For a word,
-    `whole` has the word as `text.tokens` gives it, and `prefix` is its beginning.
+    `whole` has the word as `text.tokens` gives it, `bare` its terms without marks, and `prefix` is its beginning; a
+    text with the word has one of the `traces`.
     """
 
     whole: tuple[str, ...]
     prefix: str
     is_word: bool = False
+    bare: tuple[str, ...] = ()
+    traces: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +86,7 @@ def _read(parts: Sequence[QueryPart], text: str) -> _Read:
     # Splitting a text into words is slow, so it is left out for a text that contains no word of the query, not even
     # without its last letter. Words with the same beginning are missed in such a text.
     spellings = typed_spellings(folded)
-    may_match = any(
-        spelling[:-1] in text
-        for part in parts
-        if part.is_word
-        for spelling in typed_spellings(part.whole[0])
-        for text in spellings
-    )
+    may_match = any(trace in spelling for part in parts for trace in part.traces for spelling in spellings)
     words, bare_words = map(frozenset, tokens_with_and_without_marks(folded)) if may_match else (_NOTHING, _NOTHING)
     return _Read(characters, words, bare_words)
 
@@ -116,7 +113,7 @@ def _word_match(part: QueryPart, words: frozenset[str], bare_words: frozenset[st
         return 0.0
     if part.whole[0] in words:
         return 1.0
-    if not bare_words.isdisjoint(bare_terms(part.whole[0])):
+    if not bare_words.isdisjoint(part.bare):
         return PARTIAL_WEIGHT
     return PARTIAL_WEIGHT if part.prefix and any(word.startswith(part.prefix) for word in words) else 0.0
 
@@ -175,7 +172,8 @@ def _parts(query: str) -> Iterator[QueryPart]:
                 pairs = (run[start : start + 2] for start in (position - 1, position) if 0 <= start < len(run) - 1)
                 yield QueryPart(tuple(pairs) or (character,), character)
     for word in tokens(UNSPACED_RUN.sub(" ", query)):
-        yield QueryPart((word,), stem_prefix(word), is_word=True)
+        traces = tuple(spelling[:-1] for spelling in typed_spellings(word))
+        yield QueryPart((word,), stem_prefix(word), is_word=True, bare=bare_terms(word), traces=traces)
 
 
 def stem_prefix(word: str) -> str:

@@ -183,7 +183,7 @@ def _near(language: str) -> re.Pattern[str]:
 
 def _languages_of(text: str) -> list[str]:
     """Returns the languages of which a folded text has a word of time."""
-    told = [language for language, script in _SCRIPTS.items() if script.search(text)]
+    told = [] if text.isascii() else [language for language, script in _SCRIPTS.items() if script.search(text)]
     by_word = _languages_by_word()
     return list(dict.fromkeys([*told, *chain.from_iterable(by_word.get(word, ()) for word in _WORD.findall(text))]))
 
