@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import replace
 
 from graphmem.answer_size import count_texts, counted
-from graphmem.model import MentionKind
+from graphmem.model import MentionKind, Relation
 from graphmem.retrieval import scoring, sentence_matching
 from graphmem.retrieval.absence import Trace
 from graphmem.retrieval.arms import DENSE_LIMIT, dense, keyword
@@ -42,7 +42,9 @@ def read_hits(ranking: Ranked, deps: SearchDeps) -> SearchOutcome:
         records = {record.id: record for record in memories.as_they_were(connection, query.view, found)}
         partitions = [partition.key for partition in candidates.partitions]
         entities = graph_reads.entities_of(connection, query.view, partitions, entity_keys)
-        relations = graph_reads.relations_stated_by(connection, query.view, [*ids, *source_ids])
+        relations = list[Relation]()
+        if not query.for_prompt:  # a block shows none
+            relations = graph_reads.relations_stated_by(connection, query.view, [*ids, *source_ids])
     hits = []
     for memory in (memory for memory in best if memory.id in records):
         assessed, explanation = ranking.relevances[memory.id], None

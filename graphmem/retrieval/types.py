@@ -38,8 +38,8 @@ class SearchQuery:
     least cosine of a hit or of the memory at which its path starts. `explain`: gives each hit its explanation. `now`:
     the moment from which "last week" and the like are counted, in the asker's time zone (None: the view's, in UTC).
     `min_relevance`: the least relevance of a hit (None: none; "default": by the partition's size,
-    `relevance.default_floor`). `for_prompt`: leaves out requests to an assistant, and replaces stored repetitions of
-    the query by the replies to them.
+    `relevance.default_floor`). `for_prompt`: leaves out requests to an assistant and relations, and replaces stored
+    repetitions of the query by the replies to them.
     `traced`: the id of a memory of which the outcome tells where the search left it (`absence.Trace`). `rerank`: lets
     the reranker order the best memories.
     `select` returns those of the best `limit` hits that are wanted (None: all): matching sentences, which take as long
@@ -162,7 +162,7 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class SearchOutcome:
-    """Hits, best first; the relations that they and their sources state.
+    """Hits, best first; the relations that they and their sources state, unless they are for a prompt.
 
     `degraded`: the names of the arms, stores and models that failed and were left out. `named`: keys of the entities
     that the query names and memories mention. `best_relevance`: the highest of what was found, also if it is below the
