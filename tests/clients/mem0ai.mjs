@@ -32,7 +32,7 @@ await rejected(client.get("unknown"), "MemoryNotFoundError", "not_found");
 await rejected(client.feedback({ memoryId: id, feedback: "POSITIVE" }), "ValidationError", "not kept");
 await rejected(client.createMemoryExport({ schema: {}, filters: { user_id: "ben" } }), "ValidationError", "GET /export");
 await rejected(client.getProfile({ userId: "ben" }), "ValidationError", "POST /context");
-await rejected(client.getWebhooks(), "ValidationError", "no webhooks");
+await rejected(client.getWebhooks(), "ValidationError", "setting webhooks");
 await rejected(client.search("x", { filters: { OR: [{ user_id: "ben" }, { user_id: "ana" }] } }), "ValidationError", "at their top");
 const slashed = new MemoryClient({ apiKey: process.env.KEY, host: `${process.env.HOST}/` });
 await rejected(slashed.search("x", { filters: { user_id: "ben" } }), "MemoryNotFoundError", "two slashes");

@@ -274,7 +274,8 @@ class Story:
         with engine.ledger.read() as connection:
             stored = set(connection.scalars(select(schema.memories.c.uid)))
             hashes = set(connection.scalars(select(schema.embeddings.c.hash)))
-        held = {uid for uid, *_ in engine.backends.vector_index.list_held()}
+            columns = engine.ledger.columns.of(connection, Scope(**U).partition)
+        held = stored if columns is None else {candidate.id for candidate in columns.candidates if candidate}
         graph = engine.backends.graph
         gone = self.erased_words()
         assert [(word, name) for word in gone for name, text in places.items() if word in text] == []

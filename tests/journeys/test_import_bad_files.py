@@ -22,6 +22,7 @@ from support.fakes import fake_models
 from support.ledger_snapshot import contents, exported, same
 
 from graphmem import Memory, Settings, atomic_files
+from graphmem.boundary.validation import MAX_DOCUMENT_DEPTH
 from graphmem.commands.types import RetireMemory
 from graphmem.errors import StoreError, ValidationError
 from graphmem.transfer import jsonl
@@ -279,7 +280,7 @@ def test_records_at_the_limits_can_be_stored(make: Make) -> None:
     """In every database: a record that is accepted must not fail when it is written."""
     memory = make()
     deep: Any = 2**1023
-    for _ in range(21):
+    for _ in range(MAX_DOCUMENT_DEPTH - 1):  # the metadata are the first level
         deep = [deep]
     long, name, last = "\U0001f600" * 512, "\U0001f600" * 256, "9999-12-31T23:59:59.999999Z"
     times = dict.fromkeys(("at", "valid_from", "valid_to", "expires_at", "created_at", "updated_at"), last)

@@ -139,6 +139,8 @@ NO_PROGRAM = {
             "docs/concepts/facts-and-sources.md",
             "docs/concepts/partitions-and-sessions.md",
             "docs/how-to/embedders.md",
+            "docs/how-to/events.md",
+            "docs/how-to/images-and-voice.md",
             "docs/how-to/language-models.md",
         ),
         "asks a model of OpenAI's",

@@ -409,7 +409,7 @@ def _search_options(body: SearchBody, caller: Caller, service: Service, response
     }
 
 
-@router.post("/memories/{memory_id}/why-not", response_model_exclude_unset=True)
+@router.post("/memories/{memory_id}/why-not", response_model_exclude_unset=True, responses=problems.documented(404))
 async def explain_absence(
     memory_id: str, body: SearchBody, caller: CallerParam, service: ServiceParam, request: Request, response: Response
 ) -> answers.AbsenceAnswer:

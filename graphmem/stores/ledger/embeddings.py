@@ -293,12 +293,15 @@ def decode_multilingual(data: Sequence[bytes]) -> Matrix:
     return np.asarray(matrix / np.maximum(norms, 1e-9))
 
 
+@decoding
 def decode_usable(pairs: Sequence[tuple[int, bytes]], form: str, dims: int) -> tuple[Positions, Matrix]:
     """Returns numbers with the vectors of a form that stand beside them, without vectors of another length than `dims`.
 
-    Such are of another embedder that goes by the same name.
+    Such are of another embedder that goes by the same name. Raises CorruptValue for what is no vector of any length.
     """
     size, decode = (VECTOR_BYTES * dims, decode_vectors) if form == VECTOR else (dims, decode_multilingual)
+    if any(len(data) * dims % size for _, data in pairs):
+        raise ValueError("no whole number of values")
     usable = [(number, data) for number, data in pairs if len(data) == size]
     vectors = decode([data for _, data in usable])
     return np.array([number for number, _ in usable], np.int32), vectors.reshape(len(usable), dims)
