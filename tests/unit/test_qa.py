@@ -276,6 +276,32 @@ def test_texts_of_a_results_file_are_no_markup_in_its_report():
     assert any("<script>" in (text.text or "") for text in figure.iter("{http://www.w3.org/2000/svg}text"))
 
 
+def reported(*rows, judges=("a", "b")):
+    """A report on answers of one conversation, each given by what differs from a right one without words."""
+    base = {
+        "system": "none", "conversation": "c", "category": "1", "category_name": "", "answer": "", "right_answer": "",
+        "is_answerable": True, "evidence_recall": None, "failure": None, "verdicts": [{"is_right": True}] * len(judges),
+        "usage": {"prompt_tokens": 7, "completion_tokens": 2, "cost": 0.5}, "seconds": {"search": 0.25, "answer": 0.5},
+    }  # fmt: skip
+    answers = {(str(key), "none"): {**base, "question_id": str(key), **row} for key, row in enumerate(rows)}
+    run = {
+        **RUN, "data": {"name": "d", "files": [], "left_out": {}}, "date": "2026", "kind": "run",
+        "models": {"answer": "m", "judges": list(judges), "memory": None, "embedder": "e"},
+        "machine": {"model": "m", "cpus": 2, "python": "3"}, "versions": {"graphmem": "0"},
+    }  # fmt: skip
+    return build_report(Recorded(run, {}, answers))
+
+
+def test_judges_agree_on_what_they_have_judged_alone():
+    failed = {"failure": "LLMRefused", "verdicts": [{"is_right": False}] * 2}
+    unread = {"verdicts": [{"is_right": None}, {"is_right": True}]}
+    differing = {"verdicts": [{"is_right": False}, {"is_right": True}]}
+    report = reported({}, differing, failed, failed, unread)
+    assert report["agreement"] == [{"judges": ["a", "b"], "n": 2, "agree": 0.5, "kappa": 0.0}]
+    # As answers they are wrong.
+    assert report["figures"][0]["systems"]["none"]["right"][0]["mean"] == 0.25
+
+
 # --- the results file ------------------------------------------------------------------------------------------------
 
 RUN = {"data": {"name": "locomo"}, "models": {"answer": "m"}, "prompts": {}}

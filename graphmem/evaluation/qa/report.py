@@ -144,8 +144,12 @@ def _stored_tokens(system: str, conversations: Collection[str], recorded: Record
 
 
 def _agreement(answers: Answers, first: tuple[int, str], second: tuple[int, str]) -> dict[str, Any]:
-    """Returns how often two judges, each (place, model), agree on the answers that both have judged."""
-    verdicts = [[_is_right(place, one) for place, _ in (first, second)] for one in answers]
+    """Returns how often two judges, each (place, model), agree on the answers that both have judged.
+
+    An answer that failed is wrong without a judge, so it says nothing of them.
+    """
+    judged = [one for one in answers if one["failure"] is None]
+    verdicts = [[_is_right(place, one) for place, _ in (first, second)] for one in judged]
     pairs = [(one, other) for one, other in verdicts if one is not None and other is not None]
     kappa = cohens_kappa(pairs) if pairs else None
     return {
