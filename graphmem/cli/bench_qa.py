@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from graphmem.cli.options import CommandContext, comma_separated, unscoped_command
-from graphmem.errors import ConfigError, StoreError, ValidationError
+from graphmem.errors import ConfigError, LLMError, LLMUnavailable, LLMUnusable, StoreError, ValidationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from graphmem.evaluation.qa.run import Plan
     from graphmem.evaluation.qa.systems import FilledMemory
     from graphmem.memory import Memory
-    from graphmem.models.openai_chat import OpenaiChatModel, Prices
+    from graphmem.models.openai_chat import Prices
+    from graphmem.plugins import LanguageModel, Prompt, Reply
     from graphmem.settings import Settings
 
 Data = Annotated[
@@ -191,8 +192,10 @@ class _Role:
             raise typer.BadParameter(message, param_hint=f"--{self.name}-model")
         return self.model
 
-    def opened(self, stack: ExitStack) -> OpenaiChatModel:
+    def opened(self, stack: ExitStack) -> LanguageModel:
         """Returns the model, which is closed with the stack. Raises ConfigError for an unusable URL or key."""
+        import openai  # noqa: F401, PLC0415  (takes seconds, which would count as those of the first answers)
+
         from graphmem.models.openai_chat import OpenaiChatModel  # noqa: PLC0415
 
         try:
@@ -205,8 +208,22 @@ class _Role:
                 prices=self.prices,
             )
         except ConfigError as error:
-            raise ConfigError(f"--{self.name}-url, {self._variable}: {error}") from None
-        return stack.enter_context(closing(model))
+            raise ConfigError(self.in_options(str(error))) from None
+        return _AskedModel(stack.enter_context(closing(model)), self)
+
+    def in_options(self, message: str) -> str:
+        """Returns an error's message with the options of this role in place of the settings of a language model."""
+        names = {
+            "the language model": f"the model of --{self.name}-model",
+            "llm.config.temperature as it is set": "a temperature of 0, which --no-temperature leaves out",
+            "llm.config.openai_base_url": f"--{self.name}-url",
+            "llm.config.api_key": self._variable,
+            "llm.config.model": f"--{self.name}-model",
+            "llm.config.timeout": "--timeout",
+        }
+        for setting, option in names.items():
+            message = message.replace(setting, option)
+        return message
 
     def laid_over(self, settings: Settings) -> Settings:
         """Returns the settings with this model as the language model."""
@@ -220,6 +237,36 @@ class _Role:
             "temperature": self._temperature,
         }
         return settings.model_copy(update={"llm": OpenaiLlm.model_validate({"config": config})})
+
+
+class _AskedModel:
+    """The model of a role. Its failures name the role's options, and what is no model's reply ends the run."""
+
+    def __init__(self, model: LanguageModel, role: _Role) -> None:
+        self.name = model.name
+        self._model, self._role = model, role
+
+    def answer(self, prompt: Prompt) -> Reply:
+        """Raises what the model raises, and LLMUnavailable for a reply that has no text and counts no tokens.
+
+        Such a reply is a page of another server, or a broken one: counted as a wrong answer, it would stay in the
+        results file, and hardly be noticed.
+        """
+        try:
+            return self._model.answer(prompt)
+        except LLMUnusable as error:
+            if error.usage is None or not error.usage.prompt_tokens:
+                role = self._role.name
+                message = f"--{role}-url: a reply is none of a language model, it has no text and counts no tokens; "
+                remedy = "give the URL of an OpenAI-compatible endpoint (mostly it ends in /v1)"
+                raise LLMUnavailable(message + remedy, error.usage) from None
+            raise
+        except LLMError as error:
+            error.args = (self._role.in_options(str(error)),)
+            raise
+
+    def close(self) -> None:
+        """Closes nothing: the model is closed with the stack."""
 
 
 def _two_prices(text: str) -> tuple[float, float]:

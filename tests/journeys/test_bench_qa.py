@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from graphmem import Memory, Settings
 from graphmem.cli.app import app
 from graphmem.prompts import load
-from graphmem.testing import ModelEndpoint
+from graphmem.testing import ModelEndpoint, behaviours
 from graphmem.text import estimate_tokens
 
 runner = CliRunner()
@@ -323,13 +323,39 @@ def test_a_model_that_fails_ends_the_run_which_goes_on_later(data, tmp_path):
 
     with Endpoint(default=scripted) as endpoint:
         arguments = [data, "--results", results, "--systems", "none,full", *models(endpoint, "answer"), "--parallel", 1]
-        assert "graphmem: the language model" in run(*arguments, status=1).stderr
+        stopped = run(*arguments, status=1).stderr
+        assert (
+            "graphmem: the model of --answer-model does not take a temperature of 0, which --no-temperature" in stopped
+        )
         assert len(lines(results)) == 5
         endpoint.is_well, endpoint._refuses = True, frozenset()
         run(*arguments)
     assert len(lines(results)) == 12
     # The refused one again, and what had begun before it was known.
     assert 13 <= len(endpoint.requests) <= 14
+
+
+@pytest.mark.parametrize("role", ["answer", "judge"])
+@pytest.mark.parametrize("reply", [behaviours.empty_body(), behaviours.unfinished()])
+def test_what_is_no_reply_of_a_model_ends_the_run_and_is_no_answer(data, tmp_path, role, reply):
+    results = tmp_path / "run.jsonl"
+    with ModelEndpoint(default=scripted) as well, ModelEndpoint([reply] * 4) as broken:
+        urls = [word for name in ("answer", "judge") for word in models(broken if name == role else well, name)]
+        arguments = [data, "--results", results, "--systems", "none", "--questions", 1]
+        assert f"--{role}-url: a reply is none of a language model" in run(*arguments, *urls, status=1).stderr
+        assert not lines(results)
+        run(*arguments, *models(well, "answer", "judge"))
+    assert [one["failure"] for one in lines(results)] == [None]
+
+
+@pytest.mark.parametrize(("status", "option"), [(401, "JUDGE_API_KEY"), (404, "--judge-model")])
+def test_an_endpoint_that_refuses_is_named_by_the_options_of_its_role(data, tmp_path, status, option):
+    with ModelEndpoint(default=scripted) as well, ModelEndpoint([behaviours.failed(status)]) as refusing:
+        roles = [*models(well, "answer"), *models(refusing, "judge")]
+        stopped = run(data, "--results", tmp_path / "r", "--systems", "none", "--questions", 1, *roles, status=1).stderr
+    assert "the model of --judge-model" in stopped
+    assert option in stopped
+    assert "llm.config" not in stopped
 
 
 def test_mem0_is_left_out_where_it_is_not_installed(data, monkeypatch):
