@@ -63,6 +63,8 @@ Parallel = Annotated[int, typer.Option(metavar="N", min=1, max=1000, help="Reque
 Timeout = Annotated[float, typer.Option(metavar="SECONDS", min=1, max=86_400, help="Seconds for one try of a request.")]
 NoTemperature = Annotated[bool, typer.Option("--no-temperature", help="Send no temperature, for models that refuse 0.")]
 
+_JUDGES = ("judge", "second-judge")
+
 
 def _model_option(of: str) -> Any:
     return typer.Option(metavar="NAME", help=f"The model {of}.")
@@ -126,6 +128,9 @@ def qa(
     """
     left_out = [] if leave_out is None else _ids(leave_out)
     if report is not None:
+        if path is not None or results is not None or dry_run:
+            message = "stands alone, or with --leave-out; leave out the questions, --results and --dry-run"
+            raise typer.BadParameter(message, param_hint="--report")
         _report(call, report, left_out)
         return
     if path is None:
@@ -144,7 +149,7 @@ def qa(
         return
     if results is None:
         raise typer.BadParameter("names the file of the run; without it only --dry-run", param_hint="--results")
-    _run(call, plan, roles, results, parallel)
+    _run(call, plan, roles, results, parallel, left_out)
 
 
 class _Role:
@@ -169,8 +174,11 @@ class _Role:
             raise typer.BadParameter(message, param_hint=f"--{name}-model")
         if url is not None and not url.startswith(("http://", "https://")):
             raise typer.BadParameter("must begin with http:// or https://", param_hint=f"--{name}-url")
+        if name in _JUDGES and model is None and (url, price) != (None, None):
+            message = "is missing, so that nothing would be judged or counted; name the judge's model"
+            raise typer.BadParameter(message, param_hint=f"--{name}-model")
         try:
-            self.prices: Prices = Prices() if price is None else Prices(*_two_prices(price))
+            self.prices: Prices | None = None if price is None else Prices(*_two_prices(price))
         except ValueError:
             hint = f"--{name}-price"
             raise typer.BadParameter("must be two numbers from 0, such as 0.15,0.60", param_hint=hint) from None
@@ -310,7 +318,7 @@ def _plan(path: Path, systems: str | None, categories: str | None, left_out: lis
 
 
 def _judges(roles: Mapping[str, _Role]) -> list[_Role]:
-    return [roles[name] for name in ("judge", "second-judge") if roles[name].model is not None]
+    return [roles[name] for name in _JUDGES if roles[name].model is not None]
 
 
 def _forecast(call: CommandContext, plan: Plan, roles: Mapping[str, _Role]) -> None:
@@ -328,8 +336,10 @@ def _print(call: CommandContext, report: Mapping[str, Any]) -> None:
     call.print_answer(report, lambda renderer: print_qa(renderer, report))
 
 
-def _run(call: CommandContext, plan: Plan, roles: Mapping[str, _Role], results: Path, parallel: int) -> None:
-    """Runs the plan, and prints the report of all that the results file then holds."""
+def _run(
+    call: CommandContext, plan: Plan, roles: Mapping[str, _Role], results: Path, parallel: int, left_out: Sequence[str]
+) -> None:
+    """Runs the plan, and prints the report of what the results file then holds, but for the questions left out."""
     from graphmem.cli.render import ProgressBar  # noqa: PLC0415
     from graphmem.evaluation.qa.report import build_report  # noqa: PLC0415
     from graphmem.evaluation.qa.results import ResultsFile  # noqa: PLC0415
@@ -367,7 +377,7 @@ def _run(call: CommandContext, plan: Plan, roles: Mapping[str, _Role], results: 
         asker = Asker(memories, embedder, answerer, judging, parallel, keeps=call.home is not None)
         with ProgressBar(delay=0) as bar:
             run(plan, asker, file, bar.update)
-        report = build_report(file.recorded)
+        report = build_report(file.recorded, left_out)
     _print(call, report)
 
 

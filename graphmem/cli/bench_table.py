@@ -109,11 +109,14 @@ def print_forecast(renderer: Renderer, forecast: Mapping[str, Any]) -> None:
         renderer.title(f"{title}: about the most")
         renderer.line((f"{'':{SYSTEM_WIDTH}}{'calls':>10}{'tokens in':>14}{'out':>12}{'money':>12}", "dim"))
         for name, row in rows.items():
-            tokens = f"{row['prompt_tokens']:>14,}{row['completion_tokens']:>12,}{row['cost']:>12.2f}"
+            money = "-" if row["cost"] is None else f"{row['cost']:.2f}"
+            tokens = f"{row['prompt_tokens']:>14,}{row['completion_tokens']:>12,}{money:>12}"
             renderer.line(f"{name:<{SYSTEM_WIDTH}}{row['calls']:>10,}{tokens}")
     fewest = forecast["roles"]["memory"]["fewest_calls"]
     renderer.title("Together")
     renderer.line(f"money: {forecast['cost']:.2f}; the memory's model is called {fewest:,} times at least")
+    if unpriced := [name for name, row in forecast["roles"].items() if row["calls"] and row["cost"] is None]:
+        renderer.line(f"not counted, for want of a price: {', '.join(f'--{name}-price' for name in unpriced)}")
 
 
 def print_languages(renderer: Renderer, report: Mapping[str, Any]) -> None:

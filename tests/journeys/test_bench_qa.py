@@ -162,6 +162,15 @@ def test_a_forecast_counts_the_requests_of_the_run_without_asking_or_storing(dat
     assert "about the most" in shown
 
 
+def test_what_has_no_price_is_named_and_not_free(data):
+    arguments = [data, "--dry-run", "--systems", "none", "--judge-model", "m"]
+    roles = json.loads(run(*arguments, "--judge-price", "1,2", "--json").stdout)["roles"]
+    assert (roles["answer"]["cost"], roles["judge"]["cost"] > 0) == (None, True)
+    shown = run(*arguments, "--judge-price", "1,2").stdout
+    assert "for want of a price: --answer-price\n" in shown
+    assert "for want of a price" not in run(*arguments, "--judge-price", "1,2", "--answer-price", "0,0").stdout
+
+
 def test_broken_verdicts_are_asked_for_once_more_and_then_count_as_unjudged(data, tmp_path):
     seen = Counter()
 
@@ -215,6 +224,7 @@ def test_two_judges_are_compared_and_wrong_labels_left_out(data, tmp_path):
         assert "Cohen's kappa 0.000" in results.with_suffix(".md").read_text()
         report = json.loads(run("--report", results, "--leave-out", wrong, "--json").stdout)
         assert (report["questions"], report["arguments"]["left_out"]) == (4, 2)
+        assert json.loads(run(*arguments, "--leave-out", wrong, "--json").stdout)["figures"] == report["figures"]
         other = tmp_path / "other.jsonl"
         run(*arguments[:2], other, *arguments[3:], "--leave-out", wrong)
         assert {one["question_id"] for one in lines(other)} == {"conv-1:2", "conv-2:1", "conv-3:1", "conv-3:2"}
@@ -387,6 +397,10 @@ def test_what_is_missing_on_the_command_line_is_named(data, tmp_path):
         ([data, "--dry-run", "--answer-price", "1"], "--answer-price"),
         ([data, "--dry-run", "--answer-price", "1,-2"], "--answer-price"),
         ([data, "--dry-run", "--systems", "search"], "--systems='search'"),
+        ([data, "--dry-run", "--judge-price", "1,2"], "--judge-model"),
+        ([data, "--dry-run", "--second-judge-url", "http://localhost"], "--second-judge-model"),
+        ([data, "--report", tmp_path / "r"], "--report"),
+        (["--report", tmp_path / "r", "--dry-run"], "--report"),
         ([data, "--dry-run", "--questions", "0"], "--questions"),
     ):
         assert message in run(*arguments, status=2).stderr, arguments
