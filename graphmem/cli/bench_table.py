@@ -96,6 +96,16 @@ def print_qa(renderer: Renderer, report: Mapping[str, Any]) -> None:
         times = "".join(f"{one[key][part]:>9}" for key in ("search_ms", "total_ms") for part in ("p50", "p95"))
         tokens = f"{one['tokens_per_question']:>12}{one['tokens_per_conversation']:>12}"
         renderer.line(f"{system:<{SYSTEM_WIDTH}}{times}{tokens}")
+    for name, counts in (
+        ("failed, so wrong", {system: one["failed"] for system, one in everything.items()}),
+        ("unjudged", {system: sum(one["unjudged"]) for system, one in everything.items()}),
+    ):
+        if any(counts.values()):
+            renderer.line(f"{name}: {', '.join(f'{system} {count}' for system, count in counts.items() if count)}")
+    renderer.title("Asked in all")
+    for one in report["spent"]:
+        tokens = f"{one['prompt_tokens']:,} tokens in, {one['completion_tokens']:,} out"
+        renderer.line(f"{one['role']} ({one['model']}): {one['calls']:,} calls, {tokens}, money {one['cost']:.2f}")
     for pair in report["agreement"]:
         renderer.line(
             "{} answers with verdicts of both judges: agreement {agree}, kappa {kappa}".format(pair["n"], **pair)

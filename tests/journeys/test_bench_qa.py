@@ -194,6 +194,7 @@ def test_broken_verdicts_are_asked_for_once_more_and_then_count_as_unjudged(data
     report = json.loads(run("--report", results, "--json").stdout)
     full = report["figures"][0]["systems"]["full"]
     assert (full["unjudged"], full["right"][0]) == ([3], {"mean": 1.0, "low": 1.0, "high": 1.0, "n": 3})
+    assert "unjudged: full 3\n" in run("--report", results).stdout
 
 
 @pytest.mark.thorough
