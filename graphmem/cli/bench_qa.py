@@ -243,6 +243,7 @@ class _Role:
             "openai_base_url": self._url,
             "timeout": self._timeout,
             "temperature": self._temperature,
+            "prices": self.prices and {"prompt": self.prices.prompt, "completion": self.prices.completion},
         }
         return settings.model_copy(update={"llm": OpenaiLlm.model_validate({"config": config})})
 

@@ -269,7 +269,7 @@ def test_facts_are_drawn_by_the_memorys_own_model(data, tmp_path, monkeypatch):
     results = tmp_path / "run.jsonl"
     systems = ["--systems", "facts-search,both-search,both-context,both-graph-off"]
     with ModelEndpoint(default=scripted) as endpoint, ModelEndpoint(default=model) as memory:
-        roles = [*models(endpoint, "answer"), *models(memory, "memory")]
+        roles = [*models(endpoint, "answer"), *models(memory, "memory"), "--memory-price", "1000,2000"]
         outlook = json.loads(run(data, *systems, *roles, "--dry-run", "--json").stdout)["roles"]["memory"]
         run(data, "--results", results, *systems, *roles)
         assert outlook["fewest_calls"] <= len(memory.requests) <= outlook["calls"]
@@ -286,6 +286,9 @@ def test_facts_are_drawn_by_the_memorys_own_model(data, tmp_path, monkeypatch):
     assert {one["conversation"] for one in stored} == {"conv-1", "conv-2", "conv-3"}
     report = json.loads(run("--report", results, "--json").stdout)
     assert report["figures"][0]["systems"]["facts-search"]["tokens_per_conversation"] > 0
+    (drawn,) = [one for one in report["spent"] if one["role"] == "memory"]
+    assert drawn["calls"] == len(memory.requests)
+    assert drawn["cost"] == pytest.approx((drawn["prompt_tokens"] + 2 * drawn["completion_tokens"]) / 1000)
     assert report["figures"][0]["systems"]["facts-search"]["right"] == []
 
 
