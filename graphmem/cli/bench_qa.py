@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from graphmem.cli.options import CommandContext, comma_separated, unscoped_command
-from graphmem.errors import ConfigError, StoreError, ValidationError
+from graphmem.errors import ConfigError, LLMError, LLMUnavailable, LLMUnusable, StoreError, ValidationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from graphmem.evaluation.qa.run import Plan
     from graphmem.evaluation.qa.systems import FilledMemory
     from graphmem.memory import Memory
-    from graphmem.models.openai_chat import OpenaiChatModel, Prices
+    from graphmem.models.openai_chat import Prices
+    from graphmem.plugins import LanguageModel, Prompt, Reply
     from graphmem.settings import Settings
 
 Data = Annotated[
@@ -61,6 +62,8 @@ Most = Annotated[
 Parallel = Annotated[int, typer.Option(metavar="N", min=1, max=1000, help="Requests at a time.")]
 Timeout = Annotated[float, typer.Option(metavar="SECONDS", min=1, max=86_400, help="Seconds for one try of a request.")]
 NoTemperature = Annotated[bool, typer.Option("--no-temperature", help="Send no temperature, for models that refuse 0.")]
+
+_JUDGES = ("judge", "second-judge")
 
 
 def _model_option(of: str) -> Any:
@@ -125,6 +128,9 @@ def qa(
     """
     left_out = [] if leave_out is None else _ids(leave_out)
     if report is not None:
+        if path is not None or results is not None or dry_run:
+            message = "stands alone, or with --leave-out; leave out the questions, --results and --dry-run"
+            raise typer.BadParameter(message, param_hint="--report")
         _report(call, report, left_out)
         return
     if path is None:
@@ -143,7 +149,7 @@ def qa(
         return
     if results is None:
         raise typer.BadParameter("names the file of the run; without it only --dry-run", param_hint="--results")
-    _run(call, plan, roles, results, parallel)
+    _run(call, plan, roles, results, parallel, left_out)
 
 
 class _Role:
@@ -168,8 +174,11 @@ class _Role:
             raise typer.BadParameter(message, param_hint=f"--{name}-model")
         if url is not None and not url.startswith(("http://", "https://")):
             raise typer.BadParameter("must begin with http:// or https://", param_hint=f"--{name}-url")
+        if name in _JUDGES and model is None and (url, price) != (None, None):
+            message = "is missing, so that nothing would be judged or counted; name the judge's model"
+            raise typer.BadParameter(message, param_hint=f"--{name}-model")
         try:
-            self.prices: Prices = Prices() if price is None else Prices(*_two_prices(price))
+            self.prices: Prices | None = None if price is None else Prices(*_two_prices(price))
         except ValueError:
             hint = f"--{name}-price"
             raise typer.BadParameter("must be two numbers from 0, such as 0.15,0.60", param_hint=hint) from None
@@ -191,8 +200,10 @@ class _Role:
             raise typer.BadParameter(message, param_hint=f"--{self.name}-model")
         return self.model
 
-    def opened(self, stack: ExitStack) -> OpenaiChatModel:
+    def opened(self, stack: ExitStack) -> LanguageModel:
         """Returns the model, which is closed with the stack. Raises ConfigError for an unusable URL or key."""
+        import openai  # noqa: F401, PLC0415  (takes seconds, which would count as those of the first answers)
+
         from graphmem.models.openai_chat import OpenaiChatModel  # noqa: PLC0415
 
         try:
@@ -205,8 +216,22 @@ class _Role:
                 prices=self.prices,
             )
         except ConfigError as error:
-            raise ConfigError(f"--{self.name}-url, {self._variable}: {error}") from None
-        return stack.enter_context(closing(model))
+            raise ConfigError(self.in_options(str(error))) from None
+        return _AskedModel(stack.enter_context(closing(model)), self)
+
+    def in_options(self, message: str) -> str:
+        """Returns an error's message with the options of this role in place of the settings of a language model."""
+        names = {
+            "the language model": f"the model of --{self.name}-model",
+            "llm.config.temperature as it is set": "a temperature of 0, which --no-temperature leaves out",
+            "llm.config.openai_base_url": f"--{self.name}-url",
+            "llm.config.api_key": self._variable,
+            "llm.config.model": f"--{self.name}-model",
+            "llm.config.timeout": "--timeout",
+        }
+        for setting, option in names.items():
+            message = message.replace(setting, option)
+        return message
 
     def laid_over(self, settings: Settings) -> Settings:
         """Returns the settings with this model as the language model."""
@@ -218,8 +243,39 @@ class _Role:
             "openai_base_url": self._url,
             "timeout": self._timeout,
             "temperature": self._temperature,
+            "prices": self.prices and {"prompt": self.prices.prompt, "completion": self.prices.completion},
         }
         return settings.model_copy(update={"llm": OpenaiLlm.model_validate({"config": config})})
+
+
+class _AskedModel:
+    """The model of a role. Its failures name the role's options, and what is no model's reply ends the run."""
+
+    def __init__(self, model: LanguageModel, role: _Role) -> None:
+        self.name = model.name
+        self._model, self._role = model, role
+
+    def answer(self, prompt: Prompt) -> Reply:
+        """Raises what the model raises, and LLMUnavailable for a reply that has no text and counts no tokens.
+
+        Such a reply is a page of another server, or a broken one: counted as a wrong answer, it would stay in the
+        results file, and hardly be noticed.
+        """
+        try:
+            return self._model.answer(prompt)
+        except LLMUnusable as error:
+            if error.usage is None or not error.usage.prompt_tokens:
+                role = self._role.name
+                message = f"--{role}-url: a reply is none of a language model, it has no text and counts no tokens; "
+                remedy = "give the URL of an OpenAI-compatible endpoint (mostly it ends in /v1)"
+                raise LLMUnavailable(message + remedy, error.usage) from None
+            raise
+        except LLMError as error:
+            error.args = (self._role.in_options(str(error)),)
+            raise
+
+    def close(self) -> None:
+        """Closes nothing: the model is closed with the stack."""
 
 
 def _two_prices(text: str) -> tuple[float, float]:
@@ -263,7 +319,7 @@ def _plan(path: Path, systems: str | None, categories: str | None, left_out: lis
 
 
 def _judges(roles: Mapping[str, _Role]) -> list[_Role]:
-    return [roles[name] for name in ("judge", "second-judge") if roles[name].model is not None]
+    return [roles[name] for name in _JUDGES if roles[name].model is not None]
 
 
 def _forecast(call: CommandContext, plan: Plan, roles: Mapping[str, _Role]) -> None:
@@ -281,8 +337,10 @@ def _print(call: CommandContext, report: Mapping[str, Any]) -> None:
     call.print_answer(report, lambda renderer: print_qa(renderer, report))
 
 
-def _run(call: CommandContext, plan: Plan, roles: Mapping[str, _Role], results: Path, parallel: int) -> None:
-    """Runs the plan, and prints the report of all that the results file then holds."""
+def _run(
+    call: CommandContext, plan: Plan, roles: Mapping[str, _Role], results: Path, parallel: int, left_out: Sequence[str]
+) -> None:
+    """Runs the plan, and prints the report of what the results file then holds, but for the questions left out."""
     from graphmem.cli.render import ProgressBar  # noqa: PLC0415
     from graphmem.evaluation.qa.report import build_report  # noqa: PLC0415
     from graphmem.evaluation.qa.results import ResultsFile  # noqa: PLC0415
@@ -320,7 +378,7 @@ def _run(call: CommandContext, plan: Plan, roles: Mapping[str, _Role], results: 
         asker = Asker(memories, embedder, answerer, judging, parallel, keeps=call.home is not None)
         with ProgressBar(delay=0) as bar:
             run(plan, asker, file, bar.update)
-        report = build_report(file.recorded)
+        report = build_report(file.recorded, left_out)
     _print(call, report)
 
 

@@ -96,6 +96,16 @@ def print_qa(renderer: Renderer, report: Mapping[str, Any]) -> None:
         times = "".join(f"{one[key][part]:>9}" for key in ("search_ms", "total_ms") for part in ("p50", "p95"))
         tokens = f"{one['tokens_per_question']:>12}{one['tokens_per_conversation']:>12}"
         renderer.line(f"{system:<{SYSTEM_WIDTH}}{times}{tokens}")
+    for name, counts in (
+        ("failed, so wrong", {system: one["failed"] for system, one in everything.items()}),
+        ("unjudged", {system: sum(one["unjudged"]) for system, one in everything.items()}),
+    ):
+        if any(counts.values()):
+            renderer.line(f"{name}: {', '.join(f'{system} {count}' for system, count in counts.items() if count)}")
+    renderer.title("Asked in all")
+    for one in report["spent"]:
+        tokens = f"{one['prompt_tokens']:,} tokens in, {one['completion_tokens']:,} out"
+        renderer.line(f"{one['role']} ({one['model']}): {one['calls']:,} calls, {tokens}, money {one['cost']:.2f}")
     for pair in report["agreement"]:
         renderer.line(
             "{} answers with verdicts of both judges: agreement {agree}, kappa {kappa}".format(pair["n"], **pair)
@@ -109,11 +119,14 @@ def print_forecast(renderer: Renderer, forecast: Mapping[str, Any]) -> None:
         renderer.title(f"{title}: about the most")
         renderer.line((f"{'':{SYSTEM_WIDTH}}{'calls':>10}{'tokens in':>14}{'out':>12}{'money':>12}", "dim"))
         for name, row in rows.items():
-            tokens = f"{row['prompt_tokens']:>14,}{row['completion_tokens']:>12,}{row['cost']:>12.2f}"
+            money = "-" if row["cost"] is None else f"{row['cost']:.2f}"
+            tokens = f"{row['prompt_tokens']:>14,}{row['completion_tokens']:>12,}{money:>12}"
             renderer.line(f"{name:<{SYSTEM_WIDTH}}{row['calls']:>10,}{tokens}")
     fewest = forecast["roles"]["memory"]["fewest_calls"]
     renderer.title("Together")
     renderer.line(f"money: {forecast['cost']:.2f}; the memory's model is called {fewest:,} times at least")
+    if unpriced := [name for name, row in forecast["roles"].items() if row["calls"] and row["cost"] is None]:
+        renderer.line(f"not counted, for want of a price: {', '.join(f'--{name}-price' for name in unpriced)}")
 
 
 def print_languages(renderer: Renderer, report: Mapping[str, Any]) -> None:

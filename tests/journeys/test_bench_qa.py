@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from graphmem import Memory, Settings
 from graphmem.cli.app import app
 from graphmem.prompts import load
-from graphmem.testing import ModelEndpoint
+from graphmem.testing import ModelEndpoint, behaviours
 from graphmem.text import estimate_tokens
 
 runner = CliRunner()
@@ -162,6 +162,15 @@ def test_a_forecast_counts_the_requests_of_the_run_without_asking_or_storing(dat
     assert "about the most" in shown
 
 
+def test_what_has_no_price_is_named_and_not_free(data):
+    arguments = [data, "--dry-run", "--systems", "none", "--judge-model", "m"]
+    roles = json.loads(run(*arguments, "--judge-price", "1,2", "--json").stdout)["roles"]
+    assert (roles["answer"]["cost"], roles["judge"]["cost"] > 0) == (None, True)
+    shown = run(*arguments, "--judge-price", "1,2").stdout
+    assert "for want of a price: --answer-price\n" in shown
+    assert "for want of a price" not in run(*arguments, "--judge-price", "1,2", "--answer-price", "0,0").stdout
+
+
 def test_broken_verdicts_are_asked_for_once_more_and_then_count_as_unjudged(data, tmp_path):
     seen = Counter()
 
@@ -185,6 +194,7 @@ def test_broken_verdicts_are_asked_for_once_more_and_then_count_as_unjudged(data
     report = json.loads(run("--report", results, "--json").stdout)
     full = report["figures"][0]["systems"]["full"]
     assert (full["unjudged"], full["right"][0]) == ([3], {"mean": 1.0, "low": 1.0, "high": 1.0, "n": 3})
+    assert "unjudged: full 3\n" in run("--report", results).stdout
 
 
 @pytest.mark.thorough
@@ -215,6 +225,7 @@ def test_two_judges_are_compared_and_wrong_labels_left_out(data, tmp_path):
         assert "Cohen's kappa 0.000" in results.with_suffix(".md").read_text()
         report = json.loads(run("--report", results, "--leave-out", wrong, "--json").stdout)
         assert (report["questions"], report["arguments"]["left_out"]) == (4, 2)
+        assert json.loads(run(*arguments, "--leave-out", wrong, "--json").stdout)["figures"] == report["figures"]
         other = tmp_path / "other.jsonl"
         run(*arguments[:2], other, *arguments[3:], "--leave-out", wrong)
         assert {one["question_id"] for one in lines(other)} == {"conv-1:2", "conv-2:1", "conv-3:1", "conv-3:2"}
@@ -258,7 +269,7 @@ def test_facts_are_drawn_by_the_memorys_own_model(data, tmp_path, monkeypatch):
     results = tmp_path / "run.jsonl"
     systems = ["--systems", "facts-search,both-search,both-context,both-graph-off"]
     with ModelEndpoint(default=scripted) as endpoint, ModelEndpoint(default=model) as memory:
-        roles = [*models(endpoint, "answer"), *models(memory, "memory")]
+        roles = [*models(endpoint, "answer"), *models(memory, "memory"), "--memory-price", "1000,2000"]
         outlook = json.loads(run(data, *systems, *roles, "--dry-run", "--json").stdout)["roles"]["memory"]
         run(data, "--results", results, *systems, *roles)
         assert outlook["fewest_calls"] <= len(memory.requests) <= outlook["calls"]
@@ -275,6 +286,9 @@ def test_facts_are_drawn_by_the_memorys_own_model(data, tmp_path, monkeypatch):
     assert {one["conversation"] for one in stored} == {"conv-1", "conv-2", "conv-3"}
     report = json.loads(run("--report", results, "--json").stdout)
     assert report["figures"][0]["systems"]["facts-search"]["tokens_per_conversation"] > 0
+    (drawn,) = [one for one in report["spent"] if one["role"] == "memory"]
+    assert drawn["calls"] == len(memory.requests)
+    assert drawn["cost"] == pytest.approx((drawn["prompt_tokens"] + 2 * drawn["completion_tokens"]) / 1000)
     assert report["figures"][0]["systems"]["facts-search"]["right"] == []
 
 
@@ -323,13 +337,39 @@ def test_a_model_that_fails_ends_the_run_which_goes_on_later(data, tmp_path):
 
     with Endpoint(default=scripted) as endpoint:
         arguments = [data, "--results", results, "--systems", "none,full", *models(endpoint, "answer"), "--parallel", 1]
-        assert "graphmem: the language model" in run(*arguments, status=1).stderr
+        stopped = run(*arguments, status=1).stderr
+        assert (
+            "graphmem: the model of --answer-model does not take a temperature of 0, which --no-temperature" in stopped
+        )
         assert len(lines(results)) == 5
         endpoint.is_well, endpoint._refuses = True, frozenset()
         run(*arguments)
     assert len(lines(results)) == 12
     # The refused one again, and what had begun before it was known.
     assert 13 <= len(endpoint.requests) <= 14
+
+
+@pytest.mark.parametrize("role", ["answer", "judge"])
+@pytest.mark.parametrize("reply", [behaviours.empty_body(), behaviours.unfinished()])
+def test_what_is_no_reply_of_a_model_ends_the_run_and_is_no_answer(data, tmp_path, role, reply):
+    results = tmp_path / "run.jsonl"
+    with ModelEndpoint(default=scripted) as well, ModelEndpoint([reply] * 4) as broken:
+        urls = [word for name in ("answer", "judge") for word in models(broken if name == role else well, name)]
+        arguments = [data, "--results", results, "--systems", "none", "--questions", 1]
+        assert f"--{role}-url: a reply is none of a language model" in run(*arguments, *urls, status=1).stderr
+        assert not lines(results)
+        run(*arguments, *models(well, "answer", "judge"))
+    assert [one["failure"] for one in lines(results)] == [None]
+
+
+@pytest.mark.parametrize(("status", "option"), [(401, "JUDGE_API_KEY"), (404, "--judge-model")])
+def test_an_endpoint_that_refuses_is_named_by_the_options_of_its_role(data, tmp_path, status, option):
+    with ModelEndpoint(default=scripted) as well, ModelEndpoint([behaviours.failed(status)]) as refusing:
+        roles = [*models(well, "answer"), *models(refusing, "judge")]
+        stopped = run(data, "--results", tmp_path / "r", "--systems", "none", "--questions", 1, *roles, status=1).stderr
+    assert "the model of --judge-model" in stopped
+    assert option in stopped
+    assert "llm.config" not in stopped
 
 
 def test_mem0_is_left_out_where_it_is_not_installed(data, monkeypatch):
@@ -361,6 +401,10 @@ def test_what_is_missing_on_the_command_line_is_named(data, tmp_path):
         ([data, "--dry-run", "--answer-price", "1"], "--answer-price"),
         ([data, "--dry-run", "--answer-price", "1,-2"], "--answer-price"),
         ([data, "--dry-run", "--systems", "search"], "--systems='search'"),
+        ([data, "--dry-run", "--judge-price", "1,2"], "--judge-model"),
+        ([data, "--dry-run", "--second-judge-url", "http://localhost"], "--second-judge-model"),
+        ([data, "--report", tmp_path / "r"], "--report"),
+        (["--report", tmp_path / "r", "--dry-run"], "--report"),
         ([data, "--dry-run", "--questions", "0"], "--questions"),
     ):
         assert message in run(*arguments, status=2).stderr, arguments

@@ -255,7 +255,7 @@ def test_texts_of_a_results_file_are_no_markup_in_its_report():
     answer = {
         **answered("a"), "system": hostile, "conversation": hostile, "category": hostile, "category_name": hostile,
         "answer": hostile, "right_answer": hostile, "is_answerable": True, "evidence_recall": None, "failure": None,
-        "verdicts": [{"is_right": True}], "usage": usage, "seconds": {"search": 0.25, "answer": 0.5},
+        "verdicts": [{"is_right": True, "usage": usage}], "usage": usage, "seconds": {"search": 0.25, "answer": 0.5},
     }  # fmt: skip
     source = {"name": hostile, "sha256": "0" * 64, "bytes": 1}
     run = {
@@ -271,9 +271,62 @@ def test_texts_of_a_results_file_are_no_markup_in_its_report():
     page = markdown(report, "run.svg")
     assert "<script" not in page
     assert "\n# [" not in page
-    assert all(line.count("|") - line.count("\\|") in (8, 9) for line in page.splitlines() if line.startswith("|"))
+    assert all(line.count("|") - line.count("\\|") in (7, 8, 9) for line in page.splitlines() if line.startswith("|"))
     figure = ET.fromstring(svg(report))  # noqa: S314  (our own)
     assert any("<script>" in (text.text or "") for text in figure.iter("{http://www.w3.org/2000/svg}text"))
+
+
+def reported(*rows, judges=("a", "b")):
+    """A report on answers of one conversation, each given by what differs from a right one without words."""
+    usage = {"calls": 1, "prompt_tokens": 7, "completion_tokens": 2, "cost": 0.5}
+    base = {
+        "system": "none", "conversation": "c", "category": "1", "category_name": "", "answer": "", "right_answer": "",
+        "is_answerable": True, "evidence_recall": None, "failure": None,
+        "verdicts": [{"is_right": True}] * len(judges), "usage": usage, "seconds": {"search": 0.25, "answer": 0.5},
+    }  # fmt: skip
+    answers = {(str(key), "none"): {**base, "question_id": str(key), **row} for key, row in enumerate(rows)}
+    for one in answers.values():
+        one["verdicts"] = [{"usage": usage, **verdict} for verdict in one["verdicts"]]
+    run = {
+        **RUN, "data": {"name": "d", "files": [], "left_out": {}}, "date": "2026", "kind": "run",
+        "models": {"answer": "m", "judges": list(judges), "memory": None, "embedder": "e"},
+        "machine": {"model": "m", "cpus": 2, "python": "3"}, "versions": {"graphmem": "0"},
+    }  # fmt: skip
+    stored = {("words", "c"): {"usage": usage | dict.fromkeys(usage, 0)}}
+    return build_report(Recorded(run, stored, answers))
+
+
+def test_judges_agree_on_what_they_have_judged_alone():
+    failed = {"failure": "LLMRefused", "verdicts": [{"is_right": False}] * 2}
+    unread = {"verdicts": [{"is_right": None}, {"is_right": True}]}
+    differing = {"verdicts": [{"is_right": False}, {"is_right": True}]}
+    report = reported({}, differing, failed, failed, unread)
+    assert report["agreement"] == [{"judges": ["a", "b"], "n": 2, "agree": 0.5, "kappa": 0.0}]
+    # As answers they are wrong.
+    assert report["figures"][0]["systems"]["none"]["right"][0]["mean"] == 0.25
+
+
+def test_a_report_says_what_each_model_was_asked_in_all():
+    nothing = {"calls": 0, "prompt_tokens": 0, "completion_tokens": 0, "cost": 0}
+    failed = {"failure": "LLMRefused", "verdicts": [{"is_right": False, "usage": nothing}] * 2}
+    report = reported({}, {}, failed)
+    spent = {(one["role"], one["model"]): [one[key] for key in nothing] for one in report["spent"]}
+    # The failed answer has cost its request, and no judge; no model has stored anything.
+    assert spent == {("answer", "m"): [3, 21, 6, 1.5], ("judge", "a"): [2, 14, 4, 1], ("judge", "b"): [2, 14, 4, 1]}
+    page = markdown(report, "run.svg")
+    assert "| answer | m | 3 | 21 | 6 | 1.5000 |" in page
+    assert all(
+        f"*{name}*" in page for name in ("right", "failed", "unjudged", "F1", "BLEU-1", "evidence", "search", "total")
+    )
+
+
+def test_a_long_name_of_a_judge_leaves_the_next_heading_free():
+    figure = svg(reported({}, judges=("deepinfra/meta-llama/" + 9 * "Meta-Llama-",)))
+    title, heading = list(ET.fromstring(figure).iter("{http://www.w3.org/2000/svg}text"))[:2]  # noqa: S314
+    # Characters of 12 pixels are 7 wide, rather less.
+    assert float(title.get("x")) + 7 * len(title.text) < float(heading.get("x")) - 7 * len(heading.text)
+    assert title.text.startswith("right answers by deepinfra/meta-llama/Meta")
+    assert title.text.endswith("…, %")
 
 
 # --- the results file ------------------------------------------------------------------------------------------------

@@ -18,11 +18,11 @@ from typing import Any
 from xml.sax.saxutils import escape
 
 import numpy as np
-import Stemmer
 
 from graphmem.errors import ValidationError
 from graphmem.evaluation import metrics
 from graphmem.evaluation.qa.results import Record, Recorded
+from graphmem.evaluation.qa.stemming import stem
 from graphmem.evaluation.qa.systems import SYSTEMS, WORDS
 
 DECIMALS = 4
@@ -34,9 +34,22 @@ _LEFT_OUT = re.compile(r"\b(?:a|an|the|and)\b")
 _NOT_TOLD = ("no information available", "not mentioned")
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _WORD_OR_SIGN = re.compile(r"\w+|[^\w\s]")
-# Of the figure, in pixels: height of a row, widths of the labels, of the axis and of the column of tokens, margins.
+# Of the figure, in pixels: height of a row, widths of the labels, of the axis and of the column of tokens, margins; and
+# the characters of a judge's name that fit above the axis.
 _ROW, _LABELS, _AXIS, _TOKENS, _MARGIN, _HEAD = 26, 150, 420, 110, 16, 44
+_MAX_NAME = 40
 _BAR, _INK, _GRID = "#4c78a8", "#222", "#ddd"
+
+# What the columns of a report are; `benchmarks/qa/README.md` says more.
+_MEANINGS = (
+    "*right*: the judge says so; an answer that *failed* (refused, empty, cut off) is wrong without a judge, one that",
+    "is *unjudged* has no readable verdict and does not count. *F1*: of the stems of words, by category as LOCOMO's",
+    "evaluation has it. *BLEU-1*: precision of the words times the brevity penalty. All in percent. *evidence*: share",
+    "of the evidence that is in the notes, - where notes do not tell their sources. *search*: making the notes;",
+    "*total*: with the answer. *tokens/question*: request and answer as the endpoint counts them;",
+    "*tokens/conversation*: those of the memory's model to store it. Money is by the prices that the run was given, 0",
+    "without them.",
+)
 
 
 def build_report(recorded: Recorded, leave_out: Collection[str] = ()) -> dict[str, Any]:
@@ -65,6 +78,7 @@ def build_report(recorded: Recorded, leave_out: Collection[str] = ()) -> dict[st
             {"category": category, "name": name, "systems": _by_system(group, systems, recorded, judges)}
             for category, name, group in _groups(answers)
         ],
+        "spent": _spent(answers, recorded, judges),
         "agreement": [
             _agreement(answers, (first, judges[first]), (second, judges[second]))
             for first, second in combinations(range(len(judges)), 2)
@@ -143,9 +157,33 @@ def _stored_tokens(system: str, conversations: Collection[str], recorded: Record
     return round(fmean(0 if one is None else _tokens(one["usage"]) for one in stored))
 
 
+def _spent(answers: Answers, recorded: Recorded, judges: Sequence[str]) -> list[dict[str, Any]]:
+    """Returns what each model of the run was asked for these answers, and for storing: calls, tokens and money."""
+    models = recorded.run["models"]
+    usages = [("answer", models["answer"], [one["usage"] for one in answers])]
+    usages += [
+        ("judge", name, [one["verdicts"][place]["usage"] for one in answers]) for place, name in enumerate(judges)
+    ]
+    usages += [("memory", models["memory"], [one["usage"] for one in recorded.stored.values()])]
+    return [
+        {
+            "role": role,
+            "model": model,
+            **{key: sum(usage[key] for usage in given) for key in ("calls", "prompt_tokens", "completion_tokens")},
+            "cost": round(sum(usage["cost"] for usage in given), 4),
+        }
+        for role, model, given in usages
+        if any(usage["calls"] for usage in given)
+    ]
+
+
 def _agreement(answers: Answers, first: tuple[int, str], second: tuple[int, str]) -> dict[str, Any]:
-    """Returns how often two judges, each (place, model), agree on the answers that both have judged."""
-    verdicts = [[_is_right(place, one) for place, _ in (first, second)] for one in answers]
+    """Returns how often two judges, each (place, model), agree on the answers that both have judged.
+
+    An answer that failed is wrong without a judge, so it says nothing of them.
+    """
+    judged = [one for one in answers if one["failure"] is None]
+    verdicts = [[_is_right(place, one) for place, _ in (first, second)] for one in judged]
     pairs = [(one, other) for one, other in verdicts if one is not None and other is not None]
     kappa = cohens_kappa(pairs) if pairs else None
     return {
@@ -178,12 +216,8 @@ def token_f1(given: str, right: str) -> float:
 
 
 def stems(text: str) -> list[str]:
-    """Returns the stems of a text in lower case without punctuation, articles and "and".
-
-    They are those of Porter (1980). LOCOMO's are NLTK's variant, which differs in few words ("dies", "sky").
-    """
-    words = _LEFT_OUT.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split()
-    return list(Stemmer.Stemmer("porter").stemWords(words))
+    """Returns the stems of a text in lower case without punctuation, articles and "and"."""
+    return [*map(stem, _LEFT_OUT.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split())]
 
 
 def bleu_1(given: str, right: str) -> float:
@@ -225,6 +259,7 @@ def _page(report: Mapping[str, Any], figure: str) -> Iterator[str]:
     yield f"Answers by {_cell(models['answer'])}; judges: {', '.join(map(_cell, judges)) or 'none'};"
     yield f"the memory's model: {_cell(models['memory'] or 'none')}; embedder: {_cell(models['embedder'])}."
     yield f"In brackets the {report['arguments']['interval_percent']} % interval by conversation."
+    yield from ("", *_MEANINGS)
     yield ""
     yield f"![Shares of right answers by system]({figure})"
     for group in report["figures"]:
@@ -233,6 +268,8 @@ def _page(report: Mapping[str, Any], figure: str) -> Iterator[str]:
         yield from _table(group["systems"], judges)
     yield from ("", "## Time and tokens", "")
     yield from _costs(report["figures"][0]["systems"])
+    yield ""
+    yield from _spending(report["spent"])
     for pair in report["agreement"]:
         kappa = "undefined" if pair["kappa"] is None else f"{pair['kappa']:.3f}"
         shared = "-" if pair["agree"] is None else f"{100 * pair['agree']:.1f} %"
@@ -242,6 +279,9 @@ def _page(report: Mapping[str, Any], figure: str) -> Iterator[str]:
     yield from ("", "## Circumstances", "")
     yield f"- {report['date']}, graphmem {report['versions']['graphmem']}, {_cell(report['machine']['model'])}, "
     yield f"  {report['machine']['cpus']} CPUs, Python {report['machine']['python']}"
+    arguments = report["arguments"]
+    yield f"- intervals: {arguments['resamples']:,} draws of conversations with seed {arguments['seed']}"
+    yield from (f"- prompt {name}: SHA-256 {digest[:12]}…" for name, digest in report["prompts"].items())
     yield f"- left out by their label: {report['arguments']['left_out']}"
     yield from (f"- left out: {count} {_cell(reason)}" for reason, count in data["left_out"].items())
 
@@ -264,6 +304,14 @@ def _costs(systems: Mapping[str, Any]) -> Iterator[str]:
         times = [f"{one[key][percent]:.1f}" for key in ("search_ms", "total_ms") for percent in ("p50", "p95")]
         counts = [str(one[key]) for key in ("tokens_per_question", "tokens_per_conversation", "failed")]
         yield _row([_cell(name), *times, *counts])
+
+
+def _spending(spent: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    yield _row(["asked in all", "model", "calls", "tokens in", "tokens out", "money"])
+    yield _row(["---", "---", *["---:"] * 4])
+    for one in spent:
+        counts = [f"{one[key]:,}" for key in ("calls", "prompt_tokens", "completion_tokens")]
+        yield _row([one["role"], _cell(one["model"]), *counts, f"{one['cost']:.4f}"])
 
 
 def interval(value: Mapping[str, Any] | None) -> str:
@@ -291,7 +339,7 @@ def svg(report: Mapping[str, Any]) -> str:
     """
     systems = report["figures"][0]["systems"]
     judges = report["models"]["judges"]
-    title = f"right answers by {judges[0]}" if judges else "token F1"
+    title = f"right answers by {_short(judges[0])}" if judges else "token F1"
     height = _HEAD + _ROW * len(systems) + 2 * _MARGIN
     width = _LABELS + _AXIS + _TOKENS + 2 * _MARGIN
     size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
@@ -299,7 +347,7 @@ def svg(report: Mapping[str, Any]) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="12" fill="{_INK}">',
         f'<rect width="{width}" height="{height}" fill="white"/>',
         _text(_LABELS, 18, f"{title}, %"),
-        _text(width - _MARGIN, 18, "tokens/question", "end"),
+        _text(_LABELS + _AXIS + _TOKENS, 18, "tokens/question", "end"),
     ]
     for percent in range(0, 101, 20):
         x = _x(percent / 100)
@@ -323,6 +371,11 @@ def _bar(top: int, name: str, value: Mapping[str, Any] | None, tokens: int) -> I
     if value["low"] is not None:
         low, high = _x(value["low"]), _x(value["high"])
         yield f'<line x1="{low}" y1="{middle}" x2="{high}" y2="{middle}" stroke="{_INK}" stroke-width="2"/>'
+
+
+def _short(name: str) -> str:
+    """Returns a name, its end cut off if it does not fit above the axis."""
+    return name if len(name) <= _MAX_NAME else f"{name[: _MAX_NAME - 1]}…"
 
 
 def _x(share: float) -> float:

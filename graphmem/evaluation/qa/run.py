@@ -126,10 +126,11 @@ def run_record(plan: Plan, models: Mapping[str, Any]) -> dict[str, Any]:
 # --- the forecast ----------------------------------------------------------------------------------------------------
 
 
-def forecast(plan: Plan, prices: Mapping[str, Prices]) -> dict[str, Any]:
+def forecast(plan: Plan, prices: Mapping[str, Prices | None]) -> dict[str, Any]:
     """Returns calls, tokens and money of a run from the data alone, by role and by system; for JSON.
 
-    `prices` are by role: "answer", "memory", and any other is a judge. Calls of answerer and judges are the very number
+    `prices` are by role: "answer", "memory", and any other is a judge; the cost of a role without a price is None, and
+    not in that of all. Calls of answerer and judges are the very number
     unless a verdict cannot be read; those of the memory's model are between `fewest_calls` and `calls`. Tokens are
     estimated, notes at their longest (`estimate_tokens`), replies ANSWER_TOKENS and VERDICT_TOKENS.
     """
@@ -153,7 +154,7 @@ def forecast(plan: Plan, prices: Mapping[str, Prices]) -> dict[str, Any]:
         "questions": len(plan.cases),
         "roles": roles,
         "systems": {name: _forecast_row(usage, prices["answer"]) for name, usage in answers.items()},
-        "cost": round(sum(row["cost"] for row in roles.values()), 4),
+        "cost": round(sum(row["cost"] or 0 for row in roles.values()), 4),
     }
 
 
@@ -161,10 +162,10 @@ def _tokens(prompt: Prompt) -> int:
     return estimate_tokens(prompt.system) + estimate_tokens(prompt.user)
 
 
-def _forecast_row(usage: Usage, prices: Prices) -> dict[str, Any]:
-    cost = prices.cost(usage.prompt_tokens, 0, usage.completion_tokens)
+def _forecast_row(usage: Usage, prices: Prices | None) -> dict[str, Any]:
+    cost = None if prices is None else round(prices.cost(usage.prompt_tokens, 0, usage.completion_tokens), 4)
     tokens = {"prompt_tokens": usage.prompt_tokens, "completion_tokens": usage.completion_tokens}
-    return {"calls": usage.calls, **tokens, "cost": round(cost, 4)}
+    return {"calls": usage.calls, **tokens, "cost": cost}
 
 
 # --- the run ---------------------------------------------------------------------------------------------------------
