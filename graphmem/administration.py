@@ -13,10 +13,20 @@ from graphmem.engine import PROJECTION_NAMES, Engine
 from graphmem.errors import ConfigError, StoreError
 from graphmem.jobs.worker import NO_MODEL, JobFailure
 from graphmem.logs import log_and_leave_pending
-from graphmem.model import LISTED_KINDS, ListFilter, Scope, View
+from graphmem.model import LISTED_KINDS, ListFilter, Scope, View, optional_iso
 from graphmem.queries import gauges
 from graphmem.stores.blobs import erase_unused, missing_and_unused
-from graphmem.stores.ledger import attachments, embeddings, event_log, integrity, jobs, ledger_state, memories, outbox
+from graphmem.stores.ledger import (
+    attachments,
+    embeddings,
+    event_log,
+    integrity,
+    jobs,
+    ledger_state,
+    memories,
+    outbox,
+    vitals,
+)
 from graphmem.stores.ledger.jobs import MODEL_KINDS, JobKind
 from graphmem.stores.ledger.ledger_state import record_embedder, recorded_embedder, recorded_spaces
 from graphmem.stores.projection import CLEAN_REPORT, Progress
@@ -200,6 +210,7 @@ def stats(engine: Engine, scope: Scope | None) -> dict[str, Any]:
         unguarded = integrity.count_unprotected_tombstones(connection)
         stores = gauges.store_states(connection, engine.ledger, engine.projection_workers)
         job_counts = [count._asdict() for count in jobs.count_jobs(connection)]
+        cycles = vitals.all_last_cycles(connection)
         dead_letters = {name.removeprefix(PREFIX): number for name, number in event_log.count_dead(connection).items()}
         configured = engine.embedding_spec.embedder
         recorded, multilingual = recorded_spaces(connection)
@@ -225,6 +236,7 @@ def stats(engine: Engine, scope: Scope | None) -> dict[str, Any]:
         "pending": pending_jobs + [projection.name for projection in engine.projections if projection.has_pending()],
         "stores": stores,
         "job_counts": job_counts,
+        "last_cycles": {**cycles._asdict(), "ended_at": optional_iso(cycles.ended_at)},
         "dead_letters": dead_letters,
         "usage": usage,
     }

@@ -597,15 +597,17 @@ class Memory:
     ) -> types.LifecycleDict:
         """Tells how the lifecycle of a scope is: the numbers of memories, and its last `limit` cycles, newest first.
 
-        Returns `{"enabled", "layers": {"short_term", "long_term"}, "pinned", "forgotten", "cycled_at", "held",
-        "next_cycle", "lifecycle_since", "purge_after_days", "cycles"}`. The layers count memories that take part in the
-        lifecycle and are in lists, `pinned` those of them that no cycle forgets, `forgotten` what `pending_deletion`
-        lists. `cycled_at` is the time of the last cycle over the user (None: there was none). If the brake held that
-        one, a `held` of `{"forgotten", "memories", "reason"}` says what it would have forgotten and what to do, until
-        one runs; it is None for a part of a user's memories. `next_cycle` is the time at which this program runs one
-        by itself, if any memory may fade or is to be erased (None: it runs none), `lifecycle_since` that before which
-        nothing fades, `purge_after_days` the setting. `cycles` has those that changed memories of the scope: `{"cycle",
-        "at", "forgotten", "merged", "promoted", "undone"}`, as `graphmem.types.PastCycleDict` documents them.
+        Returns `{"enabled", "layers": {"short_term", "long_term"}, "pinned", "forgotten", "cycled_at",
+        "cycle_changed", "held", "next_cycle", "lifecycle_since", "purge_after_days", "cycles"}`. The layers count
+        memories that take part in the lifecycle and are in lists, `pinned` those of them that no cycle forgets,
+        `forgotten` what `pending_deletion` lists. `cycled_at` is the time of the last cycle over the user (None: there
+        was none), `cycle_changed` how many memories that one forgot, promoted, made of others and erased. If the brake
+        held it, a `held` of `{"forgotten", "memories", "reason"}` says what it would have forgotten and what to do,
+        until one runs. Both are None for a part of a user's memories. `next_cycle` is the time at which this program
+        runs one by itself, if any memory may fade or is to be erased (None: it runs none), `lifecycle_since` that
+        before which nothing fades, `purge_after_days` the setting. `cycles` has those that changed memories of the
+        scope: `{"cycle", "at", "forgotten", "merged", "promoted", "undone"}`, as `graphmem.types.PastCycleDict`
+        documents them.
         """
         self.engine.check_open()
         scope = validation.required_scope(user_id, agent_id, run_id)[0]
@@ -1401,6 +1403,9 @@ class Memory:
         "oldest_seconds"}`, with the kinds "enrichment", "facts", "procedure", "summary", "composition" and
         "description", the states "waiting", "running" (claimed) and "failed" (waiting for another attempt), and the
         seconds since the oldest was recorded.
+        `last_cycles` tells of the last cycles of the lifecycle, one of each partition: `{"ended_at", "partitions",
+        "changed", "held"}`, when the latest ended (None: there was none), of how many partitions they are, how many
+        memories they changed, and how many of them the brake held.
         `dead_letters` has the number of events that a webhook did not take, by its name.
         `usage` has a line for each operation and model: `{"operation", "model", "calls", "prompt_tokens",
         "completion_tokens", "cached_tokens", "seconds", "cost"}`; with a scope, only the calls made for it. All else is

@@ -375,6 +375,7 @@ def lifecycle(state: LifecycleState, settings: LifecycleSettings, next_cycle: da
         pinned=sum(counted.memories for counted in state.layers if counted.pinned),
         forgotten=state.forgotten,
         cycled_at=None if last is None else iso(last.ended_at),
+        cycle_changed=None if last is None else last.changed,
         held=None if held is None else HeldDict(forgotten=held.forgotten, memories=held.memories, reason=held.reason),
         next_cycle=optional_iso(next_cycle),
         lifecycle_since=optional_iso(settings.policy(state.since).since),

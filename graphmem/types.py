@@ -143,6 +143,7 @@ class LifecycleDict(TypedDict):
     pinned: int
     forgotten: int
     cycled_at: str | None
+    cycle_changed: int | None
     held: HeldDict | None
     next_cycle: str | None
     lifecycle_since: str | None

@@ -143,8 +143,10 @@ def _print_status(renderer: Renderer, answer: LifecycleDict) -> None:
         renderer.line("Look at graphmem lifecycle run --dry-run; with --force it runs.", indent=2)
     for name, number in (*answer["layers"].items(), ("pinned", answer["pinned"]), ("forgotten", answer["forgotten"])):
         renderer.pair(name.replace("_", " "), number)
-    for name, at in (("last cycle", answer["cycled_at"]), ("fading since", answer["lifecycle_since"])):
-        renderer.pair(name, "none" if at is None else _minute(renderer, at))
+    changed, since = answer["cycle_changed"], answer["lifecycle_since"]
+    did = "" if changed is None else f", changed {changed or 'nothing'}"
+    renderer.pair("last cycle", "none" if (at := answer["cycled_at"]) is None else f"{_minute(renderer, at)}{did}")
+    renderer.pair("fading since", "none" if since is None else _minute(renderer, since))
     for cycle in answer["cycles"]:
         numbers = ", ".join(f"{cycle[name]} {name}" for name in ("forgotten", "merged", "promoted", "composed"))
         undone = [("  undone", "yellow")] if cycle["undone"] else []

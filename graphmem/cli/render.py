@@ -282,7 +282,7 @@ class Renderer:
     def statistics(self, stats: Json) -> None:
         """Prints the result of `stats`: numbers of rows, sizes, the embedder, and tables of stores, work and usage."""
         rest = dict(stats)
-        stores, work, usage = (rest.pop(name) for name in ("stores", "job_counts", "usage"))
+        stores, work, cycles, usage = (rest.pop(name) for name in ("stores", "job_counts", "last_cycles", "usage"))
         sizes = {"bytes": rest.pop("bytes"), **rest.pop("embedding_bytes")}
         width = max(map(len, rest))
         for name, value in rest.items():
@@ -294,6 +294,7 @@ class Renderer:
             self.pair(form, f"{size_text(size)} of embeddings")
         self.table("stores", stores)
         self.table("pending work", work)
+        self.table("last cycles", [cycles] if cycles["partitions"] else [])
         self.table("usage", usage)
 
     def table(self, title: str, rows: Sequence[Json]) -> None:

@@ -90,6 +90,11 @@ class CycleResult:
             "purged": len(self.purged),
         }
 
+    @property
+    def changed(self) -> int:
+        """How many memories it forgot, promoted, made of others and erased."""
+        return self.forgotten + self.promoted + sum(self.made.values()) + len(self.purged)
+
 
 class Cycle:
     """Runs a cycle. `commit` carries out commands in one transaction; between its steps it gives way to searches.
@@ -175,7 +180,7 @@ class Cycle:
             skipped={**plan.skipped, **skipped},
             purged=purged,
         )
-        last = LastCycle(datetime.now(UTC), plan.brake)
+        last = LastCycle(datetime.now(UTC), plan.brake, result.changed)
         if is_nightly:
             held = int(plan.brake is not None)
             event = MemoryEvent.of(

@@ -156,7 +156,7 @@ def read_lifecycle(ledger: Ledger, scope: Scope, now: datetime, *, documents: bo
     with ledger.read() as connection:
         last = vitals.last_cycle(connection, scope.partition)
         if last is not None and len(scope.parts) > 1:  # its numbers are of memories outside the scope, too
-            last = last._replace(held=None)
+            last = last._replace(held=None, changed=None)
         return LifecycleState(
             layers=vitals.count_layers(connection, scope, now, documents=documents),
             forgotten=memories.count_forgotten(connection, scope, now),

@@ -453,7 +453,8 @@ class RecordReader:
     def cycle(self, fields: FieldReader) -> ImportCycle:
         """Reads the last cycle of a partition."""
         held = fields.optional("held", lambda value, path: _held(FieldReader(value, path)))
-        return ImportCycle(fields.scope(), LastCycle(fields.required("ended_at", self._moment), held))
+        ended_at, changed = fields.required("ended_at", self._moment), fields.optional("changed", _number)
+        return ImportCycle(fields.scope(), LastCycle(ended_at, held, changed))
 
     def item(self, fields: FieldReader) -> ImportItem:
         """Reads an exact value of an adapter."""

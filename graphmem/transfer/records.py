@@ -522,6 +522,16 @@ class CycleRecord(ScopeIds):
     type: Literal["cycle"]
     ended_at: Annotated[Time, Field(description="When it ended.")]
     held: NotRequired[Annotated[Held | None, Field(description="Set if it did nothing. Null: it ran.")]]
+    changed: NotRequired[
+        Annotated[
+            int | None,
+            Field(
+                ge=0,
+                le=MAX_VERSION,
+                description="How many memories it forgot, promoted, made of others and erased. Null: not known.",
+            ),
+        ]
+    ]
 
 
 @_scoped

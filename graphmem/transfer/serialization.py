@@ -236,6 +236,7 @@ def cycle(partition: str, last: LastCycle) -> records.CycleRecord:
         **_partition_scope_fields(partition),
         "ended_at": iso(last.ended_at),
         "held": None if held is None else {"forgotten": held.forgotten, "memories": held.memories},
+        "changed": last.changed,
     }
 
 

@@ -185,7 +185,7 @@ def test_an_import_leaves_a_ledger_that_has_memories_when_its_lifecycle_began(ma
     assert contents(other)["lifecycle"] == [None]
     assert contents(other)["cycles"] == contents(memory)["cycles"]
     with other.engine.ledger.write() as connection:
-        last = vitals.LastCycle(NOW, Brake(4, 8))
+        last = vitals.LastCycle(NOW, Brake(4, 8), changed=0)
         vitals.end_cycle(connection, memories.ensure_partition(connection, "user:ana").row, last)
     own = contents(other)["cycles"]
     assert own != contents(memory)["cycles"]
@@ -654,13 +654,16 @@ def test_the_status_counts_memories_by_layer_and_lists_cycles_newest_first(ripen
     assert (night.hour, night.minute) == (3, 0) and timedelta() < night - datetime.now(UTC) <= DAY
     assert status == {
         "enabled": True, "layers": {"short_term": 4, "long_term": 0}, "pinned": 1, "forgotten": 0, "cycled_at": None,
-        "lifecycle_since": "2026-01-01T00:00:00.000000+00:00", "held": None, "purge_after_days": None, "cycles": [],
+        "cycle_changed": None, "lifecycle_since": "2026-01-01T00:00:00.000000+00:00", "held": None,
+        "purge_after_days": None, "cycles": [],
     }  # fmt: skip
     first = tend(ripening)["cycle"]
     said(ripening, 9, LIKES, "The train left late that day.")
     second = tend(ripening)["cycle"]
+    assert ripening.lifecycle_status(**ANA)["cycle_changed"] == 2
     tend(ripening)
     status = {**ripening.lifecycle_status(**ANA)}
+    assert status["cycle_changed"] == 0
     assert (status["layers"], status["pinned"], status["forgotten"]) == ({"short_term": 1, "long_term": 2}, 1, 3)
     assert status["cycled_at"] is not None and status["cycles"][0]["at"] <= status["cycled_at"]
     # The third cycle changed nothing.

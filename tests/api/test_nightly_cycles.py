@@ -118,6 +118,24 @@ def test_a_cycle_that_is_claimed_is_run_by_nobody_else_until_the_claim_ends(fill
     assert len(cycles(memory)) == 2
 
 
+def test_a_night_that_changes_nothing_is_told_as_well(filled: Callable[..., Memory]) -> None:
+    memory = filled()
+    never = {"ended_at": None, "partitions": 0, "changed": 0, "held": 0}
+    memory.flush()
+    changed = {user: memory.lifecycle_status(user_id=user)["cycle_changed"] for user in ("ana", "ben", "cem")}
+    assert changed == {"ana": 2, "ben": 2, "cem": None}  # Cem's memory is of today
+    told = memory.stats()["last_cycles"]
+    assert told == {**never, "ended_at": told["ended_at"], "partitions": 2, "changed": 4}
+    for user in changed:
+        memory.tend(user_id=user)
+    statuses = [memory.lifecycle_status(user_id=user) for user in changed]
+    assert [one["cycle_changed"] for one in statuses] == [0, 0, 0]
+    assert [len(one["cycles"]) for one in statuses] == [1, 1, 0]
+    latest = max(one["cycled_at"] or "" for one in statuses)
+    assert memory.stats()["last_cycles"] == {**never, "ended_at": latest, "partitions": 3}
+    assert memory.lifecycle_status(user_id="ana", agent_id="helper")["cycle_changed"] is None
+
+
 def test_a_night_that_would_forget_much_forgets_nothing_and_says_so(
     make_memory: Make, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -136,6 +154,7 @@ def test_a_night_that_would_forget_much_forgets_nothing_and_says_so(
     assert (status["held"]["forgotten"], status["held"]["memories"]) == (4, 4)
     assert "look at a dry run, then force" in status["held"]["reason"]
     assert memory.lifecycle_status(user_id="ana", agent_id="helper")["held"] is None
+    assert (status["cycle_changed"], memory.stats()["last_cycles"]["held"]) == (0, 1)
     memory.tend(user_id="ana", dry_run=True, force=True)
     assert memory.lifecycle_status(user_id="ana")["held"] == status["held"]
     assert memory.tend(user_id="ana", force=True)["forgotten"] == 4

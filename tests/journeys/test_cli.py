@@ -140,8 +140,12 @@ def test_the_status_tells_that_the_brake_held_the_last_cycle_until_one_runs(plai
     told = run("lifecycle", "status", "--user", "ann").stdout
     assert told.startswith("The last cycle forgot nothing: 2 of 2 memories at once are too many.")
     assert "Look at graphmem lifecycle run --dry-run; with --force it runs." in told
+    assert re.search(r"last cycle +[\d: -]+, changed nothing\n", told)
     run("lifecycle", "run", "--user", "ann", "--force")
-    assert "The last cycle forgot nothing" not in run("lifecycle", "status", "--user", "ann").stdout
+    told = run("lifecycle", "status", "--user", "ann").stdout
+    assert "The last cycle forgot nothing" not in told
+    assert re.search(r"last cycle +[\d: -]+, changed 2\n", told)
+    assert "last cycles" in run("stats").stdout
 
 
 # --- days ----------------------------------------------------------------------------------------------------------
@@ -919,7 +923,8 @@ def test_no_answer_shows_values_as_python_writes_them(plain_home, capsys):
     renderer = Renderer(lambda: None)
     usage = {"operation": "extract", "model": "m", "calls": 1200, "seconds": 1.23456, "cost": None}
     numbers = {"memories": 1_234_567, "pending": ["graph"], "bytes": 5 * 1024**3, "embedding_bytes": {"vector": 1000}}
-    renderer.statistics({**numbers, "stores": [], "job_counts": [], "usage": [usage]})
+    cycles = {"ended_at": "2026-01-02T03:00:00+00:00", "partitions": 2, "changed": 0, "held": 0}
+    renderer.statistics({**numbers, "stores": [], "job_counts": [], "last_cycles": cycles, "usage": [usage]})
     renderer.retried({"done": 2, "failed": {"LLMRefused": 3}, "causes": {"LLMRefused": "why"}, "pending": []})
     output = capsys.readouterr().out
     assert not re.search(r"[{}\[\]]|None", output), output

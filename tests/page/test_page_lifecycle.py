@@ -107,6 +107,19 @@ def test_a_cycle_is_seen_before_it_runs_and_is_undone(site: Site) -> None:
     assert set(words(site.memory)) == {LIKES, PLAIN, TALK}
 
 
+def test_a_cycle_that_changed_nothing_is_told_by_its_time(site: Site) -> None:
+    site.said(9, TALK)
+    told = ("changed 1 memory", "changed nothing")
+    for did in told:
+        site.memory.tend(**ANA)
+        page = enter(site)
+        head = page.locator("h2", has_text="Layers").locator("small")
+        assert re.fullmatch(f"last cycle on .+, {did}", head.text_content())
+        assert head.locator("time").get_attribute("datetime") == site.memory.lifecycle_status(**ANA)["cycled_at"]
+        page.evaluate("() => { location.hash = '#memories'; }")
+    assert page.locator(".cycles .ev").count() == 0  # the list has cycles that changed something
+
+
 def test_a_cycle_of_before_is_undone_but_for_what_was_changed_since(site: Site) -> None:
     site.said(9, TALK, PLAIN, LIKES)
     site.memory.tend(**ANA)

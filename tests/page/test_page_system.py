@@ -19,6 +19,7 @@ from graphmem.service.keys import Keys
 from graphmem.stores.ledger import jobs
 from graphmem.stores.ledger.jobs import JobKind
 from graphmem.testing import ModelEndpoint
+from graphmem.testing.numpy_index import NumpyIndex
 
 pytestmark = pytest.mark.server
 
@@ -34,14 +35,17 @@ def endpoint() -> Iterator[ModelEndpoint]:
 
 @pytest.fixture
 def memory(tmp_path: Any, endpoint: ModelEndpoint, request: pytest.FixtureRequest) -> Iterator[Memory]:
-    """With a language model, or with these settings: `@pytest.mark.parametrize("memory", [{…}], indirect=True)`."""
+    """With a vector index that has to be delivered to, and a language model, or with these settings:
+    `@pytest.mark.parametrize("memory", [{…}], indirect=True)`.
+    """
     prices = {"prompt": 800.0, "completion": 2400.0}
     config = {
         "openai_base_url": endpoint.url, "api_key": "any", "model": HOSTILE, "timeout": TIMEOUT, "prices": prices
     }  # fmt: skip
     llm = {"provider": "openai", "config": config}
     settings = getattr(request, "param", {"llm": llm})
-    with Memory(settings=Settings.from_dict(fake_models(home=str(tmp_path), **settings))) as memory:
+    config = Settings.from_dict(fake_models(home=str(tmp_path), **settings))
+    with Memory(settings=config, vector_index=NumpyIndex()) as memory:
         yield memory
 
 
@@ -183,7 +187,8 @@ def test_a_store_behind_is_shown_behind_until_it_is_not(site: Site, monkeypatch:
     store = page.locator(".store", has_text="Vectors")
     store.locator(".warned", has_text=f"{behind} changes behind").wait_for()
     ledger, vectors = site.memory.stats()["stores"]
-    assert store.locator(".track").text_content() == f"at change {ledger['seq'] - behind}"
+    assert vectors["seq"] < ledger["seq"]
+    assert store.locator(".track").text_content() == f"at change {vectors['seq']}"
     since = store.locator("time").get_attribute("datetime")
     assert since.replace("Z", "+00:00") == vectors["oldest_pending_at"]
     assert float(store.locator("rect").get_attribute("x")) == pytest.approx(226 * (1 - behind / 50))
@@ -244,6 +249,26 @@ def test_failed_jobs_are_tried_again(site: Site, endpoint: ModelEndpoint, monkey
     page.get_by_role("button", name="Try again").click()
     page.locator(".bad").wait_for(state="detached")
     assert site.memory.stats()["job_counts"] == []
+
+
+@pytest.mark.parametrize(
+    "memory", [{"lifecycle": {"enabled": True, "since": "2020-01-01", "daily_at": "never"}}], indirect=True
+)
+def test_a_cycle_that_changed_nothing_is_told_with_its_time(site: Site) -> None:
+    site.said(9, "The weather is grey.", "The weather was bad.")
+    page = enter(site)
+    page.get_by_text("No cycle of the lifecycle has run yet.").wait_for()
+    told = page.locator(".sect", has_text="Background jobs").locator(".hint")
+    for did in (
+        "The last cycles of all users changed 2 memories.",
+        "The last cycle, of 1 user, changed nothing.",
+    ):
+        site.memory.tend(user_id="ana")
+        page.clock.fast_forward(EVERY)
+        page.get_by_text(did).wait_for()
+        assert str(told.text_content()).startswith("The latest cycle of the lifecycle ended on ")
+        ended_at = str(told.locator("time").get_attribute("datetime")).replace("Z", "+00:00")
+        assert ended_at == site.memory.lifecycle_status(user_id="ana")["cycled_at"]
 
 
 @pytest.mark.parametrize("memory", [{"lifecycle": {"enabled": True}}], indirect=True)

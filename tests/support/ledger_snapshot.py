@@ -66,7 +66,7 @@ def contents_of(ledger: Ledger) -> dict[str, list[Any]]:
             "terms": rows(s.terms, partition=partitions),
             "partitions": sorted((row.key, row.size) for row in c.execute(select(s.partitions)) if row.size),
             "cycles": sorted(
-                (row.key, row.cycled_at, row.held_forgotten or 0, row.held_memories or 0)
+                (row.key, row.cycled_at, row.cycle_changed, row.held_forgotten or 0, row.held_memories or 0)
                 for row in c.execute(select(s.partitions))
                 if row.cycled_at
             ),

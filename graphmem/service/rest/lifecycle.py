@@ -135,7 +135,8 @@ class Held(BaseModel):
 
 class StatusAnswer(BaseModel):
     """The lifecycle of a user: memories by layer ("short_term", "long_term"), how many of them are pinned, and how many
-    are forgotten; the end of the last cycle, and if the brake held it; when the next one runs by itself (null: none
+    are forgotten; the end of the last cycle, how many memories it changed (null: none ran, or not known of this
+    scope), and if the brake held it; when the next one runs by itself (null: none
     does), the time before which nothing fades, the days after which what is forgotten is erased (null: it stays), and
     the last cycles, newest first.
     """
@@ -145,6 +146,7 @@ class StatusAnswer(BaseModel):
     pinned: int
     forgotten: int
     cycled_at: str | None
+    cycle_changed: int | None
     held: Held | None
     next_cycle: str | None
     lifecycle_since: str | None

@@ -56,6 +56,17 @@ class JobCountItem(BaseModel):
     oldest_seconds: float
 
 
+class LastCycles(BaseModel):
+    """When the latest cycle ended (null: there was none), of how many partitions the last ones are, how many memories
+    they changed, and how many of them the brake held.
+    """
+
+    ended_at: datetime | None
+    partitions: int
+    changed: int
+    held: int
+
+
 class StatsAnswer(BaseModel):
     """Rows of the ledger by table, sizes in bytes, stores, pending work, and the usage of models.
 
@@ -64,8 +75,8 @@ class StatsAnswer(BaseModel):
     scope, all else is about the whole ledger, and only there for an admin. `embedder` made the ledger's vectors;
     `configured_embedder` is there if another one is configured. `unguarded`: erased messages that would not be
     recognised if they came again. `working_provider` and `working_available` (whether its server answered when it was
-    last asked) are there if working memory is configured. `dead_letters`: the numbers of events that webhooks did not
-    take, by webhook.
+    last asked) are there if working memory is configured. `last_cycles`: what the last cycles of the
+    lifecycle did, one of each user. `dead_letters`: the numbers of events that webhooks did not take, by webhook.
     """
 
     usage: list[UsageLine]
@@ -96,6 +107,7 @@ class StatsAnswer(BaseModel):
     pending: list[str] = []
     stores: list[StoreState] = []
     job_counts: list[JobCountItem] = []
+    last_cycles: LastCycles | None = None
     dead_letters: dict[str, int] = {}
 
 

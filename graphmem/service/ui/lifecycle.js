@@ -37,9 +37,10 @@ function useLifecycle(user) {
 }
 
 function Layers({ status }) {
-  const { enabled, layers, pinned, forgotten, cycled_at: last, next_cycle: next, lifecycle_since: since } = status;
+  const { enabled, layers, pinned, forgotten, cycled_at: last, cycle_changed: n, next_cycle: next, lifecycle_since: since } = status;
+  const did = n === null ? "lc_last" : n === 0 ? "lc_last_nothing" : "lc_last_changed";
   return html`<section class="sect"><h2><span>${t("lc_layers")}</span> <small>${last
-      ? nodes("lc_last", { when: html`<${Time} at=${last} />` }) : t("lc_never")}</small></h2>
+      ? nodes(did, { when: html`<${Time} at=${last} />`, n }) : t("lc_never")}</small></h2>
     <dl class="grid3"><${Figure} label=${t("lc_short")} note=${t("lc_short_note")}>${number(layers.short_term)}<//>
       <${Figure} label=${t("long_term")} note=${t("lc_long_note")}>${number(layers.long_term)}<//>
       <${Figure} label=${t("pinned")} note=${t("lc_pinned_note")}>${number(pinned)}<//>

@@ -14,6 +14,8 @@ export const statistics = createFeed(() => send("GET", "/stats"));
 // The thread of a store: so many changes are its length, which is as wide (units of its drawing).
 const THREAD = { changes: 50, width: 226 };
 const PROVIDERS = { sqlite: "SQLite", postgresql: "PostgreSQL", qdrant: "Qdrant", neo4j: "Neo4j", networkx: "networkx", redis: "Redis" };
+// Those that have no name: working memory of the process, and a store that a program gave as an object.
+const OWN_WORDS = ["memory", "given"];
 const WORKING = "working";
 const PROBLEMS = ["missing", "extra", "stale", "dead_letters"];
 
@@ -94,7 +96,7 @@ function What({ store }) {
 }
 
 function Store({ store, size }) {
-  const where = [store.provider === "memory" ? t("store_memory") : PROVIDERS[store.provider] ?? store.provider];
+  const where = [OWN_WORDS.includes(store.provider) ? t(`store_${store.provider}`) : PROVIDERS[store.provider] ?? store.provider];
   if (size) where.push(bytes(size));
   return html`<div class="store"><h3><i class=${`lamp ${stateOf(store)}`} /><span>${storeName(store.name)}</span></h3>
     <span class="where">${where.join(t("comma"))}</span><div class="what"><${What} store=${store} /></div><${Track} store=${store} /></div>`;

@@ -3,7 +3,7 @@
 import { html, useLayoutEffect, useRef, useState } from "./vendor/htm-preact.js";
 import { failureOf, send } from "./api.js";
 import { createFeed, useFeed } from "./feed.js";
-import { number, reasonOf, t } from "./i18n.js";
+import { nodes, number, reasonOf, t } from "./i18n.js";
 import { Letters } from "./letters.js";
 import { histograms, totalOf, within } from "./metrics.js";
 import { Bones, Busy, Elsewhere, Failed, Icon, isFocusLost, Time } from "./parts.js";
@@ -63,7 +63,16 @@ function Jobs({ stats, app }) {
       html`<th class="r" key=${state}>${t(`jobs_${state}`)}</th>`)}<th class="r">${t("jobs_oldest")}</th></tr></thead>
     <tbody>${JOBS.map((kind) => html`<tr key=${kind}><td>${t(`job_${kind}`)}</td><td class="r">${number(count(kind, "waiting"))}</td>
       <td class="r">${number(count(kind, "running"))}</td><td class=${count(kind, "failed") ? "r bad" : "r"}>${number(count(kind, "failed"))}</td>
-      <td class="r">${oldest(kind)}</td></tr>`)}</tbody></table></div></section>`;
+      <td class="r">${oldest(kind)}</td></tr>`)}</tbody></table></div>
+    <${LastCycles} cycles=${stats.last_cycles} /></section>`;
+}
+
+/** When cycles of the lifecycle last ran, and what they did: one that changed nothing leaves no other trace. */
+function LastCycles({ cycles: { ended_at: at, partitions, changed, held } }) {
+  if (!at) return html`<p class="hint">${t("cycles_none")}</p>`;
+  const did = changed ? t("cycles_changed", { n: changed }) : t("cycles_nothing", { n: partitions });
+  return html`<p class="hint">${nodes("cycles_last", { when: html`<${Time} at=${at} />` })}${t("between_sentences")}${did}${held > 0
+    && html`${t("between_sentences")}${t("cycles_held", { n: held })}`}</p>`;
 }
 
 /** Returns the place of a time (seconds) on the logarithmic scale of milliseconds. */

@@ -66,6 +66,7 @@ partitions = Table(
     Column("size", Integer, nullable=False),  # N of the term statistics: enriched memories
     Column("rules", Text),  # the digest of the rules by which its memories are rated
     Column("cycled_at", BigInteger),  # the end of its last cycle
+    Column("cycle_changed", Integer),  # how many memories that one forgot, promoted, made of others and erased
     # What that one would have forgotten, and of how many memories, if the brake held it; else NULL.
     Column("held_forgotten", Integer),
     Column("held_memories", Integer),

@@ -511,10 +511,25 @@ def past_cycles(connection: Connection, scope: Scope, limit: int) -> list[PastCy
 
 
 class LastCycle(NamedTuple):
-    """When the last cycle of a partition ended, and what held it; None if it ran."""
+    """When the last cycle of a partition ended, what held it (None: it ran), and how many memories it changed.
+
+    The latter is None if that is not known, as of an export that does not say it.
+    """
 
     ended_at: datetime
     held: Brake | None
+    changed: int | None
+
+
+class LastCycles(NamedTuple):
+    """The last cycles of all partitions together: when the latest ended (None: there was none), of how many partitions
+    they are, how many memories they changed, and how many of them the brake held.
+    """
+
+    ended_at: datetime | None
+    partitions: int
+    changed: int
+    held: int
 
 
 def last_cycle(connection: Connection, partition: str) -> LastCycle | None:
@@ -525,12 +540,20 @@ def last_cycle(connection: Connection, partition: str) -> LastCycle | None:
 def last_cycles(connection: Connection, keys: Sequence[str]) -> list[tuple[str, LastCycle]]:
     """Returns the last cycle of each of some partitions that had one, by their keys."""
     p = partitions.c
-    statement = select(p.key, p.cycled_at, p.held_forgotten, p.held_memories)
+    statement = select(p.key, p.cycled_at, p.held_forgotten, p.held_memories, p.cycle_changed)
     statement = statement.where(in_array(p.key, "keys"), p.cycled_at.is_not(None)).order_by(p.id)
     return [
-        (key, LastCycle(from_micros(ended_at), None if forgotten is None else Brake(forgotten, of_memories)))
-        for key, ended_at, forgotten, of_memories in connection.execute(statement, {"keys": list(keys)})
+        (key, LastCycle(from_micros(ended_at), None if forgotten is None else Brake(forgotten, of_memories), changed))
+        for key, ended_at, forgotten, of_memories, changed in connection.execute(statement, {"keys": list(keys)})
     ]
+
+
+def all_last_cycles(connection: Connection) -> LastCycles:
+    """Returns what the last cycles of all partitions did."""
+    p = partitions.c
+    numbers = (func.count(p.cycled_at), func.coalesce(func.sum(p.cycle_changed), 0), func.count(p.held_forgotten))
+    ended_at, *counts = connection.execute(select(func.max(p.cycled_at), *numbers)).one()
+    return LastCycles(None if ended_at is None else from_micros(ended_at), *map(int, counts))
 
 
 def end_cycle(connection: Connection, partition: int, cycle: LastCycle) -> None:
@@ -546,7 +569,8 @@ def import_cycle(connection: Connection, partition: int, cycle: LastCycle) -> bo
 
 def _encode_cycle(cycle: LastCycle) -> dict[str, int | None]:
     held_forgotten, held_memories = (None, None) if cycle.held is None else (cycle.held.forgotten, cycle.held.memories)
-    return {"cycled_at": micros(cycle.ended_at), "held_forgotten": held_forgotten, "held_memories": held_memories}
+    held = {"held_forgotten": held_forgotten, "held_memories": held_memories}
+    return {"cycled_at": micros(cycle.ended_at), "cycle_changed": cycle.changed, **held}
 
 
 def import_since(connection: Connection, since: datetime) -> bool:

@@ -14,6 +14,8 @@ export default {
 
   lc_layers: ["Layers", "层"],
   lc_last: ["last cycle on {when}", "上次运行：{when}"],
+  lc_last_nothing: ["last cycle on {when}, changed nothing", "上次运行：{when}，未做改动"],
+  lc_last_changed: ["last cycle on {when}, changed {n} memory|last cycle on {when}, changed {n} memories", "上次运行：{when}，改动 {n} 条"],
   lc_never: ["no cycle yet", "尚未运行"],
   lc_next: ["The next cycle runs by itself on {when}.", "下次自动运行：{when}。"],
   lc_next_none: ["No cycle runs by itself.", "不会自动运行。"],
