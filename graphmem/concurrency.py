@@ -202,6 +202,11 @@ class OrderedLock:
         self._waiting: set[tuple[bool, int]] = set()  # (not urgent, number): the smallest is the next holder
         self._holder: tuple[bool, int] | None = None
 
+    @property
+    def is_held(self) -> bool:
+        """Whether a thread holds the lock."""
+        return self._holder is not None
+
     @contextmanager
     def turn(self, *, urgent: bool = False) -> Iterator[None]:
         """Waits for the lock and holds it. Not reentrant."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 from collections.abc import Callable
 from contextlib import suppress
@@ -50,15 +51,16 @@ class PerProcess(Generic[T]):
     def __init__(self, make: Callable[[], T]) -> None:
         self._make = make
         self._lock = Lock()
-        self._values: dict[int, T] = {}  # by process id
+        self._value: T | None = None
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._leave_to_parent)
 
     def get(self) -> T:
         """Returns this process's value. Raises what making it raises, and then tries again next time."""
-        process = os.getpid()
         with self._lock:
-            if process not in self._values:
-                self._values[process] = self._make()
-            return self._values[process]
+            if self._value is None:
+                self._value = self._make()
+            return self._value
 
     def load_beside(self) -> None:
         """Begins to make the value in a thread, for a caller that is about to need it. `get` tries again what fails."""
@@ -68,3 +70,10 @@ class PerProcess(Generic[T]):
     def _load_quietly(self) -> None:
         with suppress(EmbeddingError):
             self.get()
+
+    def _leave_to_parent(self) -> None:
+        self._lock = Lock()  # the thread that may have held it is not in this process
+        if self._value is not None:
+            # Not freed, at the end of the process neither: an onnxruntime session would wait for its threads for ever.
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._value))
+            self._value = None

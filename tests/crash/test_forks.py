@@ -10,7 +10,8 @@ import pytest
 from support.waiting import TIMEOUT
 
 HEAD = f'''
-import gc, os, sys
+import gc, os, signal, sys
+from threading import Event, Thread
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 from pathlib import Path
 from child import open_memory
@@ -28,6 +29,16 @@ def forked(act):
             print("child:", type(error).__name__, error, file=sys.stderr)
         finally:
             os._exit(code)
+    _, status = os.waitpid(process, 0)
+    assert status == 0, status
+
+def ends(act):
+    "Acts in a forked process, which then ends as a program does."
+    process = os.fork()
+    if process == 0:
+        signal.alarm({int(TIMEOUT)})
+        act()
+        sys.exit(0)
     _, status = os.waitpid(process, 0)
     assert status == 0, status
 
@@ -132,6 +143,71 @@ memory.close()
 forked(lambda: open_memory(home).close())
 with open_memory(home) as again:
     assert again.verify()["ok"] and again.get_all(user_id="u")["total"] == 1
+""",
+    )
+
+
+def test_a_forked_child_ends_that_inherited_models(home: Path) -> None:
+    """A model's threads are in the parent alone: whoever frees it in the child waits for them for ever."""
+    run(
+        home,
+        """
+from graphmem import Memory
+
+def there():
+    with Memory(home.with_name("other")) as mine:
+        mine.add("Омар продаёт лодки", user_id="u")
+        assert mine.verify()["ok"]
+
+memory = Memory(home)
+memory.add("Nina paints boats.", user_id="u")
+ends(lambda: None)
+ends(gc.collect)
+ends(lambda: ends(lambda: None))
+memory.close()
+del memory
+ends(there)
+with Memory(home) as again:
+    assert again.search("Who paints?", user_id="u")["results"] and again.verify()["ok"]
+""",
+    )
+
+
+def test_a_forked_child_does_not_wait_for_what_another_thread_of_its_parent_does(home: Path) -> None:
+    """A thread that loads a model, or parses, holds a lock that nobody releases in the child."""
+    run(
+        home,
+        """
+from graphmem.extraction.spacy.extractor import SpacyExtractor
+from graphmem.model import Utterance
+from graphmem.models.loading import PerProcess
+
+parent = os.getpid()
+is_loading, is_parsing = Event(), Event()
+extractor = SpacyExtractor()
+
+def make():
+    if os.getpid() == parent:
+        is_loading.set()
+        Event().wait()
+    return "made in the child"
+
+def parse():
+    with extractor._parser(urgent=False):
+        is_parsing.set()
+        Event().wait()
+
+def there():
+    assert values.get() == "made in the child"
+    (extraction,) = extractor.extract([Utterance("Nina paints boats in Bergen.")])
+    assert {each.name for each in extraction.mentions} >= {"Nina", "Bergen"}, extraction
+
+values = PerProcess(make)
+Thread(target=values.get, daemon=True).start()
+Thread(target=parse, daemon=True).start()
+is_loading.wait()
+is_parsing.wait()
+ends(there)
 """,
     )
 

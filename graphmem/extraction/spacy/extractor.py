@@ -10,6 +10,7 @@ less.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -274,3 +275,15 @@ def _create_empty_tokenizer() -> Any:
     from spacy.tokenizer import Tokenizer
 
     return lambda nlp: Tokenizer(nlp.vocab)
+
+
+def _after_fork() -> None:
+    """Replaces the lock, and a pipeline that its holder was using: that thread is not in this process."""
+    global _lock  # noqa: PLW0603
+    if _lock.is_held:
+        _loaded.clear()
+    _lock = OrderedLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
