@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import IO, TYPE_CHECKING, Any, Literal, Self, TypeVar, cast
+from typing import IO, TYPE_CHECKING, Any, Literal, NoReturn, Self, TypeVar, cast
 
 from pydantic import BaseModel
 
@@ -180,6 +180,12 @@ class Memory:
         Raises ConfigError.
         """
         return cls(settings=Settings.from_file(validation.folder(path)))
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a Memory cannot be pickled or copied, for it has files and threads; open one in each process, and share "
+            "one between threads"
+        )
 
     def __enter__(self) -> Self:
         return self
