@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar, cast
 
@@ -105,6 +105,7 @@ class Given:
             embed_query=checked.embed_query,
             embed_tokens=checked.embed_tokens,
             embed_question=checked.embed_question,
+            token_places=checked.token_places,
         )
 
     @property
@@ -168,6 +169,16 @@ class _CheckedEmbedder:
         if len(question.words) != len(tokens):
             raise EmbeddingError(f"{_EMBEDDER} returned {len(question.words)} words for {len(tokens)} tokens")
         return EmbeddedQuestion(vector, tokens, question.words, multilingual, ranking)
+
+    def token_places(self, text: str) -> list[list[int]]:
+        places = self._embedder.token_places(text)
+        with suppress(TypeError, ValueError):
+            offsets = [[int(place) for place in window] for window in places]
+            if all(0 <= offset <= len(text) for window in offsets for offset in window):
+                return offsets
+        raise EmbeddingError(
+            f"{_EMBEDDER} returned something else than offsets in the text, for each window, from token_places"
+        )
 
     def _embedded(self, text: Any) -> Embedded:
         if not isinstance(text, Embedded):

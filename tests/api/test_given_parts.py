@@ -317,6 +317,17 @@ def test_an_unusable_question_is_refused(odd: Any, phrase: str) -> None:
         embedder.embed_question("green tea")
 
 
+@pytest.mark.parametrize("odd", [None, 3, [0, 6], [["tea"]], [[None]], [[-1]], [[10]], "tea"])
+def test_unusable_places_of_tokens_are_refused(odd: Any) -> None:
+    class Placing(HashEmbedder):
+        def token_places(self, text: str) -> Any:
+            return odd
+
+    embedder: Any = Given(embedder=Placing()).guarded_embedder
+    with pytest.raises(EmbeddingError, match="^embedder: the given object returned something else than offsets"):
+        embedder.token_places("green tea")
+
+
 def test_an_embedder_with_a_second_space_is_checked_in_both() -> None:
     embedder: Any = Given(embedder=TwoSpaces(list)).guarded_embedder
     read, unread = embedder.embed_tokens(["green tea", "чай"])
