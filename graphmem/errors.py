@@ -51,6 +51,15 @@ class GraphmemError(Exception):
 
     is_loggable: ClassVar[bool] = False
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Exception's own calls the class with the message alone: another process of a pool could not read the error
+        # of a class that takes more, and the pool would wait for it for ever.
+        return _restored, (type(self), self.args), self.__dict__
+
+
+def _restored(error_class: type[GraphmemError], args: tuple[Any, ...]) -> GraphmemError:
+    return error_class.__new__(error_class, *args)
+
 
 class ConfigError(GraphmemError):
     """The configuration cannot be used."""

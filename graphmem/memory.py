@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import IO, TYPE_CHECKING, Any, Literal, Self, TypeVar, cast
+from typing import IO, TYPE_CHECKING, Any, Literal, NoReturn, Self, TypeVar, cast
 
 from pydantic import BaseModel
 
@@ -114,10 +114,10 @@ class Memory:
         """Opens or creates a memory in a folder, which is readable only by its owner.
 
         `path` is the folder. `config` is a configuration as `from_config` takes it and may stand in the place of
-        `path`. `settings` is for callers that build a `Settings` in code. `vector_index`, `embedder`, `llm` and
-        `reranker` are objects of `graphmem.plugins` in place of what is configured; whoever made one closes it, after
-        the memory. Raises ConfigError for an unusable configuration and for an object of the wrong shape, StoreError
-        for an unusable folder.
+        `path`; beside it `path` counts as its `home`, and it names no ledger elsewhere. `settings` is for callers that
+        build a `Settings` in code. `vector_index`, `embedder`, `llm` and `reranker` are objects of `graphmem.plugins`
+        in place of what is configured; whoever made one closes it, after the memory. Raises ConfigError for an unusable
+        configuration and for an object of the wrong shape, StoreError for an unusable folder.
         """
         given = Given(vector_index, embedder, llm, reranker)
         if isinstance(path, Mapping | BaseModel):
@@ -128,6 +128,11 @@ class Memory:
             if settings is not None:
                 raise ConfigError("config: settings are given as well; give config or settings, not both")
             settings = Settings.from_dict(config)
+            if path is not None and (settings.ledger_url is not None or settings.history_db_path is not None):
+                raise ConfigError(
+                    "path: a folder was named, but history_db_path or ledger_url in config puts the ledger elsewhere; "
+                    "leave out path, or that key"
+                )
         in_memory = path is not None and validation.folder(path) == ":memory:"
         folder = None if path is None or in_memory else validation.home(path)
         if settings is None:
@@ -175,6 +180,12 @@ class Memory:
         Raises ConfigError.
         """
         return cls(settings=Settings.from_file(validation.folder(path)))
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a Memory cannot be pickled or copied, for it has files and threads; open one in each process, and share "
+            "one between threads"
+        )
 
     def __enter__(self) -> Self:
         return self

@@ -13,17 +13,19 @@ from contextlib import contextmanager
 from threading import Lock
 from typing import Any
 
-from celery import Celery, signals
-
 from graphmem.background import take_up_work
 from graphmem.engine import Engine
 from graphmem.errors import ConfigError, GraphmemError
+from graphmem.integrations.base import required
 from graphmem.jobs.handover import JOB_TASK, RESEND_SECONDS, SWEEP_TASK, celery_app
 from graphmem.jobs.worker import CYCLE_SECONDS, model_job_seconds
 from graphmem.logs import log_text
 from graphmem.settings import Settings
 from graphmem.settings.schema import CeleryWorkers
 from graphmem.settings.sources import CONFIG_VARIABLE
+
+with required("celery", extra="celery"):
+    from celery import Celery, signals
 
 logger = logging.getLogger("graphmem")
 # Seconds by which a message comes again later than the claim of its job ends, if a worker dies with its machine.

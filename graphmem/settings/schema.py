@@ -1355,6 +1355,8 @@ def _error_lines(
         if len(key_path) > 1 and Settings.model_fields[key_path[0]].discriminator is not None:
             del key_path[1]  # pydantic's name of the provider is no key of the dict
         message = error_details["msg"]
+        if error_details["type"] == "path_type":
+            message = "must be a path"
         if error_details["type"] == "other_provider":
             key_path.append("provider")
         if error_details["type"].startswith("union_tag"):

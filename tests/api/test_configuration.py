@@ -44,6 +44,18 @@ def test_a_memory_is_made_from_a_config_and_a_file(tmp_path: Path) -> None:
             Memory.from_config(bad)
 
 
+@pytest.mark.parametrize("key", ["history_db_path", "ledger_url"])
+def test_a_named_folder_is_where_the_ledger_is(tmp_path: Path, key: str) -> None:
+    home, elsewhere = tmp_path / "home", tmp_path / "other.sqlite"
+    with Memory(home, config={**fake_models(), "home": str(tmp_path / "another")}):
+        assert [path.name for path in tmp_path.iterdir()] == ["home"]
+    place = {"history_db_path": str(elsewhere), "ledger_url": f"sqlite:///{elsewhere}"}[key]
+    for path in (home, ":memory:"):
+        with pytest.raises(ConfigError, match="^path: a folder was named, but history_db_path or ledger_url in config"):
+            Memory(path, config={**fake_models(), key: place})
+    assert not elsewhere.exists()
+
+
 def test_the_home_comes_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GRAPHMEM_HOME", str(tmp_path / "home"))
     with Memory() as memory:

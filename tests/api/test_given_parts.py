@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,10 @@ from support.fake_llm import Scripted, fact
 from support.fakes import DIMS, fake_models
 
 from graphmem import AsyncMemory, Memory, Settings
-from graphmem.errors import ConfigError, StoreUnavailable
+from graphmem.errors import ConfigError, EmbeddingError, LLMUnavailable, StoreUnavailable
+from graphmem.given import Given
 from graphmem.models.openai_chat import OpenaiChatModel
-from graphmem.plugins import Point
+from graphmem.plugins import Point, Reply, Usage
 from graphmem.testing import HashEmbedder, ModelEndpoint
 from graphmem.testing.numpy_index import NumpyIndex
 
@@ -161,6 +163,18 @@ def test_an_index_that_returns_something_else_is_left_out(
     assert [one.getMessage() for one in caplog.records if "something else than ids" in one.getMessage()]
 
 
+@pytest.mark.parametrize("odd", [[("id",)], ["id"], [("id", 1, "1")], [(1, 1, 1)], None])
+def test_an_index_that_lists_something_else_cannot_be_compared(odd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = NotedIndex()
+    with opened(vector_index=index) as memory:
+        added(memory, "green tea")
+        monkeypatch.setattr(index, "list_held", lambda *_: odd)
+        report = memory.verify()
+        assert not report["ok"]
+        (reason,) = report["projections"]["vectors"]["unreachable"]
+        assert reason.startswith("vector_index: the given object ")
+
+
 def test_an_embedder_that_fails_at_a_query_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     class Broken(HashEmbedder):
         def embed_question(self, text: str) -> Any:
@@ -224,6 +238,118 @@ def test_unusable_vectors_of_an_embedder_leave_the_words_stored(odd: Any) -> Non
         assert texts(memory.get_all(**ANA)) == ["green tea"]
 
 
+class OddTokens(HashEmbedder):
+    """A TokenEmbedder whose results are what `odd` makes of those of a HashEmbedder."""
+
+    def __init__(self, odd: Any) -> None:
+        super().__init__(DIMS)
+        self.odd = odd
+
+    def embed_tokens(self, texts: Sequence[str]) -> Any:
+        return self.odd(super().embed_tokens(texts))
+
+    def embed_question(self, text: str) -> Any:
+        return self.odd([super().embed_question(text)])[0]
+
+
+class TwoSpaces(OddTokens):
+    """A MultilingualEmbedder that reads English alone in the first space."""
+
+    multilingual_form, multilingual_dims = "both-3", 3
+
+    def embed_tokens(self, texts: Sequence[str]) -> Any:
+        read = [
+            one if text.isascii() else replace(one, vectors=one.vectors[:0], tokens=())
+            for text, one in zip(texts, HashEmbedder.embed_tokens(self, texts), strict=True)
+        ]
+        return self.odd([replace(one, multilingual=np.array([0, 3, 4])) for one in read])
+
+
+def each(**changed: Any) -> Any:
+    """Returns what replaces fields of each result by what functions make of them."""
+    return lambda results: [
+        replace(one, **{name: change(getattr(one, name)) for name, change in changed.items()}) for one in results
+    ]
+
+
+@pytest.mark.parametrize(
+    ("odd", "phrase"),
+    [
+        (lambda results: None, "an object of the type NoneType where a list is expected"),
+        (lambda results: results[1:], "1 results for 2 texts"),
+        (
+            lambda results: [one.vectors for one in results],
+            "an object of the type ndarray from embed_tokens; return an",
+        ),
+        (each(vectors=lambda rows: rows * np.nan), "1 of 1 vectors with numbers that are not finite"),
+        (each(vectors=lambda rows: rows[:, 1:]), f"vectors of {DIMS - 1} numbers .* its dims: set it to {DIMS - 1}"),
+        (each(vectors=lambda rows: rows[:0]), "no vector for a text"),
+        (each(vectors=lambda rows: None), "an object of the type NoneType where a text's vectors are expected"),
+        (each(tokens=lambda tokens: ()), "0 token matrices for 1 vectors"),
+        (each(tokens=lambda tokens: tokens * 2), "2 token matrices for 1 vectors"),
+        (each(tokens=lambda tokens: (tokens[0][:, 1:],)), rf"int8 in the shape \(2, {DIMS - 1}\)"),
+        (each(tokens=lambda tokens: (tokens[0] / 127,)), "float64 .* int8 in the shape"),
+        (each(tokens=lambda tokens: (np.int8(3),)), r"int8 in the shape \(\)"),
+    ],
+)
+def test_unusable_token_matrices_are_refused_before_they_are_stored(odd: Any, phrase: str) -> None:
+    embedder: Any = Given(embedder=OddTokens(odd)).guarded_embedder
+    with pytest.raises(EmbeddingError, match=phrase) as caught:
+        embedder.embed_tokens(["green tea", "red kettle"])
+    assert str(caught.value).startswith("embedder: the given object returned ")
+
+
+@pytest.mark.parametrize(
+    ("odd", "phrase"),
+    [
+        (lambda results: [None], "an object of the type NoneType from embed_question; return an EmbeddedQuestion"),
+        (each(vector=lambda vector: np.full_like(vector, np.inf)), "not finite"),
+        (each(vector=lambda vector: vector[1:]), f"vectors of {DIMS - 1} numbers"),
+        (each(vector=lambda vector: None), "something else than a vector of numbers"),
+        (each(tokens=lambda tokens: tokens[:, 1:]), r"in the shape \(tokens, "),
+        (each(tokens=lambda tokens: tokens * np.nan), "not finite"),
+        (each(words=lambda words: words[1:]), "1 words for 2 tokens"),
+    ],
+)
+def test_an_unusable_question_is_refused(odd: Any, phrase: str) -> None:
+    embedder: Any = Given(embedder=OddTokens(odd)).guarded_embedder
+    with pytest.raises(EmbeddingError, match=phrase):
+        embedder.embed_question("green tea")
+
+
+@pytest.mark.parametrize("odd", [None, 3, [0, 6], [["tea"]], [[None]], [[-1]], [[10]], "tea"])
+def test_unusable_places_of_tokens_are_refused(odd: Any) -> None:
+    class Placing(HashEmbedder):
+        def token_places(self, text: str) -> Any:
+            return odd
+
+    embedder: Any = Given(embedder=Placing()).guarded_embedder
+    with pytest.raises(EmbeddingError, match="^embedder: the given object returned something else than offsets"):
+        embedder.token_places("green tea")
+
+
+def test_an_embedder_with_a_second_space_is_checked_in_both() -> None:
+    embedder: Any = Given(embedder=TwoSpaces(list)).guarded_embedder
+    read, unread = embedder.embed_tokens(["green tea", "чай"])
+    assert (read.vectors.shape, len(read.tokens)) == ((1, DIMS), 1)
+    assert (unread.vectors.shape, unread.tokens) == ((0, DIMS), ())
+    assert read.multilingual == pytest.approx([0, 0.6, 0.8])
+    for odd in (lambda vector: None, lambda vector: vector[1:], lambda vector: vector * np.nan):
+        broken: Any = Given(embedder=TwoSpaces(each(multilingual=odd))).guarded_embedder
+        with pytest.raises(EmbeddingError):
+            broken.embed_tokens(["green tea"])
+
+
+def test_vectors_that_are_no_numbers_are_not_stored() -> None:
+    embedder = OddTokens(each(vectors=lambda rows: rows * np.nan))
+    embedder.embed_question = HashEmbedder(DIMS).embed_question  # type: ignore[method-assign]
+    with opened(embedder=embedder) as memory:
+        assert "vectors" in memory.add("green tea", **ANA)["pending"]
+        embedder.odd = each(vectors=lambda rows: rows * 7)
+        assert memory.flush() == {"pending": []}
+        assert memory.search("green tea", **ANA)["results"][0]["similarity"] == pytest.approx(1)
+
+
 # --- language model -------------------------------------------------------------------------------------------------
 
 
@@ -254,6 +380,30 @@ def test_a_language_model_that_raises_leaves_the_words_stored() -> None:
         assert answer["causes"] == {"facts": "llm: the given object failed in answer with KeyError"}
 
 
+@pytest.mark.parametrize(
+    ("reply", "phrase"),
+    [
+        (None, "an object of the type NoneType from answer; return a graphmem.plugins.Reply"),
+        ({"facts": []}, "an object of the type dict from answer"),
+        (Reply({"facts": []}, None), "an object of the type Reply from answer"),  # type: ignore[arg-type]
+        (Reply({"facts": []}, Usage(calls=-1)), "a Usage with something else than numbers from 0 on"),
+        (Reply({"facts": []}, Usage(prompt_tokens=10**30)), "a Usage with"),
+        (Reply({"facts": []}, Usage(cost=float("nan"))), "a Usage with"),
+        (Reply({"facts": []}, Usage(seconds="1")), "a Usage with"),  # type: ignore[arg-type]
+    ],
+)
+def test_an_answer_of_the_wrong_type_is_a_failure_with_its_remedy(reply: Any, phrase: str) -> None:
+    class Answering:
+        name = "odd"
+
+        def answer(self, _: Any) -> Any:
+            return reply
+
+    model: Any = Given(llm=Answering()).guarded_llm
+    with pytest.raises(LLMUnavailable, match=f"^llm: the given object returned {phrase}"):
+        model.answer(None)
+
+
 # --- shapes ---------------------------------------------------------------------------------------------------------
 
 
@@ -263,6 +413,18 @@ class Nameless(HashEmbedder):
 
 class Lengthless(HashEmbedder):
     dims = 0
+
+
+class FormlessTokens(HashEmbedder):
+    token_form = ""
+
+
+class LengthlessTokens(HashEmbedder):
+    token_dims = "3"  # type: ignore[assignment]
+
+
+class LengthlessSpace(TwoSpaces):
+    multilingual_dims = 0
 
 
 @pytest.mark.parametrize(
@@ -277,6 +439,12 @@ class Lengthless(HashEmbedder):
         ({"embedder": HashEmbedder}, "embedder: is the class HashEmbedder; give an object of it"),
         ({"embedder": Nameless()}, "embedder: its model must be a name, not ' '"),
         ({"embedder": Lengthless()}, "embedder: its dims must be the length of its vectors, not 0"),
+        ({"embedder": FormlessTokens()}, "embedder: its token_form must be a name, not ''"),
+        ({"embedder": LengthlessTokens()}, "embedder: its token_dims must be the length of its vectors, not '3'"),
+        (
+            {"embedder": LengthlessSpace(list)},
+            "embedder: its multilingual_dims must be the length of its vectors, not 0",
+        ),
         ({"llm": HashEmbedder(4)}, "llm: HashEmbedder has no method answer"),
         ({"reranker": "http://host/rerank"}, "reranker: str has no method __call__"),
     ],

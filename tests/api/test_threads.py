@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import threading
 from pathlib import Path
 from threading import Barrier
@@ -11,7 +13,7 @@ import pytest
 from support.contract import Make, added, ids
 from support.waiting import TIMEOUT
 
-from graphmem import Memory
+from graphmem import AsyncMemory, ChatLink, Memory
 from graphmem.errors import ModelError
 from graphmem.extraction.spacy.extractor import SpacyExtractor
 from graphmem.models.two_spaces import TwoSpaceEmbedder
@@ -42,6 +44,13 @@ def test_threads_may_share_a_memory(tmp_path: Path, make_memory: Make, on_disk: 
     assert errors == []
     assert memory.stats()["memories"] == 15
     assert memory.verify()["ok"]
+
+
+def test_a_memory_is_neither_pickled_nor_copied(memory: Memory) -> None:
+    for part in (memory, AsyncMemory(sync=memory), ChatLink(memory, user_id="u1")):
+        for act in (pickle.dumps, copy.deepcopy):
+            with pytest.raises(TypeError, match="a Memory cannot be pickled or copied, .*; open one in each process"):
+                act(part)
 
 
 def test_one_message_id_added_by_many_threads_is_stored_once(memory: Memory) -> None:

@@ -502,3 +502,10 @@ def test_a_package_that_lacks_one_of_its_own_says_so_itself() -> None:
 def test_the_package_imports_no_adapter() -> None:
     code = "import sys, graphmem; graphmem.ChatLink; sys.exit(any('integrations' in name for name in sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.thorough  # another process imports graphmem
+def test_without_celery_the_error_names_the_extra() -> None:
+    code = "import sys; sys.modules['celery'] = None\nimport graphmem.integrations.celery"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "ConfigError: celery is not installed; install the extra celery: " in result.stderr

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from support.newer_schema import REVISION, use_newer_schema
 
-from graphmem.errors import StoreError
+from graphmem.errors import StoreError, StoreUnavailable
 from graphmem.model import Scope
 from graphmem.stores.ledger import Ledger, integrity, jobs, schema
 
@@ -65,6 +65,13 @@ def test_another_schema_is_refused_with_advice(path: Path, revision: str, advice
     with pytest.raises(StoreError, match=f"{revision}.*{advice}"):
         Ledger(path)
     assert run_sql(path, "SELECT version_num FROM alembic_version") == [(revision,)]
+
+
+def test_a_schema_without_a_version_is_damage(path: Path) -> None:
+    Ledger(path).close()
+    run_sql(path, "DELETE FROM alembic_version")
+    with pytest.raises(StoreUnavailable, match=r"its schema has no version\): it is damaged.*backup"):
+        Ledger(path)
 
 
 def test_a_refused_newer_file_opens_once_its_revision_matches(path: Path) -> None:

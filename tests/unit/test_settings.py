@@ -231,7 +231,7 @@ def test_home_is_expanded(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"llm": {"config": {"model": ""}}}, "llm.config.model: "),
         ({"version": "v2"}, "version: Input should be 'v1.0' or 'v1.1'"),
         ({"home": ""}, "home: is empty"),
-        ({"home": 3}, "home: "),
+        ({"home": 3}, "home: must be a path"),
         ({"home": "~no-such-user/x"}, "home: begins with ~"),
         ({"history_db_path": "x.db", "ledger_url": f"sqlite:///{SECRET}"}, "both name the ledger"),
         ({"delivery_wait": -1}, "delivery_wait: "),

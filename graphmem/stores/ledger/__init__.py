@@ -23,6 +23,7 @@ from graphmem.stores.ledger.columns import Columns
 from graphmem.stores.ledger.database import Database
 from graphmem.stores.ledger.postgres import PostgresDatabase
 from graphmem.stores.ledger.secret_key import SecretKeySource
+from graphmem.stores.ledger.sql import CorruptValue
 from graphmem.stores.ledger.sqlite import SqliteDatabase
 
 if TYPE_CHECKING:
@@ -204,7 +205,10 @@ def _has_schema(connection: Connection) -> bool:
 
 
 def _revision(connection: Connection) -> str:
-    return str(connection.scalar(text("SELECT version_num FROM alembic_version")))
+    revision = connection.scalar(text("SELECT version_num FROM alembic_version"))
+    if revision is None:
+        raise CorruptValue("its schema has no version")
+    return str(revision)
 
 
 def _ensure_schema(connection: Connection) -> None:

@@ -181,7 +181,8 @@ class Database(ABC):
                 raise StoreLocked(self._name + LOCKED.format(seconds=BUSY_SECONDS)) from error
             if consequence and getattr(error, "connection_invalidated", False):
                 consequence = COMMIT_UNKNOWN
-            raise StoreUnavailable(f"{self._name} failed: {_driver_message(error)}{consequence}") from error
+            message = f"{self._name} failed: {_driver_message(error)}{self._remedy(error)}{consequence}"
+            raise StoreUnavailable(message) from error
 
     def is_configuration_error(self, _error: StoreUnavailable) -> bool:
         """Returns whether an error at opening means that the configuration can never work."""
@@ -195,6 +196,10 @@ class Database(ABC):
     @abstractmethod
     def _is_lock_timeout(self, error: Exception) -> bool:
         """Returns whether an error of the driver means that a lock was not free for `BUSY_SECONDS`."""
+
+    def _remedy(self, _error: Exception) -> str:
+        """Returns what helps against an error of the driver, after a semicolon; "" if only its message is known."""
+        return ""
 
     def _damage_message(self, _error: Exception) -> str | None:
         """Returns the reason if an error means that the file is damaged, else None."""

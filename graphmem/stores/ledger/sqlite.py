@@ -44,6 +44,12 @@ _DAMAGED_SCHEMA = ("no such column", "no such table", "has no column named")
 # Primary error codes of damage. A write checks inside its transaction all that a constraint could refuse: only damaged
 # rows break one.
 _DAMAGE_CODES = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CONSTRAINT}
+# Primary error codes with what helps.
+_REMEDIES = {
+    sqlite3.SQLITE_FULL: "; make room on its disk",
+    sqlite3.SQLITE_IOERR: "; make room on its disk, or check whether the disk works and whether files may grow",
+    sqlite3.SQLITE_READONLY: "; let this process write the file and its folder",
+}
 MOVED = (
     "{name} is no longer the one that was opened: its file {part!r} was moved, replaced or removed meanwhile, so "
     "nothing can be stored or found there; put back the file to be kept, then close this Memory and open it again"
@@ -159,6 +165,9 @@ class SqliteDatabase(Database):
             return "a text in it is not UTF-8"
         is_damage = _primary_code(error) in _DAMAGE_CODES or str(cause).startswith(_DAMAGED_SCHEMA)
         return str(cause) if is_damage else None
+
+    def _remedy(self, error: Exception) -> str:
+        return _REMEDIES.get(_primary_code(error), "")
 
     def _is_lock_timeout(self, error: Exception) -> bool:
         return _primary_code(error) == sqlite3.SQLITE_BUSY
