@@ -123,15 +123,16 @@ def qa(
 
     A model answers each question from the notes of each system, and others judge the answers, which they see without
     the system. Every answer is a line in the file of --results; a run that was stopped goes on from there. --dry-run
-    counts calls, tokens and money from the data alone. --report makes Markdown and a figure of the file. Keys of
+    counts calls, tokens and money from the data alone. --report makes Markdown and a figure of the file; with
+    QUESTIONS, of one without the data's texts. Keys of
     endpoints come from the variables that the options name, or OPENAI_API_KEY for OpenAI's own endpoint.
     """
     left_out = [] if leave_out is None else _ids(leave_out)
     if report is not None:
-        if path is not None or results is not None or dry_run:
-            message = "stands alone, or with --leave-out; leave out the questions, --results and --dry-run"
+        if results is not None or dry_run:
+            message = "stands with QUESTIONS or --leave-out alone; leave out --results and --dry-run"
             raise typer.BadParameter(message, param_hint="--report")
-        _report(call, report, left_out)
+        _report(call, report, path, left_out)
         return
     if path is None:
         raise typer.BadParameter("needs the file of questions, or --report", param_hint="QUESTIONS")
@@ -382,16 +383,21 @@ def _run(
     _print(call, report)
 
 
-def _report(call: CommandContext, results: Path, left_out: Sequence[str]) -> None:
-    """Writes the report of a results file beside it, and prints it. Raises StoreError if it cannot be written."""
+def _report(call: CommandContext, results: Path, questions: Path | None, left_out: Sequence[str]) -> None:
+    """Writes the report of a results file beside it, and prints it. Raises StoreError if it cannot be written.
+
+    `questions` is the file of the data for results that were published without its texts.
+    """
     from graphmem.evaluation.qa.report import (  # noqa: PLC0415
         build_report,
         markdown,
         svg,
     )
     from graphmem.evaluation.qa.results import read  # noqa: PLC0415
+    from graphmem.evaluation.qa.run import load, with_texts  # noqa: PLC0415
 
-    report = build_report(read(results), left_out)
+    recorded = read(results)
+    report = build_report(recorded if questions is None else with_texts(recorded, load(questions)), left_out)
     page, figure = results.with_suffix(".md"), results.with_suffix(".svg")
     if results in (page, figure):
         raise typer.BadParameter("ends as a file of the report does; rename it", param_hint="--report")

@@ -380,6 +380,22 @@ def test_mem0_is_left_out_where_it_is_not_installed(data, monkeypatch):
     assert "--systems" in run(data, "--systems", "mem0", "--dry-run", status=2).stderr
 
 
+def test_a_run_published_without_the_texts_of_its_data_is_reported_with_them(data, tmp_path):
+    results = tmp_path / "run.jsonl"
+    with ModelEndpoint(default=scripted) as endpoint:
+        run(data, "--results", results, "--systems", "full", *models(endpoint, "answer", "judge"))
+    whole = run("--report", results, "--json").stdout
+    records = [json.loads(line) for line in results.read_text("utf-8").splitlines()]
+    texts = ("question", "right_answer", "notes")
+    bare = [{key: value for key, value in one.items() if key not in texts} for one in records]
+    results.write_text("".join(json.dumps(one) + "\n" for one in bare))
+    full = json.loads(run("--report", results, "--json").stdout)["figures"][0]["systems"]["full"]
+    assert (full["f1"], full["bleu_1"], full["right"][0]["mean"]) == (None, None, 0.5)
+    assert run(data, "--report", results, "--json").stdout == whole
+    results.write_text(results.read_text().replace("conv-1:1", "conv-7:1"))
+    assert "locomo.json: has no question 'conv-7:1'" in run(data, "--report", results, status=1).stderr
+
+
 def test_a_report_never_takes_the_place_of_its_results(data, tmp_path):
     results = tmp_path / "run.md"
     with ModelEndpoint(default=scripted, refuses={"temperature"}) as endpoint:
@@ -403,7 +419,7 @@ def test_what_is_missing_on_the_command_line_is_named(data, tmp_path):
         ([data, "--dry-run", "--systems", "search"], "--systems='search'"),
         ([data, "--dry-run", "--judge-price", "1,2"], "--judge-model"),
         ([data, "--dry-run", "--second-judge-url", "http://localhost"], "--second-judge-model"),
-        ([data, "--report", tmp_path / "r"], "--report"),
+        (["--report", tmp_path / "r", "--results", tmp_path / "r"], "--report"),
         (["--report", tmp_path / "r", "--dry-run"], "--report"),
         ([data, "--dry-run", "--questions", "0"], "--questions"),
     ):

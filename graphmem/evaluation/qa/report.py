@@ -106,7 +106,7 @@ def _figures(system: str, rows: Answers, recorded: Recorded, judges: Sequence[st
         "n": len(rows),
         "failed": sum(one["failure"] is not None for one in rows),
         "f1": _mean(rows, _f1),
-        "bleu_1": _mean(rows, lambda one: bleu_1(one["answer"], one["right_answer"])),
+        "bleu_1": _mean(rows, _bleu_1),
         "right": [_mean(rows, partial(_is_right, place)) for place in range(len(judges))],
         "unjudged": [sum(_is_right(place, one) is None for one in rows) for place in range(len(judges))],
         "evidence_recall": _mean(rows, lambda one: one["evidence_recall"]),
@@ -118,7 +118,14 @@ def _figures(system: str, rows: Answers, recorded: Recorded, judges: Sequence[st
     }
 
 
-def _f1(one: Record) -> float:
+def _bleu_1(one: Record) -> float | None:
+    return bleu_1(one["answer"], one["right_answer"]) if "right_answer" in one else None
+
+
+def _f1(one: Record) -> float | None:
+    """Returns the F1 of an answer, None if the file was published without the right one."""
+    if "right_answer" not in one:
+        return None
     return answer_f1(one["answer"], one["right_answer"], one["category"], is_answerable=one["is_answerable"])
 
 

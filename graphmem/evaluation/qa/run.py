@@ -11,7 +11,7 @@ import hashlib
 import random
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from graphmem.evaluation import locomo, longmemeval
 from graphmem.evaluation.blocks import evidence_of, shares
 from graphmem.evaluation.datasets import BenchmarkQuestion, Dataset, QuestionGroup, read_objects
 from graphmem.evaluation.environment import environment
-from graphmem.evaluation.qa.results import ANSWERED, STORED, ResultsFile
+from graphmem.evaluation.qa.results import ANSWERED, STORED, Record, Recorded, ResultsFile
 from graphmem.evaluation.qa.systems import (
     EMBEDDER,
     NOTHING,
@@ -114,6 +114,21 @@ def planned(
     if not cases:
         raise ValidationError("leave_out: leaves no question of these categories", argument="leave_out")
     return Plan(dataset, cases, systems)
+
+
+def with_texts(recorded: Recorded, dataset: Dataset) -> Recorded:
+    """Returns a run whose file was published without the data's texts, with each question and its right answer.
+
+    Raises ValidationError for a question that the data does not have.
+    """
+    cases = {case.id: case for case in dataset.cases}
+    if unknown := sorted({question for question, _ in recorded.answers} - set(cases)):
+        raise ValidationError(f"{dataset.sources[0].name}: has no question {unknown[0]!r}; give the file of this run")
+    answers: dict[tuple[str, str], Record] = {
+        key: {**one, "question": cases[key[0]].question, "right_answer": cases[key[0]].answer}
+        for key, one in recorded.answers.items()
+    }
+    return replace(recorded, answers=answers)
 
 
 def run_record(plan: Plan, models: Mapping[str, Any]) -> dict[str, Any]:
