@@ -37,7 +37,10 @@ Report = Annotated[
     typer.Option(metavar="FILE", help="Reports on a file of --results, as FILE.md and FILE.svg; asks nothing."),
 ]
 DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Only says how many calls, tokens and how much money it takes.")
+    bool,
+    typer.Option(
+        "--dry-run", help="Only says how many calls, tokens and how much money it takes; with --results, what is left."
+    ),
 ]
 Systems = Annotated[
     str | None,
@@ -146,7 +149,7 @@ def qa(
     roles = {one[0]: _Role(*one, timeout=timeout, temperature=temperature) for one in named}
     plan = _plan(path, systems, categories, left_out, questions)
     if dry_run:
-        _forecast(call, plan, roles)
+        _forecast(call, plan, roles, results)
         return
     if results is None:
         raise typer.BadParameter("names the file of the run; without it only --dry-run", param_hint="--results")
@@ -323,12 +326,15 @@ def _judges(roles: Mapping[str, _Role]) -> list[_Role]:
     return [roles[name] for name in _JUDGES if roles[name].model is not None]
 
 
-def _forecast(call: CommandContext, plan: Plan, roles: Mapping[str, _Role]) -> None:
+def _forecast(call: CommandContext, plan: Plan, roles: Mapping[str, _Role], results: Path | None) -> None:
+    """Prints what the run takes; if the results file is there, what it takes to go on with it."""
     from graphmem.cli.bench_table import print_forecast  # noqa: PLC0415
+    from graphmem.evaluation.qa.results import read  # noqa: PLC0415
     from graphmem.evaluation.qa.run import forecast  # noqa: PLC0415
 
     asked = [roles["answer"], *_judges(roles), roles["memory"]]
-    outlook = forecast(plan, {role.name: role.prices for role in asked})
+    done = read(results).answers if results is not None and results.exists() else {}
+    outlook = forecast(plan, {role.name: role.prices for role in asked}, done)
     call.print_answer(outlook, lambda renderer: print_forecast(renderer, outlook))
 
 

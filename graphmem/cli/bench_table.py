@@ -124,8 +124,11 @@ def print_forecast(renderer: Renderer, forecast: Mapping[str, Any]) -> None:
             renderer.line(f"{name:<{SYSTEM_WIDTH}}{row['calls']:>10,}{tokens}")
     fewest = forecast["roles"]["memory"]["fewest_calls"]
     renderer.title("Together")
-    renderer.line(f"money: {forecast['cost']:.2f}; the memory's model is called {fewest:,} times at least")
-    if unpriced := [name for name, row in forecast["roles"].items() if row["calls"] and row["cost"] is None]:
+    asked = {name: row for name, row in forecast["roles"].items() if row["calls"]}
+    unpriced = [name for name, row in asked.items() if row["cost"] is None]
+    money = "-" if unpriced and len(unpriced) == len(asked) else f"{forecast['cost']:.2f}"
+    renderer.line(f"money: {money}; the memory's model is called {fewest:,} times at least")
+    if unpriced:
         renderer.line(f"not counted, for want of a price: {', '.join(f'--{name}-price' for name in unpriced)}")
 
 

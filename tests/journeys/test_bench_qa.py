@@ -162,12 +162,30 @@ def test_a_forecast_counts_the_requests_of_the_run_without_asking_or_storing(dat
     assert "about the most" in shown
 
 
+@pytest.mark.thorough
+def test_a_forecast_of_a_run_that_goes_on_counts_what_is_left(data, tmp_path):
+    results = tmp_path / "run.jsonl"
+    with ModelEndpoint(default=scripted) as endpoint:
+        roles = models(endpoint, "answer", "judge")
+        arguments = [data, "--results", results, "--systems", "none,full", *roles]
+        whole = json.loads(run(*arguments, "--dry-run", "--json").stdout)
+        assert not results.exists()
+        run(data, "--results", results, "--systems", "none", *roles)
+        asked = len(endpoint.requests)
+        outlook = json.loads(run(*arguments, "--dry-run", "--json").stdout)
+        assert len(endpoint.requests) == asked
+        run(*arguments)
+        assert len(endpoint.requests) - asked == sum(row["calls"] for row in outlook["roles"].values()) == 12
+    assert (outlook["systems"]["none"]["calls"], outlook["systems"]["full"]) == (0, whole["systems"]["full"])
+
+
 def test_what_has_no_price_is_named_and_not_free(data):
     arguments = [data, "--dry-run", "--systems", "none", "--judge-model", "m"]
     roles = json.loads(run(*arguments, "--judge-price", "1,2", "--json").stdout)["roles"]
     assert (roles["answer"]["cost"], roles["judge"]["cost"] > 0) == (None, True)
     shown = run(*arguments, "--judge-price", "1,2").stdout
     assert "for want of a price: --answer-price\n" in shown
+    assert "money: -;" in run(*arguments).stdout
     assert "for want of a price" not in run(*arguments, "--judge-price", "1,2", "--answer-price", "0,0").stdout
 
 
@@ -349,6 +367,7 @@ def test_a_model_that_fails_ends_the_run_which_goes_on_later(data, tmp_path):
     assert 13 <= len(endpoint.requests) <= 14
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("role", ["answer", "judge"])
 @pytest.mark.parametrize("reply", [behaviours.empty_body(), behaviours.unfinished()])
 def test_what_is_no_reply_of_a_model_ends_the_run_and_is_no_answer(data, tmp_path, role, reply):

@@ -141,8 +141,11 @@ def run_record(plan: Plan, models: Mapping[str, Any]) -> dict[str, Any]:
 # --- the forecast ----------------------------------------------------------------------------------------------------
 
 
-def forecast(plan: Plan, prices: Mapping[str, Prices | None]) -> dict[str, Any]:
+def forecast(plan: Plan, prices: Mapping[str, Prices | None], done: Collection[tuple[str, str]] = ()) -> dict[str, Any]:
     """Returns calls, tokens and money of a run from the data alone, by role and by system; for JSON.
+
+    `done` has the (question, system) that a run which goes on has answered: they are asked no more. A conversation is
+    taken to be stored if a system that asks its memory has something left.
 
     `prices` are by role: "answer", "memory", and any other is a judge; the cost of a role without a price is None, and
     not in that of all. Calls of answerer and judges are the very number
@@ -153,14 +156,16 @@ def forecast(plan: Plan, prices: Mapping[str, Prices | None]) -> dict[str, Any]:
     judged = filled = Usage()
     fewest = 0
     for conversation, cases in plan.conversations():
-        for memory in sorted(plan.memories):
+        left = {case: [name for name in plan.systems if (case.id, name) not in done] for case in cases}
+        asked = {plan.systems[name].memory for names in left.values() for name in names}
+        for memory in sorted(plan.memories & asked):
             least, most = forecast_of_filling(memory, conversation)
             fewest, filled = fewest + least, filled + most
-        for case in cases:
+        for case, names in left.items():
             question = _tokens(answer_prompt(case, ""))
-            for name, system in plan.systems.items():
-                answers[name] += Usage(1, question + system.most(case, conversation), ANSWER_TOKENS)
-            tokens, calls = _tokens(judge_prompt(case, "")) + ANSWER_TOKENS, len(plan.systems)
+            for name in names:
+                answers[name] += Usage(1, question + plan.systems[name].most(case, conversation), ANSWER_TOKENS)
+            tokens, calls = _tokens(judge_prompt(case, "")) + ANSWER_TOKENS, len(names)
             judged += Usage(calls, calls * tokens, calls * VERDICT_TOKENS)
     usages = {**dict.fromkeys(prices, judged), "answer": sum(answers.values(), Usage()), "memory": filled}
     roles = {role: _forecast_row(usage, prices[role]) for role, usage in usages.items()}
