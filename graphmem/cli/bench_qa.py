@@ -132,8 +132,8 @@ def qa(
     """
     left_out = [] if leave_out is None else _ids(leave_out)
     if report is not None:
-        if results is not None or dry_run:
-            message = "stands with QUESTIONS or --leave-out alone; leave out --results and --dry-run"
+        if dry_run or not {None} >= {results, systems, categories, questions}:
+            message = "is about all that its file holds but --leave-out; leave out the options of a run"
             raise typer.BadParameter(message, param_hint="--report")
         _report(call, report, path, left_out)
         return

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from graphmem.evaluation import languages, metrics
-from graphmem.evaluation.qa.report import interval
+from graphmem.evaluation.qa.report import DIFFERENT_QUESTIONS, interval
 from graphmem.evaluation.runner import EVERYTHING
 
 if TYPE_CHECKING:
@@ -79,6 +79,8 @@ def print_qa(renderer: Renderer, report: Mapping[str, Any]) -> None:
     """Prints a report of answers: for each group of questions a line per system, then times and tokens."""
     judges, everything = report["models"]["judges"], report["figures"][0]["systems"]
     renderer.line(f"questions: {report['questions']}, conversations: {report['conversations']}")
+    if not report["same_questions"]:
+        renderer.line((DIFFERENT_QUESTIONS, "bold"))
     for reason, count in report["data"]["left_out"].items():
         renderer.line((f"left out: {count} {reason}", "dim"), indent=2)
     renderer.title(f"In percent, with the {metrics.CONFIDENCE_LEVEL} % interval by conversation")

@@ -172,6 +172,7 @@ def test_a_forecast_of_a_run_that_goes_on_counts_what_is_left(data, tmp_path):
         assert not results.exists()
         run(data, "--results", results, "--systems", "none", *roles)
         asked = len(endpoint.requests)
+        assert "cannot be compared" not in run("--report", results).stdout
         outlook = json.loads(run(*arguments, "--dry-run", "--json").stdout)
         assert len(endpoint.requests) == asked
         run(*arguments)
@@ -440,6 +441,7 @@ def test_what_is_missing_on_the_command_line_is_named(data, tmp_path):
         ([data, "--dry-run", "--second-judge-url", "http://localhost"], "--second-judge-model"),
         (["--report", tmp_path / "r", "--results", tmp_path / "r"], "--report"),
         (["--report", tmp_path / "r", "--dry-run"], "--report"),
+        (["--report", tmp_path / "r", "--categories", "1"], "--report"),
         ([data, "--dry-run", "--questions", "0"], "--questions"),
     ):
         assert message in run(*arguments, status=2).stderr, arguments

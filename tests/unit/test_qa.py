@@ -284,7 +284,7 @@ def reported(*rows, judges=("a", "b")):
         "is_answerable": True, "evidence_recall": None, "failure": None,
         "verdicts": [{"is_right": True}] * len(judges), "usage": usage, "seconds": {"search": 0.25, "answer": 0.5},
     }  # fmt: skip
-    answers = {(str(key), "none"): {**base, "question_id": str(key), **row} for key, row in enumerate(rows)}
+    answers = {(str(key), ""): {**base, "question_id": str(key), **row} for key, row in enumerate(rows)}
     for one in answers.values():
         one["verdicts"] = [{"usage": usage, **verdict} for verdict in one["verdicts"]]
     run = {
@@ -318,6 +318,13 @@ def test_a_report_says_what_each_model_was_asked_in_all():
     assert all(
         f"*{name}*" in page for name in ("right", "failed", "unjudged", "F1", "BLEU-1", "evidence", "search", "total")
     )
+
+
+def test_a_report_on_systems_that_were_asked_different_questions_says_so():
+    for other, same in (("0", True), ("2", False)):
+        report = reported({"question_id": "0"}, {"question_id": other, "system": "full"})
+        assert report["same_questions"] is same
+        assert ("different questions" in markdown(report, "run.svg")) is not same
 
 
 def test_a_long_name_of_a_judge_leaves_the_next_heading_free():

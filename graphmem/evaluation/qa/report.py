@@ -40,6 +40,7 @@ _ROW, _LABELS, _AXIS, _TOKENS, _MARGIN, _HEAD = 26, 150, 420, 110, 16, 44
 _MAX_NAME = 40
 _BAR, _INK, _GRID = "#4c78a8", "#222", "#ddd"
 
+DIFFERENT_QUESTIONS = "The systems have answered different questions: their figures cannot be compared."
 # What the columns of a report are; `benchmarks/qa/README.md` says more.
 _MEANINGS = (
     "*right*: the judge says so; an answer that *failed* (refused, empty, cut off) is wrong without a judge, one that",
@@ -74,6 +75,7 @@ def build_report(recorded: Recorded, leave_out: Collection[str] = ()) -> dict[st
         },
         "questions": len({one["question_id"] for one in answers}),
         "conversations": len({one["conversation"] for one in answers}),
+        "same_questions": len({frozenset(asked) for asked in _asked(answers).values()}) == 1,
         "figures": [
             {"category": category, "name": name, "systems": _by_system(group, systems, recorded, judges)}
             for category, name, group in _groups(answers)
@@ -84,6 +86,14 @@ def build_report(recorded: Recorded, leave_out: Collection[str] = ()) -> dict[st
             for first, second in combinations(range(len(judges)), 2)
         ],
     }
+
+
+def _asked(answers: Answers) -> dict[str, set[str]]:
+    """Returns the ids of the questions that each system has answered."""
+    asked: dict[str, set[str]] = {}
+    for one in answers:
+        asked.setdefault(one["system"], set()).add(one["question_id"])
+    return asked
 
 
 def _groups(answers: Answers) -> Iterable[tuple[str, str, Answers]]:
@@ -266,6 +276,8 @@ def _page(report: Mapping[str, Any], figure: str) -> Iterator[str]:
     yield f"Answers by {_cell(models['answer'])}; judges: {', '.join(map(_cell, judges)) or 'none'};"
     yield f"the memory's model: {_cell(models['memory'] or 'none')}; embedder: {_cell(models['embedder'])}."
     yield f"In brackets the {report['arguments']['interval_percent']} % interval by conversation."
+    if not report["same_questions"]:
+        yield f"**{DIFFERENT_QUESTIONS}**"
     yield from ("", *_MEANINGS)
     yield ""
     yield f"![Shares of right answers by system]({figure})"
