@@ -96,7 +96,8 @@ def print_qa(renderer: Renderer, report: Mapping[str, Any]) -> None:
     renderer.line((f"{'':{SYSTEM_WIDTH}}{'search':>9}{'':9}{'total':>9}{'':9}{'question':>12}{'stored':>12}", "dim"))
     for system, one in everything.items():
         times = "".join(f"{one[key][part]:>9}" for key in ("search_ms", "total_ms") for part in ("p50", "p95"))
-        tokens = f"{one['tokens_per_question']:>12}{one['tokens_per_conversation']:>12}"
+        taken = (one["tokens_per_question"], one["tokens_per_conversation"])
+        tokens = "".join(f"{'-' if count is None else count:>12}" for count in taken)
         renderer.line(f"{system:<{SYSTEM_WIDTH}}{times}{tokens}")
     for name, counts in (
         ("failed, so wrong", {system: one["failed"] for system, one in everything.items()}),

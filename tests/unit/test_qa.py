@@ -327,6 +327,14 @@ def test_a_report_on_systems_that_were_asked_different_questions_says_so():
         assert ("different questions" in markdown(report, "run.svg")) is not same
 
 
+def test_tokens_that_an_endpoint_does_not_count_are_unknown():
+    uncounted = {"calls": 1, "prompt_tokens": 0, "completion_tokens": 0, "cost": 0}
+    report = reported({"usage": uncounted})
+    assert report["figures"][0]["systems"]["none"]["tokens_per_question"] is None
+    assert "| - | 0 | 0 |" in markdown(report, "run.svg")
+    assert ">-</text>" in svg(report)
+
+
 def test_a_long_name_of_a_judge_leaves_the_next_heading_free():
     figure = svg(reported({}, judges=("deepinfra/meta-llama/" + 9 * "Meta-Llama-",)))
     title, heading = list(ET.fromstring(figure).iter("{http://www.w3.org/2000/svg}text"))[:2]  # noqa: S314

@@ -47,7 +47,7 @@ _MEANINGS = (
     "is *unjudged* has no readable verdict and does not count. *F1*: of the stems of words, by category as LOCOMO's",
     "evaluation has it. *BLEU-1*: precision of the words times the brevity penalty. All in percent. *evidence*: share",
     "of the evidence that is in the notes, - where notes do not tell their sources. *search*: making the notes;",
-    "*total*: with the answer. *tokens/question*: request and answer as the endpoint counts them;",
+    "*total*: with the answer. *tokens/question*: request and answer as the endpoint counts them, - if it does not;",
     "*tokens/conversation*: those of the memory's model to store it. Money is by the prices that the run was given, 0",
     "without them.",
 )
@@ -122,7 +122,8 @@ def _figures(system: str, rows: Answers, recorded: Recorded, judges: Sequence[st
         "evidence_recall": _mean(rows, lambda one: one["evidence_recall"]),
         "search_ms": _percentiles([one["seconds"]["search"] for one in rows]),
         "total_ms": _percentiles([sum(one["seconds"].values()) for one in rows]),
-        "tokens_per_question": round(fmean(answer_tokens)),
+        # None for an endpoint that counts none.
+        "tokens_per_question": round(fmean(answer_tokens)) or None,
         "tokens_per_conversation": _stored_tokens(system, {one["conversation"] for one in rows}, recorded),
         "cost": round(sum(one["usage"]["cost"] for one in rows), 6),
     }
@@ -321,7 +322,10 @@ def _costs(systems: Mapping[str, Any]) -> Iterator[str]:
     yield _row(["---", *["---:"] * 7])
     for name, one in systems.items():
         times = [f"{one[key][percent]:.1f}" for key in ("search_ms", "total_ms") for percent in ("p50", "p95")]
-        counts = [str(one[key]) for key in ("tokens_per_question", "tokens_per_conversation", "failed")]
+        counts = [
+            "-" if one[key] is None else str(one[key])
+            for key in ("tokens_per_question", "tokens_per_conversation", "failed")
+        ]
         yield _row([_cell(name), *times, *counts])
 
 
@@ -379,10 +383,10 @@ def svg(report: Mapping[str, Any]) -> str:
     return "\n".join([*parts, "</svg>", ""])
 
 
-def _bar(top: int, name: str, value: Mapping[str, Any] | None, tokens: int) -> Iterator[str]:
+def _bar(top: int, name: str, value: Mapping[str, Any] | None, tokens: int | None) -> Iterator[str]:
     middle = top + _ROW // 2
     yield _text(_LABELS - 8, middle + 4, name, "end")
-    yield _text(_LABELS + _AXIS + _TOKENS, middle + 4, f"{tokens:,}", "end")
+    yield _text(_LABELS + _AXIS + _TOKENS, middle + 4, "-" if tokens is None else f"{tokens:,}", "end")
     if value is None:
         return
     length = _x(value["mean"]) - _LABELS
