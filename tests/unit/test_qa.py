@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from xml.etree import ElementTree as ET
 
@@ -10,7 +11,7 @@ import pytest
 from support.fakes import fake_models
 
 from graphmem import Memory, Settings
-from graphmem.errors import ValidationError
+from graphmem.errors import StoreError, ValidationError
 from graphmem.evaluation import locomo, longmemeval
 from graphmem.evaluation.datasets import BenchmarkQuestion
 from graphmem.evaluation.qa import systems as qa_systems
@@ -368,6 +369,35 @@ def test_what_a_kill_has_cut_off_is_dropped(tmp_path):
     path.write_bytes(whole[:10])
     with ResultsFile(path, RUN) as file:
         assert not file.recorded.answers
+
+
+@pytest.mark.parametrize("content", ['[{"sample_id": "conv-1"}]', "words", '{"kind": "answer"}'])
+def test_a_file_that_is_none_of_a_run_stays_as_it_is(tmp_path, content):
+    path = tmp_path / "locomo.json"
+    path.write_text(content)  # without a line feed, as data sets are published
+    with pytest.raises(ValidationError, match=r"locomo\.json"):
+        ResultsFile(path, RUN)
+    assert path.read_text() == content
+
+
+def test_a_first_line_that_a_kill_has_cut_off_is_written_anew(tmp_path):
+    path = tmp_path / "run.jsonl"
+    for content in ("", '{"ki', '{"kind": "run", "data": {"na'):
+        path.write_text(content)
+        with ResultsFile(path, RUN):
+            assert read(path).run["data"] == RUN["data"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no flock")
+def test_a_file_is_of_one_run_at_a_time(tmp_path):
+    path = tmp_path / "run.jsonl"
+    with ResultsFile(path, RUN) as file:
+        file.add(answered("a"))
+        with pytest.raises(StoreError, match="another run writes to it"):
+            ResultsFile(path, RUN)
+        file.add(answered("b"))
+    with ResultsFile(path, RUN) as file:
+        assert len(file.recorded.answers) == 2
 
 
 def test_a_file_of_another_run_is_refused(tmp_path):
