@@ -37,7 +37,10 @@ Report = Annotated[
     typer.Option(metavar="FILE", help="Reports on a file of --results, as FILE.md and FILE.svg; asks nothing."),
 ]
 DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Only says how many calls, tokens and how much money it takes.")
+    bool,
+    typer.Option(
+        "--dry-run", help="Only says how many calls, tokens and how much money it takes; with --results, what is left."
+    ),
 ]
 Systems = Annotated[
     str | None,
@@ -123,15 +126,16 @@ def qa(
 
     A model answers each question from the notes of each system, and others judge the answers, which they see without
     the system. Every answer is a line in the file of --results; a run that was stopped goes on from there. --dry-run
-    counts calls, tokens and money from the data alone. --report makes Markdown and a figure of the file. Keys of
+    counts calls, tokens and money from the data alone. --report makes Markdown and a figure of the file; with
+    QUESTIONS, of one without the data's texts. Keys of
     endpoints come from the variables that the options name, or OPENAI_API_KEY for OpenAI's own endpoint.
     """
     left_out = [] if leave_out is None else _ids(leave_out)
     if report is not None:
-        if path is not None or results is not None or dry_run:
-            message = "stands alone, or with --leave-out; leave out the questions, --results and --dry-run"
+        if dry_run or not {None} >= {results, systems, categories, questions}:
+            message = "is about all that its file holds but --leave-out; leave out the options of a run"
             raise typer.BadParameter(message, param_hint="--report")
-        _report(call, report, left_out)
+        _report(call, report, path, left_out)
         return
     if path is None:
         raise typer.BadParameter("needs the file of questions, or --report", param_hint="QUESTIONS")
@@ -145,7 +149,7 @@ def qa(
     roles = {one[0]: _Role(*one, timeout=timeout, temperature=temperature) for one in named}
     plan = _plan(path, systems, categories, left_out, questions)
     if dry_run:
-        _forecast(call, plan, roles)
+        _forecast(call, plan, roles, results)
         return
     if results is None:
         raise typer.BadParameter("names the file of the run; without it only --dry-run", param_hint="--results")
@@ -322,12 +326,15 @@ def _judges(roles: Mapping[str, _Role]) -> list[_Role]:
     return [roles[name] for name in _JUDGES if roles[name].model is not None]
 
 
-def _forecast(call: CommandContext, plan: Plan, roles: Mapping[str, _Role]) -> None:
+def _forecast(call: CommandContext, plan: Plan, roles: Mapping[str, _Role], results: Path | None) -> None:
+    """Prints what the run takes; if the results file is there, what it takes to go on with it."""
     from graphmem.cli.bench_table import print_forecast  # noqa: PLC0415
+    from graphmem.evaluation.qa.results import read  # noqa: PLC0415
     from graphmem.evaluation.qa.run import forecast  # noqa: PLC0415
 
     asked = [roles["answer"], *_judges(roles), roles["memory"]]
-    outlook = forecast(plan, {role.name: role.prices for role in asked})
+    done = read(results).answers if results is not None and results.exists() else {}
+    outlook = forecast(plan, {role.name: role.prices for role in asked}, done)
     call.print_answer(outlook, lambda renderer: print_forecast(renderer, outlook))
 
 
@@ -382,16 +389,21 @@ def _run(
     _print(call, report)
 
 
-def _report(call: CommandContext, results: Path, left_out: Sequence[str]) -> None:
-    """Writes the report of a results file beside it, and prints it. Raises StoreError if it cannot be written."""
+def _report(call: CommandContext, results: Path, questions: Path | None, left_out: Sequence[str]) -> None:
+    """Writes the report of a results file beside it, and prints it. Raises StoreError if it cannot be written.
+
+    `questions` is the file of the data for results that were published without its texts.
+    """
     from graphmem.evaluation.qa.report import (  # noqa: PLC0415
         build_report,
         markdown,
         svg,
     )
     from graphmem.evaluation.qa.results import read  # noqa: PLC0415
+    from graphmem.evaluation.qa.run import load, with_texts  # noqa: PLC0415
 
-    report = build_report(read(results), left_out)
+    recorded = read(results)
+    report = build_report(recorded if questions is None else with_texts(recorded, load(questions)), left_out)
     page, figure = results.with_suffix(".md"), results.with_suffix(".svg")
     if results in (page, figure):
         raise typer.BadParameter("ends as a file of the report does; rename it", param_hint="--report")

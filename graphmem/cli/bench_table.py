@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from graphmem.evaluation import languages, metrics
-from graphmem.evaluation.qa.report import interval
+from graphmem.evaluation.qa.report import DIFFERENT_QUESTIONS, interval
 from graphmem.evaluation.runner import EVERYTHING
 
 if TYPE_CHECKING:
@@ -79,6 +79,8 @@ def print_qa(renderer: Renderer, report: Mapping[str, Any]) -> None:
     """Prints a report of answers: for each group of questions a line per system, then times and tokens."""
     judges, everything = report["models"]["judges"], report["figures"][0]["systems"]
     renderer.line(f"questions: {report['questions']}, conversations: {report['conversations']}")
+    if not report["same_questions"]:
+        renderer.line((DIFFERENT_QUESTIONS, "bold"))
     for reason, count in report["data"]["left_out"].items():
         renderer.line((f"left out: {count} {reason}", "dim"), indent=2)
     renderer.title(f"In percent, with the {metrics.CONFIDENCE_LEVEL} % interval by conversation")
@@ -94,7 +96,8 @@ def print_qa(renderer: Renderer, report: Mapping[str, Any]) -> None:
     renderer.line((f"{'':{SYSTEM_WIDTH}}{'search':>9}{'':9}{'total':>9}{'':9}{'question':>12}{'stored':>12}", "dim"))
     for system, one in everything.items():
         times = "".join(f"{one[key][part]:>9}" for key in ("search_ms", "total_ms") for part in ("p50", "p95"))
-        tokens = f"{one['tokens_per_question']:>12}{one['tokens_per_conversation']:>12}"
+        taken = (one["tokens_per_question"], one["tokens_per_conversation"])
+        tokens = "".join(f"{'-' if count is None else count:>12}" for count in taken)
         renderer.line(f"{system:<{SYSTEM_WIDTH}}{times}{tokens}")
     for name, counts in (
         ("failed, so wrong", {system: one["failed"] for system, one in everything.items()}),
@@ -124,8 +127,11 @@ def print_forecast(renderer: Renderer, forecast: Mapping[str, Any]) -> None:
             renderer.line(f"{name:<{SYSTEM_WIDTH}}{row['calls']:>10,}{tokens}")
     fewest = forecast["roles"]["memory"]["fewest_calls"]
     renderer.title("Together")
-    renderer.line(f"money: {forecast['cost']:.2f}; the memory's model is called {fewest:,} times at least")
-    if unpriced := [name for name, row in forecast["roles"].items() if row["calls"] and row["cost"] is None]:
+    asked = {name: row for name, row in forecast["roles"].items() if row["calls"]}
+    unpriced = [name for name, row in asked.items() if row["cost"] is None]
+    money = "-" if unpriced and len(unpriced) == len(asked) else f"{forecast['cost']:.2f}"
+    renderer.line(f"money: {money}; the memory's model is called {fewest:,} times at least")
+    if unpriced:
         renderer.line(f"not counted, for want of a price: {', '.join(f'--{name}-price' for name in unpriced)}")
 
 

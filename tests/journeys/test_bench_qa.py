@@ -162,12 +162,31 @@ def test_a_forecast_counts_the_requests_of_the_run_without_asking_or_storing(dat
     assert "about the most" in shown
 
 
+@pytest.mark.thorough
+def test_a_forecast_of_a_run_that_goes_on_counts_what_is_left(data, tmp_path):
+    results = tmp_path / "run.jsonl"
+    with ModelEndpoint(default=scripted) as endpoint:
+        roles = models(endpoint, "answer", "judge")
+        arguments = [data, "--results", results, "--systems", "none,full", *roles]
+        whole = json.loads(run(*arguments, "--dry-run", "--json").stdout)
+        assert not results.exists()
+        run(data, "--results", results, "--systems", "none", *roles)
+        asked = len(endpoint.requests)
+        assert "cannot be compared" not in run("--report", results).stdout
+        outlook = json.loads(run(*arguments, "--dry-run", "--json").stdout)
+        assert len(endpoint.requests) == asked
+        run(*arguments)
+        assert len(endpoint.requests) - asked == sum(row["calls"] for row in outlook["roles"].values()) == 12
+    assert (outlook["systems"]["none"]["calls"], outlook["systems"]["full"]) == (0, whole["systems"]["full"])
+
+
 def test_what_has_no_price_is_named_and_not_free(data):
     arguments = [data, "--dry-run", "--systems", "none", "--judge-model", "m"]
     roles = json.loads(run(*arguments, "--judge-price", "1,2", "--json").stdout)["roles"]
     assert (roles["answer"]["cost"], roles["judge"]["cost"] > 0) == (None, True)
     shown = run(*arguments, "--judge-price", "1,2").stdout
     assert "for want of a price: --answer-price\n" in shown
+    assert "money: -;" in run(*arguments).stdout
     assert "for want of a price" not in run(*arguments, "--judge-price", "1,2", "--answer-price", "0,0").stdout
 
 
@@ -349,6 +368,7 @@ def test_a_model_that_fails_ends_the_run_which_goes_on_later(data, tmp_path):
     assert 13 <= len(endpoint.requests) <= 14
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("role", ["answer", "judge"])
 @pytest.mark.parametrize("reply", [behaviours.empty_body(), behaviours.unfinished()])
 def test_what_is_no_reply_of_a_model_ends_the_run_and_is_no_answer(data, tmp_path, role, reply):
@@ -380,6 +400,22 @@ def test_mem0_is_left_out_where_it_is_not_installed(data, monkeypatch):
     assert "--systems" in run(data, "--systems", "mem0", "--dry-run", status=2).stderr
 
 
+def test_a_run_published_without_the_texts_of_its_data_is_reported_with_them(data, tmp_path):
+    results = tmp_path / "run.jsonl"
+    with ModelEndpoint(default=scripted) as endpoint:
+        run(data, "--results", results, "--systems", "full", *models(endpoint, "answer", "judge"))
+    whole = run("--report", results, "--json").stdout
+    records = [json.loads(line) for line in results.read_text("utf-8").splitlines()]
+    texts = ("question", "right_answer", "notes")
+    bare = [{key: value for key, value in one.items() if key not in texts} for one in records]
+    results.write_text("".join(json.dumps(one) + "\n" for one in bare))
+    full = json.loads(run("--report", results, "--json").stdout)["figures"][0]["systems"]["full"]
+    assert (full["f1"], full["bleu_1"], full["right"][0]["mean"]) == (None, None, 0.5)
+    assert run(data, "--report", results, "--json").stdout == whole
+    results.write_text(results.read_text().replace("conv-1:1", "conv-7:1"))
+    assert "locomo.json: has no question 'conv-7:1'" in run(data, "--report", results, status=1).stderr
+
+
 def test_a_report_never_takes_the_place_of_its_results(data, tmp_path):
     results = tmp_path / "run.md"
     with ModelEndpoint(default=scripted, refuses={"temperature"}) as endpoint:
@@ -403,8 +439,9 @@ def test_what_is_missing_on_the_command_line_is_named(data, tmp_path):
         ([data, "--dry-run", "--systems", "search"], "--systems='search'"),
         ([data, "--dry-run", "--judge-price", "1,2"], "--judge-model"),
         ([data, "--dry-run", "--second-judge-url", "http://localhost"], "--second-judge-model"),
-        ([data, "--report", tmp_path / "r"], "--report"),
+        (["--report", tmp_path / "r", "--results", tmp_path / "r"], "--report"),
         (["--report", tmp_path / "r", "--dry-run"], "--report"),
+        (["--report", tmp_path / "r", "--categories", "1"], "--report"),
         ([data, "--dry-run", "--questions", "0"], "--questions"),
     ):
         assert message in run(*arguments, status=2).stderr, arguments

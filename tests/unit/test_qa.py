@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from xml.etree import ElementTree as ET
 
@@ -10,7 +11,7 @@ import pytest
 from support.fakes import fake_models
 
 from graphmem import Memory, Settings
-from graphmem.errors import ValidationError
+from graphmem.errors import StoreError, ValidationError
 from graphmem.evaluation import locomo, longmemeval
 from graphmem.evaluation.datasets import BenchmarkQuestion
 from graphmem.evaluation.qa import systems as qa_systems
@@ -284,7 +285,7 @@ def reported(*rows, judges=("a", "b")):
         "is_answerable": True, "evidence_recall": None, "failure": None,
         "verdicts": [{"is_right": True}] * len(judges), "usage": usage, "seconds": {"search": 0.25, "answer": 0.5},
     }  # fmt: skip
-    answers = {(str(key), "none"): {**base, "question_id": str(key), **row} for key, row in enumerate(rows)}
+    answers = {(str(key), ""): {**base, "question_id": str(key), **row} for key, row in enumerate(rows)}
     for one in answers.values():
         one["verdicts"] = [{"usage": usage, **verdict} for verdict in one["verdicts"]]
     run = {
@@ -320,6 +321,21 @@ def test_a_report_says_what_each_model_was_asked_in_all():
     )
 
 
+def test_a_report_on_systems_that_were_asked_different_questions_says_so():
+    for other, same in (("0", True), ("2", False)):
+        report = reported({"question_id": "0"}, {"question_id": other, "system": "full"})
+        assert report["same_questions"] is same
+        assert ("different questions" in markdown(report, "run.svg")) is not same
+
+
+def test_tokens_that_an_endpoint_does_not_count_are_unknown():
+    uncounted = {"calls": 1, "prompt_tokens": 0, "completion_tokens": 0, "cost": 0}
+    report = reported({"usage": uncounted})
+    assert report["figures"][0]["systems"]["none"]["tokens_per_question"] is None
+    assert "| - | 0 | 0 |" in markdown(report, "run.svg")
+    assert ">-</text>" in svg(report)
+
+
 def test_a_long_name_of_a_judge_leaves_the_next_heading_free():
     figure = svg(reported({}, judges=("deepinfra/meta-llama/" + 9 * "Meta-Llama-",)))
     title, heading = list(ET.fromstring(figure).iter("{http://www.w3.org/2000/svg}text"))[:2]  # noqa: S314
@@ -353,6 +369,35 @@ def test_what_a_kill_has_cut_off_is_dropped(tmp_path):
     path.write_bytes(whole[:10])
     with ResultsFile(path, RUN) as file:
         assert not file.recorded.answers
+
+
+@pytest.mark.parametrize("content", ['[{"sample_id": "conv-1"}]', "words", '{"kind": "answer"}'])
+def test_a_file_that_is_none_of_a_run_stays_as_it_is(tmp_path, content):
+    path = tmp_path / "locomo.json"
+    path.write_text(content)  # without a line feed, as data sets are published
+    with pytest.raises(ValidationError, match=r"locomo\.json"):
+        ResultsFile(path, RUN)
+    assert path.read_text() == content
+
+
+def test_a_first_line_that_a_kill_has_cut_off_is_written_anew(tmp_path):
+    path = tmp_path / "run.jsonl"
+    for content in ("", '{"ki', '{"kind": "run", "data": {"na'):
+        path.write_text(content)
+        with ResultsFile(path, RUN):
+            assert read(path).run["data"] == RUN["data"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no flock")
+def test_a_file_is_of_one_run_at_a_time(tmp_path):
+    path = tmp_path / "run.jsonl"
+    with ResultsFile(path, RUN) as file:
+        file.add(answered("a"))
+        with pytest.raises(StoreError, match="another run writes to it"):
+            ResultsFile(path, RUN)
+        file.add(answered("b"))
+    with ResultsFile(path, RUN) as file:
+        assert len(file.recorded.answers) == 2
 
 
 def test_a_file_of_another_run_is_refused(tmp_path):

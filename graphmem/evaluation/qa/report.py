@@ -40,13 +40,14 @@ _ROW, _LABELS, _AXIS, _TOKENS, _MARGIN, _HEAD = 26, 150, 420, 110, 16, 44
 _MAX_NAME = 40
 _BAR, _INK, _GRID = "#4c78a8", "#222", "#ddd"
 
+DIFFERENT_QUESTIONS = "The systems have answered different questions: their figures cannot be compared."
 # What the columns of a report are; `benchmarks/qa/README.md` says more.
 _MEANINGS = (
     "*right*: the judge says so; an answer that *failed* (refused, empty, cut off) is wrong without a judge, one that",
     "is *unjudged* has no readable verdict and does not count. *F1*: of the stems of words, by category as LOCOMO's",
     "evaluation has it. *BLEU-1*: precision of the words times the brevity penalty. All in percent. *evidence*: share",
     "of the evidence that is in the notes, - where notes do not tell their sources. *search*: making the notes;",
-    "*total*: with the answer. *tokens/question*: request and answer as the endpoint counts them;",
+    "*total*: with the answer. *tokens/question*: request and answer as the endpoint counts them, - if it does not;",
     "*tokens/conversation*: those of the memory's model to store it. Money is by the prices that the run was given, 0",
     "without them.",
 )
@@ -74,6 +75,7 @@ def build_report(recorded: Recorded, leave_out: Collection[str] = ()) -> dict[st
         },
         "questions": len({one["question_id"] for one in answers}),
         "conversations": len({one["conversation"] for one in answers}),
+        "same_questions": len({frozenset(asked) for asked in _asked(answers).values()}) == 1,
         "figures": [
             {"category": category, "name": name, "systems": _by_system(group, systems, recorded, judges)}
             for category, name, group in _groups(answers)
@@ -84,6 +86,14 @@ def build_report(recorded: Recorded, leave_out: Collection[str] = ()) -> dict[st
             for first, second in combinations(range(len(judges)), 2)
         ],
     }
+
+
+def _asked(answers: Answers) -> dict[str, set[str]]:
+    """Returns the ids of the questions that each system has answered."""
+    asked: dict[str, set[str]] = {}
+    for one in answers:
+        asked.setdefault(one["system"], set()).add(one["question_id"])
+    return asked
 
 
 def _groups(answers: Answers) -> Iterable[tuple[str, str, Answers]]:
@@ -106,19 +116,27 @@ def _figures(system: str, rows: Answers, recorded: Recorded, judges: Sequence[st
         "n": len(rows),
         "failed": sum(one["failure"] is not None for one in rows),
         "f1": _mean(rows, _f1),
-        "bleu_1": _mean(rows, lambda one: bleu_1(one["answer"], one["right_answer"])),
+        "bleu_1": _mean(rows, _bleu_1),
         "right": [_mean(rows, partial(_is_right, place)) for place in range(len(judges))],
         "unjudged": [sum(_is_right(place, one) is None for one in rows) for place in range(len(judges))],
         "evidence_recall": _mean(rows, lambda one: one["evidence_recall"]),
         "search_ms": _percentiles([one["seconds"]["search"] for one in rows]),
         "total_ms": _percentiles([sum(one["seconds"].values()) for one in rows]),
-        "tokens_per_question": round(fmean(answer_tokens)),
+        # None for an endpoint that counts none.
+        "tokens_per_question": round(fmean(answer_tokens)) or None,
         "tokens_per_conversation": _stored_tokens(system, {one["conversation"] for one in rows}, recorded),
         "cost": round(sum(one["usage"]["cost"] for one in rows), 6),
     }
 
 
-def _f1(one: Record) -> float:
+def _bleu_1(one: Record) -> float | None:
+    return bleu_1(one["answer"], one["right_answer"]) if "right_answer" in one else None
+
+
+def _f1(one: Record) -> float | None:
+    """Returns the F1 of an answer, None if the file was published without the right one."""
+    if "right_answer" not in one:
+        return None
     return answer_f1(one["answer"], one["right_answer"], one["category"], is_answerable=one["is_answerable"])
 
 
@@ -259,6 +277,8 @@ def _page(report: Mapping[str, Any], figure: str) -> Iterator[str]:
     yield f"Answers by {_cell(models['answer'])}; judges: {', '.join(map(_cell, judges)) or 'none'};"
     yield f"the memory's model: {_cell(models['memory'] or 'none')}; embedder: {_cell(models['embedder'])}."
     yield f"In brackets the {report['arguments']['interval_percent']} % interval by conversation."
+    if not report["same_questions"]:
+        yield f"**{DIFFERENT_QUESTIONS}**"
     yield from ("", *_MEANINGS)
     yield ""
     yield f"![Shares of right answers by system]({figure})"
@@ -302,7 +322,10 @@ def _costs(systems: Mapping[str, Any]) -> Iterator[str]:
     yield _row(["---", *["---:"] * 7])
     for name, one in systems.items():
         times = [f"{one[key][percent]:.1f}" for key in ("search_ms", "total_ms") for percent in ("p50", "p95")]
-        counts = [str(one[key]) for key in ("tokens_per_question", "tokens_per_conversation", "failed")]
+        counts = [
+            "-" if one[key] is None else str(one[key])
+            for key in ("tokens_per_question", "tokens_per_conversation", "failed")
+        ]
         yield _row([_cell(name), *times, *counts])
 
 
@@ -360,10 +383,10 @@ def svg(report: Mapping[str, Any]) -> str:
     return "\n".join([*parts, "</svg>", ""])
 
 
-def _bar(top: int, name: str, value: Mapping[str, Any] | None, tokens: int) -> Iterator[str]:
+def _bar(top: int, name: str, value: Mapping[str, Any] | None, tokens: int | None) -> Iterator[str]:
     middle = top + _ROW // 2
     yield _text(_LABELS - 8, middle + 4, name, "end")
-    yield _text(_LABELS + _AXIS + _TOKENS, middle + 4, f"{tokens:,}", "end")
+    yield _text(_LABELS + _AXIS + _TOKENS, middle + 4, "-" if tokens is None else f"{tokens:,}", "end")
     if value is None:
         return
     length = _x(value["mean"]) - _LABELS

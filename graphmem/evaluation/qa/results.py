@@ -17,6 +17,11 @@ from typing import Any, BinaryIO, Self
 
 from graphmem.errors import StoreError, ValidationError
 
+try:
+    import fcntl
+except ImportError:  # Windows has none: there nothing keeps a second run from the file
+    fcntl = None  # type: ignore[assignment]
+
 RUN, STORED, ANSWERED = "run", "stored", "answer"
 # What has to be the same when a run goes on.
 CONDITIONS = ("data", "models", "prompts")
@@ -37,6 +42,19 @@ class Recorded:
             self.stored[record["memory"], record["conversation"]] = record
         else:
             self.answers[record["question_id"], record["system"]] = record
+
+
+def _line(record: Record) -> bytes:
+    return json.dumps(record, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+
+
+_BEGINNING = _line({"kind": RUN}).removesuffix(b"}\n")
+
+
+def _claim(file: BinaryIO) -> None:
+    """Claims a file until it is closed, by a kill, too. Raises BlockingIOError if another process has it."""
+    if fcntl is not None:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def read(path: Path) -> Recorded:
@@ -68,22 +86,39 @@ def _parse(path: Path, raw: bytes) -> Recorded:
 class ResultsFile:
     """The file of a run, open for writing: what it holds already is in `recorded`.
 
-    Raises ValidationError if it holds a run of other data, models or prompts, StoreError if it cannot be written.
+    Raises ValidationError if it holds a run of other data, models or prompts, StoreError if it cannot be written, or if
+    another process has it open: both would ask, and pay for, the same questions.
     """
 
     def __init__(self, path: Path, run: Record) -> None:
         self._path, self._lock = path, Lock()
         try:
-            raw = path.read_bytes() if path.exists() else b""
-            whole = raw[: raw.rfind(b"\n") + 1]
-            self.recorded = _parse(path, whole) if whole else Recorded(run)
-            self._check_same(run)
             self._file: BinaryIO = path.open("ab")
-            self._file.truncate(len(whole))
-            if not whole:
-                self._write({"kind": RUN, **run})
         except OSError as error:
-            raise StoreError(f"{path}: cannot be written ({error.strerror}); name another file") from None
+            raise self._not_writable(error, "name another file") from None
+        try:
+            _claim(self._file)
+            raw = path.read_bytes()
+            whole = raw[: raw.rfind(b"\n") + 1]
+            # Of a run that was killed in its first line, the line may be cut off; anything else is somebody's file.
+            is_new = not whole and _BEGINNING.startswith(raw[: len(_BEGINNING)])
+            self.recorded = Recorded(run) if is_new else _parse(path, whole)
+            self._check_same(run)
+            self._file.truncate(len(whole))
+            if is_new:
+                self._write({"kind": RUN, **run})
+        except BlockingIOError:
+            self._file.close()
+            raise StoreError(f"{path}: another run writes to it; wait until it ends, or name another file") from None
+        except OSError as error:
+            self._file.close()
+            raise self._not_writable(error, "name another file") from None
+        except ValidationError:
+            self._file.close()
+            raise
+
+    def _not_writable(self, error: OSError, remedy: str) -> StoreError:
+        return StoreError(f"{self._path}: cannot be written ({error.strerror}); {remedy}")
 
     def _check_same(self, run: Record) -> None:
         for name in CONDITIONS:
@@ -102,10 +137,10 @@ class ResultsFile:
             try:
                 self._write(record)
             except OSError as error:
-                raise StoreError(f"{self._path}: cannot be written ({error.strerror}); make room and go on") from None
+                raise self._not_writable(error, "make room and go on") from None
             self.recorded.take(record)
 
     def _write(self, record: Record) -> None:
-        self._file.write(json.dumps(record, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
+        self._file.write(_line(record))
         self._file.flush()
         os.fsync(self._file.fileno())

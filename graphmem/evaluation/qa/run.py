@@ -11,7 +11,7 @@ import hashlib
 import random
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from graphmem.evaluation import locomo, longmemeval
 from graphmem.evaluation.blocks import evidence_of, shares
 from graphmem.evaluation.datasets import BenchmarkQuestion, Dataset, QuestionGroup, read_objects
 from graphmem.evaluation.environment import environment
-from graphmem.evaluation.qa.results import ANSWERED, STORED, ResultsFile
+from graphmem.evaluation.qa.results import ANSWERED, STORED, Record, Recorded, ResultsFile
 from graphmem.evaluation.qa.systems import (
     EMBEDDER,
     NOTHING,
@@ -116,6 +116,21 @@ def planned(
     return Plan(dataset, cases, systems)
 
 
+def with_texts(recorded: Recorded, dataset: Dataset) -> Recorded:
+    """Returns a run whose file was published without the data's texts, with each question and its right answer.
+
+    Raises ValidationError for a question that the data does not have.
+    """
+    cases = {case.id: case for case in dataset.cases}
+    if unknown := sorted({question for question, _ in recorded.answers} - set(cases)):
+        raise ValidationError(f"{dataset.sources[0].name}: has no question {unknown[0]!r}; give the file of this run")
+    answers: dict[tuple[str, str], Record] = {
+        key: {**one, "question": cases[key[0]].question, "right_answer": cases[key[0]].answer}
+        for key, one in recorded.answers.items()
+    }
+    return replace(recorded, answers=answers)
+
+
 def run_record(plan: Plan, models: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the first line of a results file: data, models, templates and circumstances."""
     files = [asdict(source) for source in plan.dataset.sources]
@@ -126,8 +141,11 @@ def run_record(plan: Plan, models: Mapping[str, Any]) -> dict[str, Any]:
 # --- the forecast ----------------------------------------------------------------------------------------------------
 
 
-def forecast(plan: Plan, prices: Mapping[str, Prices | None]) -> dict[str, Any]:
+def forecast(plan: Plan, prices: Mapping[str, Prices | None], done: Collection[tuple[str, str]] = ()) -> dict[str, Any]:
     """Returns calls, tokens and money of a run from the data alone, by role and by system; for JSON.
+
+    `done` has the (question, system) that a run which goes on has answered: they are asked no more. A conversation is
+    taken to be stored if a system that asks its memory has something left.
 
     `prices` are by role: "answer", "memory", and any other is a judge; the cost of a role without a price is None, and
     not in that of all. Calls of answerer and judges are the very number
@@ -138,14 +156,16 @@ def forecast(plan: Plan, prices: Mapping[str, Prices | None]) -> dict[str, Any]:
     judged = filled = Usage()
     fewest = 0
     for conversation, cases in plan.conversations():
-        for memory in sorted(plan.memories):
+        left = {case: [name for name in plan.systems if (case.id, name) not in done] for case in cases}
+        asked = {plan.systems[name].memory for names in left.values() for name in names}
+        for memory in sorted(plan.memories & asked):
             least, most = forecast_of_filling(memory, conversation)
             fewest, filled = fewest + least, filled + most
-        for case in cases:
+        for case, names in left.items():
             question = _tokens(answer_prompt(case, ""))
-            for name, system in plan.systems.items():
-                answers[name] += Usage(1, question + system.most(case, conversation), ANSWER_TOKENS)
-            tokens, calls = _tokens(judge_prompt(case, "")) + ANSWER_TOKENS, len(plan.systems)
+            for name in names:
+                answers[name] += Usage(1, question + plan.systems[name].most(case, conversation), ANSWER_TOKENS)
+            tokens, calls = _tokens(judge_prompt(case, "")) + ANSWER_TOKENS, len(names)
             judged += Usage(calls, calls * tokens, calls * VERDICT_TOKENS)
     usages = {**dict.fromkeys(prices, judged), "answer": sum(answers.values(), Usage()), "memory": filled}
     roles = {role: _forecast_row(usage, prices[role]) for role, usage in usages.items()}
