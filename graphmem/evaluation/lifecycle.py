@@ -25,20 +25,26 @@ from tempfile import TemporaryDirectory
 from threading import Event, Thread
 from typing import Any
 
+from sqlalchemy import and_, or_, select
+
 from graphmem.atomic_files import replace_file
 from graphmem.boundary import filters, validation
+from graphmem.commands.lifecycle import COMPRESSES, MADE_OF
+from graphmem.commands.types import OutcomeType
 from graphmem.evaluation.runner import refuse_degraded
 from graphmem.evaluation.year import DAYS, FACT, FIRST_DAY, GONE, OLD_EVENT, PREFERENCE, Message, Question, Texts, Year
 from graphmem.ingest.facts.compositions import MOST_WORDS, without_times
 from graphmem.ingest.facts.summary_requests import MAX_SUMMARY_CHARS
-from graphmem.lifecycle.decay import MERGED_INTO, Operation, keeping_rule
+from graphmem.lifecycle.decay import MERGED_INTO, SAYS_WHAT_OTHERS_SAY, Operation, keeping_rule
 from graphmem.memory import Memory
-from graphmem.model import Scope, View
+from graphmem.model import Kind, Scope, View
 from graphmem.plugins import Prompt, Reply, Usage
 from graphmem.retrieval.pipeline import search
 from graphmem.retrieval.types import SearchQuery
 from graphmem.settings import Settings
 from graphmem.settings.schema import NEVER
+from graphmem.stores.ledger import memories
+from graphmem.stores.ledger.schema import events
 from graphmem.text import approximate_length, estimate_tokens, is_unspaced
 
 TOP_K = 10
@@ -75,13 +81,15 @@ class Arguments:
 class _Nights:
     """What the nights of a year did: counts, why memories were forgotten by id, milliseconds of cycles and searches.
 
-    `taken_in` and `results` have the bytes of merged memories and of those that stand for them, by id.
+    `taken_in` and `results` have the bytes of merged memories and of those that stand for them, by id; `made` has those
+    of each memory that a cycle made of others (`_made`).
     """
 
     counts: Counter[str] = field(default_factory=Counter)
     reasons: dict[str, str] = field(default_factory=dict)
     taken_in: dict[str, int] = field(default_factory=dict)
     results: dict[str, int] = field(default_factory=dict)
+    made: list[tuple[list[int], int]] = field(default_factory=list)
     cycle_ms: list[float] = field(default_factory=list)
     during_ms: list[float] = field(default_factory=list)
     alone_ms: list[float] = field(default_factory=list)
@@ -181,8 +189,12 @@ def live(year: Year, settings: Settings, arguments: Arguments, progress: Progres
         "nights": {
             "counts": dict(nights.counts),
             "reasons": dict(Counter(_kind(reason) for reason in nights.reasons.values())),
-            "taken_in": _sizes(nights.taken_in),
-            "results": _sizes(nights.results),
+            "taken_in": _sizes(nights.taken_in.values()),
+            "results": _sizes(nights.results.values()),
+            "made": {
+                "sources": _sizes([size for sources, _ in nights.made for size in sources]),
+                "results": _sizes([size for _, size in nights.made]),
+            },
             "cycle_ms": nights.cycle_ms,
             "during_ms": nights.during_ms,
             "alone_ms": nights.alone_ms,
@@ -259,6 +271,7 @@ def _night(
     for name in ("forgotten", "merged", "promoted", "summarized", "abstracted", "purged"):
         nights.counts[name] += result[name]
     nights.counts["held"] += "brake" in result
+    nights.made += _made(memory, result["cycle"])
     if not result["forgotten"]:
         return
     for one in memory.pending_deletion(user_id=user, limit=result["forgotten"])["results"]:
@@ -281,8 +294,31 @@ def _kind(reason: str) -> str:
     return "merged" if reason.startswith(MERGED_INTO) else reason
 
 
-def _sizes(by_id: Mapping[str, int]) -> dict[str, int]:
-    return {"memories": len(by_id), "bytes": sum(by_id.values())}
+def _sizes(sizes: Collection[int]) -> dict[str, int]:
+    return {"memories": len(sizes), "bytes": sum(sizes)}
+
+
+def _made(memory: Memory, cycle: str | None) -> Iterator[tuple[list[int], int]]:
+    """Yields the bytes of the sources, and of the text, of each memory that a cycle made to stand for several.
+
+    That is what a language model composed of them, or one of several like ones: it is one of its sources. A memory that
+    was in the long-term layer already and took another one in was not made, and a summary leaves its sources as they
+    are.
+    """
+    e = events.c
+    is_medoid = and_(e.event == OutcomeType.PROMOTE, e.reason.startswith(SAYS_WHAT_OTHERS_SAY.partition("{")[0]))
+    is_composed = e.event.in_((OutcomeType.COMPRESS, OutcomeType.ABSTRACT))
+    statement = select(e.memory, is_composed).where(e.batch == cycle, or_(is_medoid, is_composed))
+    with memory.engine.ledger.read() as connection:
+        found = {uid: bool(has_new_text) for uid, has_new_text in connection.execute(statement)}
+        made = memories.records(connection, list(found))
+        for uid, record in made.items():
+            if record.kind is Kind.SUMMARY:
+                continue
+            own = [] if found[uid] else [record]
+            kind = MADE_OF if found[uid] else COMPRESSES
+            sources = own + memories.records_linked_from(connection, record.row, kind)
+            yield [len(one.text.encode()) for one in sources], len(record.text.encode())
 
 
 # --- questions ------------------------------------------------------------------------------------------------------

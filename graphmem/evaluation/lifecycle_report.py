@@ -93,12 +93,16 @@ def _shares(counts: Mapping[str, int]) -> dict[str, Any]:
     return {"asked": asked} | {name: round(100 * counts.get(name, 0) / asked, 1) if asked else None for name in names}
 
 
-def _compression(nights: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    nights = list(nights)
-    sums = {name: _total(night[name] for night in nights) for name in ("taken_in", "results")}
+def _compression(nights: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Returns what was made of several memories, and all that stands for others, also what only took others in."""
+    return {"made": _ratio([night["made"] for night in nights], "sources"), "merged": _ratio(nights, "taken_in")}
+
+
+def _ratio(parts: Sequence[Mapping[str, Any]], of: str) -> dict[str, Any]:
+    sums = {name: _total(part[name] for part in parts) for name in (of, "results")}
     ratio = {
-        of: round(sums["taken_in"][of] / sums["results"][of], 2) if sums["results"][of] else None
-        for of in ("memories", "bytes")
+        name: round(sums[of][name] / number, 2) if (number := sums["results"][name]) else None
+        for name in ("memories", "bytes")
     }
     return {**{name: dict(counts) for name, counts in sums.items()}, "ratio": ratio}
 
@@ -119,7 +123,7 @@ def _bars(figures: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     for name in GROWING:
         grown = [month["growth"][ON][name] for month in figures["months"][GROWTH_FROM - 1 :]]
         yield _bar(f"growth of {name} from month {GROWTH_FROM}, highest, %", max(grown, default=None), GROWTH_BAR)
-    for name, ratio in figures["compression"]["ratio"].items():
+    for name, ratio in figures["compression"]["made"]["ratio"].items():
         yield _bar(f"compression of {name}, : 1", ratio, COMPRESSION_BAR, above=True)
     yield _bar("search P99 during cycles, ms", during, P99_BAR)
     yield _bar("P99 during cycles / without", round(during / alone, 2) if alone else None, RATIO_BAR)

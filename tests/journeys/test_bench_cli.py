@@ -253,6 +253,7 @@ def test_a_simulated_year_is_lived_and_goes_on_from_what_is_kept(tmp_path, monke
     assert nights["counts"]["forgotten"] == 38 * 20 - last["on"]["visible"]
     assert nights["counts"]["purged"] == 38 * 20 - last["on"]["memories"] > 0
     assert nights["cycle_ms"]["number"] == 38
+    assert nights["made"]["sources"]["memories"] >= 3 * nights["made"]["results"]["memories"]
     assert {bar["met"] for bar in report["bars"]} > {None}
     assert not ledger_path.exists()
     monkeypatch.setattr(lifecycle, "live", None)
@@ -272,6 +273,8 @@ def test_a_simulated_year_counts_what_a_language_model_would_be_asked(tmp_path):
     tokens = {name: month["model"].pop(name) for name in ("prompt_tokens", "completion_tokens")}
     requests = sum(month["model"].values())
     assert requests >= report["figures"]["all"]["nights"]["summarized"] > 0
+    made = report["figures"]["all"]["compression"]["made"]  # a summary stands for none of its sources
+    assert made["sources"]["memories"] >= 3 * made["results"]["memories"]
     assert tokens["prompt_tokens"] > 100 * requests
     assert tokens["completion_tokens"] >= requests
     shown = run(*arguments).stdout

@@ -167,8 +167,9 @@ def outcome(found, grown=1.0, during=(10.0,), alone=(10.0,)):
     nights = {
         "counts": {"forgotten": 3},
         "reasons": {"why": 3},
-        "taken_in": {"memories": 8, "bytes": 80},
-        "results": {"memories": 2, "bytes": 40},
+        "taken_in": {"memories": 8, "bytes": 90},
+        "results": {"memories": 3, "bytes": 40},
+        "made": {"sources": {"memories": 8, "bytes": 80}, "results": {"memories": 2, "bytes": 40}},
         "cycle_ms": [5.0],
         "during_ms": list(during),
         "alone_ms": list(alone),
@@ -192,6 +193,18 @@ def test_the_bars_are_those_of_the_specification():
     assert good["P99 during cycles / without"] == (1.1, True)
     poor = bars(outcome(85, 1.06, during=[120.0]), outcome(80, 1.06, during=[120.0]))
     assert {met for name, (_, met) in poor.items() if "compression" not in name} == {False}
+
+
+def test_compression_is_that_of_memories_that_were_made_of_others():
+    """What the long-term layer takes in one by one makes none (LIFECYCLE §7); it is told beside it."""
+    report = build_report([TEXTS["en"]], [outcome(93), outcome(93)], lifecycle.Arguments(), {})
+    compression = report["figures"]["all"]["compression"]
+    assert compression["made"] == {
+        "sources": {"memories": 16, "bytes": 160},
+        "results": {"memories": 4, "bytes": 80},
+        "ratio": {"memories": 4.0, "bytes": 2.0},
+    }
+    assert compression["merged"]["ratio"] == {"memories": 2.67, "bytes": 2.25}
 
 
 def test_requests_and_tokens_are_those_of_all_persons_by_month():
