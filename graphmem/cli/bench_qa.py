@@ -178,14 +178,14 @@ class _Role:
             raise typer.BadParameter(message, param_hint=f"--{name}-model")
         if url is not None and not url.startswith(("http://", "https://")):
             raise typer.BadParameter("must begin with http:// or https://", param_hint=f"--{name}-url")
-        if name in _JUDGES and model is None and (url, price) != (None, None):
-            message = "is missing, so that nothing would be judged or counted; name the judge's model"
-            raise typer.BadParameter(message, param_hint=f"--{name}-model")
         try:
             self.prices: Prices | None = None if price is None else Prices(*_two_prices(price))
         except ValueError:
             hint = f"--{name}-price"
             raise typer.BadParameter("must be two numbers from 0, such as 0.15,0.60", param_hint=hint) from None
+        if name in _JUDGES and model is None and (url, price) != (None, None):
+            message = "is missing, so that nothing would be judged or counted; name the judge's model"
+            raise typer.BadParameter(message, param_hint=f"--{name}-model")
 
     @property
     def _variable(self) -> str:
