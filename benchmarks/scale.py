@@ -33,12 +33,18 @@ import numpy as np
 
 from graphmem import Memory
 from graphmem.evaluation.environment import environment
+from graphmem.model import VECTOR
+from graphmem.models import language_support
 from graphmem.models.minilm import TokenMiniLM
+from graphmem.models.two_spaces import TwoSpaceEmbedder
+from graphmem.models.use_multilingual import UseMultilingual
 from graphmem.plugins import embedding_spec_of
 from graphmem.retrieval import arms, pipeline
 from graphmem.settings import Settings
 from graphmem.stores.ledger import Ledger, integrity, outbox, schema
+from graphmem.stores.ledger.index_blocks import encode_terms
 from graphmem.stores.ledger.ledger_state import record_embedder
+from graphmem.text import bm25_weights, term_counts
 
 SEED, DIMS, TOPICS, DISTINCT = 0, 384, 1000, 100_000
 SESSION, WORDS, VOCABULARY, TOKENS = 20, 12, 30_000, 12
@@ -46,6 +52,8 @@ START, MINUTE = 1_600_000_000_000_000, 60_000_000
 ROWS = 20_000
 WARM, QUESTIONS, ADDITIONS = 30, 200, 200
 POLL_INTERVAL = 1.0
+# What the default embedder stores of a text.
+SPEC = embedding_spec_of(TwoSpaceEmbedder(TokenMiniLM(), UseMultilingual(), language_support.reads))
 BASE = UUID("00000000-0000-4000-8000-000000000000").int
 FIRST = (
     "Ada Boris Clara Dario Elena Felix Greta Hugo Ines Jonas Karim Lara Marek Nadia Oscar Petra Ravi Selma Tara".split()
@@ -89,23 +97,24 @@ class MadeUpLedger:
             for first in range(0, self.memories, ROWS):
                 self._insert_rows(connection, range(first, min(self.memories, first + ROWS)))
             connection.execute(schema.ledger.update().values(seq=2 * self.memories + 10))
-        record_embedder(ledger, embedding_spec_of(TokenMiniLM()))
+        record_embedder(ledger, SPEC)
         with ledger.write() as connection:
             connection.execute(schema.entities.update().values(mentions=_mentions_of()))
             connection.execute(schema.entities.delete().where(schema.entities.c.mentions == 0))
             integrity.recompute_derived(connection)
 
     def _embeddings(self, connection: Any) -> None:
-        spec = embedding_spec_of(TokenMiniLM())
         for first in range(0, min(DISTINCT, self.memories), ROWS):
             rows = range(first, min(DISTINCT, self.memories, first + ROWS))
             topics = self._topics[self._chance.integers(0, TOPICS, len(rows))]
             vectors = _unit(topics + 0.6 / DIMS**0.5 * self._chance.standard_normal(topics.shape, dtype=np.float32))
-            tokens = self._chance.integers(-40, 40, (len(rows), TOKENS, spec.token_dims), dtype=np.int8)
+            tokens = self._chance.integers(-40, 40, (len(rows), TOKENS, SPEC.token_dims), dtype=np.int8)
+            multilingual = self._chance.integers(-40, 40, (len(rows), SPEC.multilingual_dims), dtype=np.int8)
+            forms = VECTOR, SPEC.tokens, SPEC.multilingual
             embeddings = [
-                {"hash": f"{row:032x}", "model": spec.model, "form": form, "window": 0, "data": data, "uses": 1}
-                for row, vector, matrix in zip(rows, vectors, tokens, strict=True)
-                for form, data in (("vector", vector.tobytes()), (spec.tokens, matrix.tobytes()))
+                {"hash": f"{row:032x}", "model": SPEC.model, "form": form, "window": 0, "data": data, "uses": 1}
+                for row, *data_of_row in zip(rows, vectors, tokens, multilingual, strict=True)
+                for form, data in zip(forms, map(np.ndarray.tobytes, data_of_row), strict=True)
             ]
             connection.execute(schema.embeddings.insert(), embeddings)
 
@@ -158,12 +167,13 @@ class MadeUpLedger:
 
     def _memory(self, row: int, partition: int) -> dict[str, Any]:
         words = np.searchsorted(self._word, self._chance.random(WORDS))
-        at = START + row * MINUTE
+        text, at = " ".join(f"w{word}" for word in words), START + row * MINUTE
         return {
             "id": row + 1, "uid": str(UUID(int=BASE + row)), "partition": partition + 1, "user_id": f"user{partition}",
-            "kind": "episode", "text": " ".join(f"w{word}" for word in words), "metadata": {}, "speaker": "Ada",
+            "kind": "episode", "text": text, "metadata": {}, "speaker": "Ada",
             "session": f"s{row // SESSION}", "source_only": False, "at": at, "valid_from": at, "created_at": at,
             "updated_at": at, "version": 1, "seq": row + 1, "embedding": f"{row % DISTINCT:032x}", "windows": 1,
+            "terms": encode_terms(bm25_weights(term_counts(text))),
         }  # fmt: skip
 
     def questions(self) -> Iterator[tuple[str, str]]:
