@@ -48,6 +48,7 @@ def main() -> None:
     with single_blas_thread():
         if options.task == "fit":
             fitting.write_prototypes()
+            fitting.write_heads()
             fitting.write_model(found)
             return
         measured = figures.measure(found)

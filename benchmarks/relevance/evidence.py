@@ -65,7 +65,7 @@ def collect(locomo_file: Path) -> tuple[list[Evidence], list[SourceFile]]:
     found: list[Evidence] = []
     sources: list[SourceFile] = []
     folders = {"answers": BENCHMARKS / "answers"}
-    folders |= {name: BENCHMARKS / "answers" / name for name in ("training", "further")}
+    folders |= {name: BENCHMARKS / "answers" / name for name in ("training", "further", "attributes")}
     for name, folder in folders.items():
         answer_set = answers.load(folder)
         sources += answer_set.sources

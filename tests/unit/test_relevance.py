@@ -14,7 +14,15 @@ import pytest
 from graphmem.model import ASSISTANT
 from graphmem.models.use_multilingual import UseMultilingual
 from graphmem.retrieval import relevance
-from graphmem.retrieval.relevance import AskedQuestion, FoundMemory, assess, default_floor, features, is_first_person
+from graphmem.retrieval.relevance import (
+    AskedQuestion,
+    FoundMemory,
+    assess,
+    attributes,
+    default_floor,
+    features,
+    is_first_person,
+)
 from graphmem.retrieval.relevance.features import plain_evidence
 
 SENTENCES = json.loads(files(relevance).joinpath("prototypes.json").read_text("utf-8"))
@@ -382,6 +390,58 @@ def test_the_vectors_of_the_prototypes_are_those_of_the_encoder() -> None:
     sentences = sentences_in_order()
     assert len(sentences) == len(set(sentences))
     assert (np.sum(UseMultilingual().encode(sentences) * stored_vectors(), axis=1) > 0.999).all()
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("question", "told", "not_told"),
+    [
+        ("What is my cat called?", "Our cat's name is Mirabelle.", "My cat is five years old."),
+        ("How old is my uncle?", "My uncle is fifty-one.", "My uncle repairs boats."),
+        ("婚礼在哪里办？", "婚礼在江边的老厂房。", "婚礼在六月十八号。"),
+        ("我妈妈多大年纪？", "我妈今年六十三了。", "我妈在医院上班。"),
+        ("Wie heißt meine Katze?", "Unsere Katze heißt Mirabelle.", "Meine Katze ist fünf Jahre alt."),
+        ("¿De qué color es mi coche?", "Mi coche es gris.", "Mi coche costó nueve mil euros."),
+    ],
+)
+def test_what_tells_another_attribute_of_the_thing_asked_about_misses_the_one_asked_for(
+    question: str, told: str, not_told: str
+) -> None:
+    asked_for, *memories = np.asarray(UseMultilingual().encode([question, told, not_told]), np.float64)
+    compared = attributes.compared(asked_for, np.stack(memories), np.full(2, 30))
+    assert compared["attribute_told"][0] > 2 * compared["attribute_told"][1]
+    assert compared["attribute_missing"][1] > 2 * compared["attribute_missing"][0]
+
+
+def test_a_memory_without_a_vector_tells_no_attribute_and_no_subject() -> None:
+    vectors = np.stack([np.zeros(HOME.size), VECTORS["My new address is 12 Mill Lane."]])
+    compared = attributes.compared(HOME, vectors, np.full(2, 30))
+    assert {name for name, column in compared.items() if column[0] != 0.0} == {"attribute_sure"}
+    assert compared["attribute_told"][1] > 0.0
+
+
+def test_what_a_long_text_lacks_is_known_the_less_the_longer_it_is() -> None:
+    vectors = np.stack([VECTORS["My new address is 12 Mill Lane."]] * 3)
+    compared = attributes.compared(VECTORS["What is my dog called?"], vectors, np.array([30, 160, 1600]))
+    assert (
+        compared["attribute_missing"][0]
+        == compared["attribute_missing"][1]
+        == pytest.approx(10 * compared["attribute_missing"][2])
+    )
+
+
+def test_of_two_hops_one_memory_tells_the_attribute_for_both() -> None:
+    question = asked("What does my husband do?", VECTORS["What does my husband do?"])
+    hops = [
+        found("My husband is Tore.", VECTORS["My wife is expecting twins."], entities={"tore": 2}),
+        found("Tore is a nurse.", VECTORS["I work as a nurse in a clinic."], entities={"tore": 2}),
+        found("I bought a red bicycle.", VECTORS["My new address is 12 Mill Lane."]),
+    ]
+    first, second, other = assess(question, hops, with_shares=True)
+    alone, _, other_alone = assess(question, [replace(hops[0], entities={}), *hops[1:]], with_shares=True)
+    assert first.shares["attribute_odds"] == second.shares["attribute_odds"] > alone.shares["attribute_odds"]
+    assert first.value > alone.value
+    assert other.shares["attribute_odds"] == other_alone.shares["attribute_odds"]
 
 
 def test_every_topic_has_sentences_of_both_sides() -> None:

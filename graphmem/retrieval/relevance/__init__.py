@@ -22,7 +22,7 @@ from itertools import accumulate
 import numpy as np
 import numpy.typing as npt
 
-from graphmem.retrieval.relevance import features
+from graphmem.retrieval.relevance import attributes, features
 from graphmem.retrieval.relevance.features import AskedQuestion, FoundMemory, is_first_person
 
 __all__ = ["AskedQuestion", "FoundMemory", "Relevance", "assess", "default_floor", "is_first_person"]
@@ -44,6 +44,7 @@ LEAST_SHARE = 0.05
 MAX_DEVIATIONS = 4.0
 
 Row = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +130,9 @@ def assess(question: AskedQuestion, memories: Sequence[FoundMemory], *, with_sha
         return []
     model = _model(has_vectors=question.vector is not None)
     names, table = features.table(question, memories)
+    sharing = _sharing(question, memories)
+    if question.vector is not None:
+        table = _told_together(names, table, sharing)
     weights = np.array([model.coefficients[name] for name in names])
     logits = table @ weights + model.constant
     meaning = np.zeros(len(memories))
@@ -138,7 +142,7 @@ def assess(question: AskedQuestion, memories: Sequence[FoundMemory], *, with_sha
     own = 1.0 / (1.0 + np.exp(-np.clip(logits + meaning, -30.0, 30.0)))
     shared_words = max(model.shared_words, SHARED_KEYWORDS * question.is_keywords)
     own = 1.0 - (1.0 - own) * (1.0 - shared_words * features.plain_evidence(question, memories))
-    joined = _joined(question, memories, own)
+    joined = _joined(own, sharing)
     shares: list[Mapping[str, float]] = [{} for _ in memories]
     if with_shares:
         shares = [
@@ -159,11 +163,10 @@ def default_floor(size: int, best: float, *, has_vectors: bool, is_read: bool) -
     return float(max(floor * min(1.0, FLOOR_SIZE / max(size, 1)), LEAST_SHARE * best))
 
 
-def _joined(question: AskedQuestion, memories: Sequence[FoundMemory], own: Row) -> Row:
-    """Returns relevances, those of memories that share a rare entity raised: 1 - (1 - p)(1 - `JOINED` · partner's).
+def _sharing(question: AskedQuestion, memories: Sequence[FoundMemory]) -> Flags:
+    """Returns which memories share a rare entity that the question does not name (square), each with itself too.
 
-    The first memory of two hops has what is asked, the second what the first names; each is nothing alone. Whoever
-    names an entity also names one whose words that one's begin with: "Lundqvist" in "Lundqvist Shoes".
+    Whoever names an entity also names one whose words that one's begin with: "Lundqvist" in "Lundqvist Shoes".
     """
     keys, holders = set[str](), defaultdict[str, set[int]](set)
     for place, memory in enumerate(memories):
@@ -173,13 +176,36 @@ def _joined(question: AskedQuestion, memories: Sequence[FoundMemory], own: Row) 
                 for beginning in accumulate(key.split(" "), "{} {}".format):
                     holders[beginning].add(place)
     most = max(MIN_RARE, RARE_AMONG_FOUND * len(memories))
-    partner = np.zeros(len(memories))
+    shared = np.eye(len(memories), dtype=bool)
     for key in keys:
-        places = holders[key]
-        if 1 < len(places) <= most:
-            for place in places:
-                partner[place] = max(partner[place], *(own[other] for other in places if other != place))
-    return np.asarray(1.0 - (1.0 - own) * (1.0 - JOINED * partner))
+        places = list(holders[key])
+        if len(places) <= most:
+            shared[np.ix_(places, places)] = True
+    return shared
+
+
+def _told_together(names: Sequence[str], table: Row, sharing: Flags) -> Row:
+    """Returns a table in which memories that share a rare entity tell together which attribute of whom they tell.
+
+    Of two hops, the first tells of whom is asked about, the second what is asked for. The model is fitted to what each
+    memory tells alone, or it would count on entities, of which many are not found.
+    """
+    joined = table.copy()
+    for name, is_best in attributes.JOINED.items():
+        column = table[:, names.index(name)]
+        unshared = -np.inf if is_best is max else np.inf
+        both = np.where(sharing, column, unshared)
+        joined[:, names.index(name)] = both.max(axis=1) if is_best is max else both.min(axis=1)
+    return joined
+
+
+def _joined(own: Row, sharing: Flags) -> Row:
+    """Returns relevances, those of memories that share a rare entity raised: 1 - (1 - p)(1 - `JOINED` · partner's).
+
+    The first memory of two hops has what is asked, the second what the first names; each is nothing alone.
+    """
+    partners = np.where(sharing & ~np.eye(len(own), dtype=bool), own, 0.0).max(axis=1)
+    return np.asarray(1.0 - (1.0 - own) * (1.0 - JOINED * partners))
 
 
 @cache

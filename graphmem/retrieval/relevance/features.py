@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from graphmem.folding import fold, typed_spellings
 from graphmem.model import ASSISTANT, AnswerType
+from graphmem.retrieval.relevance import attributes
 
 Row = npt.NDArray[np.float64]
 
@@ -118,6 +119,8 @@ def table(question: AskedQuestion, memories: Sequence[FoundMemory]) -> tuple[lis
     if question.vector is not None:
         vectors = vectors_of(memories, len(question.vector))
         columns |= _multilingual(question, vectors) | _topics(question.vector, vectors)
+        sizes = np.array([len(memory.text.encode()) for memory in memories])
+        columns |= attributes.compared(question.vector, vectors, sizes)
     return list(columns), np.column_stack(list(columns.values()))
 
 
