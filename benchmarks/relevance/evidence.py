@@ -27,6 +27,8 @@ from graphmem.retrieval.types import SearchQuery
 T = TypeVar("T")
 
 BENCHMARKS = Path(__file__).parents[1]
+# Everyday questions: `benchmarks/answers` itself, and those of its folders that are there to fit to.
+EVERYDAY = ("answers", "training", "further", "attributes", "work")
 # Conversations of LOCOMO to develop with; the others are not looked at.
 LOCOMO_DEVELOPMENT = ("conv-26", "conv-30", "conv-41", "conv-42")
 # Every so many questions of a conversation are asked in another one as well, where nothing answers.
@@ -48,8 +50,8 @@ class Told:
 class Evidence:
     """One question of a set with the memories found for it, best first: `answering` those that answer it.
 
-    `counted`: those that do, or do not; others may be shown as well, and are left out. `unit`: the case, or the
-    conversation: what is told about the same things.
+    `counted`: those that do, or do not; others may be shown as well, and are left out. `unit`: the first memory of
+    the case, its id if it has none, or the conversation: what is told about the same things.
     """
 
     data: str
@@ -64,10 +66,8 @@ def collect(locomo_file: Path) -> tuple[list[Evidence], list[SourceFile]]:
     """Asks the questions of all sets. Returns what the searches told the model, and the sets' files."""
     found: list[Evidence] = []
     sources: list[SourceFile] = []
-    folders = {"answers": BENCHMARKS / "answers"}
-    folders |= {name: BENCHMARKS / "answers" / name for name in ("training", "further", "attributes")}
-    for name, folder in folders.items():
-        answer_set = answers.load(folder)
+    for name in EVERYDAY:
+        answer_set = answers.load(BENCHMARKS / "answers" / ("" if name == "answers" else name))
         sources += answer_set.sources
         for one in (answer_set, *(_shuffled(answer_set, number) for number in SHUFFLED)):
             data, asked = answers.lay_out(one)
@@ -103,7 +103,9 @@ def _ask_cases(name: str, data: Dataset, asked: Sequence[answers.Asked]) -> Iter
                 answering = [any(part in found.text for part in one.case.needed) for found in told.memories]
                 others = [found.text in one.case.right for found in told.memories]
                 counted = [is_gold or not other for is_gold, other in zip(answering, others, strict=True)]
-                yield Evidence(name, one.case.id, told.question, told.memories, answering, counted)
+                # Cases that begin with the same memory ask about the same thing.
+                unit = one.case.turns[0][1] if one.case.turns else one.case.id
+                yield Evidence(name, unit, told.question, told.memories, answering, counted)
 
 
 def _ask_conversations(data: Dataset) -> Iterator[Evidence]:

@@ -13,7 +13,7 @@ import heads
 import network
 import numpy as np
 import numpy.typing as npt
-from evidence import Evidence
+from evidence import EVERYDAY, Evidence
 from scipy.linalg import cho_factor, cho_solve
 from scipy.special import expit
 
@@ -23,8 +23,8 @@ from graphmem.retrieval.relevance import features
 
 PACKAGE = Path(relevance.__file__).parent
 # How much a row of each set counts in the fit. Everyday questions are there twice; conversations are long and few, and
-# their gold is incomplete.
-SET_WEIGHTS = {"answers": 0.6, "training": 0.6, "further": 0.6, "attributes": 0.6, "locomo": 0.3, "chats": 0.3}
+# their gold is incomplete. Questions about work weigh less: at .6, those of other authors lost a point.
+SET_WEIGHTS = {**dict.fromkeys(EVERYDAY, 0.6), "work": 0.3, "locomo": 0.3, "chats": 0.3}
 FOLDS, DECIMALS = 5, 4
 # The principal axes along which the network reads questions, memories, and the product of both.
 AXES = 48
@@ -46,6 +46,9 @@ SHIFTS = {
     # Of the memories found one in fifty is only a question, where others store all that they ask. Who asked where the
     # keys are has not told it.
     "only_asks": -3.0,
+    # Half of the cases about attributes and work are near misses, which share words with the question as well. Where
+    # others ask, a rare word that both have still says that the memory is the one that is meant.
+    "overlap": 0.3,
     # One question in fourteen names a time; where most memories are of that time, it says little. In a store of years,
     # a memory of the day that is asked for, with a word of the question, is the one that is meant.
     "date_and_words": 1.5,
@@ -54,7 +57,7 @@ SHIFTS = {
 # block, among floors that keep it empty for most of those that nothing answers. At one floor for all, English has some
 # four points more in the block than Chinese, and is silent as much more often: an answer in Chinese is less sure.
 FLOORS = {
-    "with vectors": {"read": 0.19, "unread": 0.25, "share": 0.5},
+    "with vectors": {"read": 0.15, "unread": 0.23, "share": 0.5},
     "without vectors": {"read": 0.13, "unread": 0.13, "share": 0.3},
 }
 SHARED_WORDS = {"with vectors": 0.0, "without vectors": 0.6}

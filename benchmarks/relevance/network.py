@@ -9,7 +9,7 @@ from scipy.special import expit
 from graphmem.retrieval.relevance import Network
 
 # Several networks from different beginnings, whose mean is one wider network and errs less than each.
-NETWORKS, UNITS = 3, 48
+NETWORKS, UNITS = 3, 96
 # Passes over the rows, rows of a step, length of steps, shrinkage of weights in each, share of what is left out by
 # chance: chosen among few by cross-validation over the cases of `benchmarks/answers`.
 PASSES, BATCH, RATE, DECAY, DROPPED = 14, 512, 2e-3, 0.01, 0.3

@@ -102,13 +102,13 @@ def by_relevance(
     """Returns memories, best first, in an order that heeds their relevance where the partition is small.
 
     What resembles the query in nothing may still answer it by a path, so little relevance counts as
-    `scoring.LEAST_RELEVANCE`; not so that of a memory that only asks. Where the query names a time, the time decides.
+    `scoring.LEAST_RELEVANCE`; that of a memory that only asks as less. Where the query names a time, the time decides.
     """
     if candidates.retrieved.analysis.periods:
         return list(grouped)
     rows = candidates.evidence.rows
     values = {
-        uid: one.value if rows[uid].question_share >= ASKS else max(one.value, scoring.LEAST_RELEVANCE)
+        uid: max(one.value, scoring.LEAST_OF_QUESTIONS if rows[uid].question_share >= ASKS else scoring.LEAST_RELEVANCE)
         for uid, one in relevances.items()
     }
     return scoring.order_by_relevance(grouped, values, candidates.statistics.kept)

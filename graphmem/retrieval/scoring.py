@@ -21,8 +21,9 @@ GRAPH_FACTOR = 1.2
 # ones, nothing from so many on. Features are scaled by what one search finds: where that is little, they tell little
 # (docs/decisions/0053).
 RELEVANCE_WEIGHT, SMALL_PARTITION, LARGE_PARTITION = 0.1, 60, 90
-# The relevance of a memory that resembles the query in nothing, and the bound that keeps log odds finite.
-LEAST_RELEVANCE, _TINY = 0.02, 1e-6
+# What the order takes at least as the relevance of a memory that resembles the query in nothing, and of one that only
+# asks, which may tell something in the same sentence; and the bound that keeps log odds finite.
+LEAST_RELEVANCE, LEAST_OF_QUESTIONS, _TINY = 0.03, 0.01, 1e-6
 
 
 def top_rows(table: FeatureTable, weights: Weights, limit: int) -> list[str]:
