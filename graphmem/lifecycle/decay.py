@@ -193,28 +193,49 @@ def plan_cycle(memories: Sequence[Vitals], now: datetime, policy: LifecyclePolic
 
 
 def make_room(
-    plan: CyclePlan, memories: Sequence[Vitals], now: datetime, policy: LifecyclePolicy, matrices: Matrices
-) -> CyclePlan:
-    """Returns a plan in which those are forgotten that the long-term layer has no room for.
+    plan: CyclePlan,
+    memories: Sequence[Vitals],
+    now: datetime,
+    policy: LifecyclePolicy,
+    matrices: Matrices,
+    standing: Sequence[Vitals] = (),
+) -> tuple[CyclePlan, list[Vitals]]:
+    """Returns a plan in which those are forgotten that the long-term layer has no room for, and who else gets none.
 
-    Nothing is merged into one of these. `matrices` tell which memories say much the same as a newer one.
+    Those are of `standing`, which are to move up because they stand for others: they stay where they are. Nothing is
+    merged into what is forgotten. `matrices` tell which memories say much the same as a newer one.
     """
-    promoted = [one.memory for one in plan.promoted]
+    forgotten = {one.memory.row for one in plan.forgotten}
     kept = [one for one in memories if one.is_valid and not one.pinned and one.layer is Layer.LONG_TERM]
-    crowded = [Decision(one, OVER_CAPACITY) for one in _least_worth([*kept, *promoted], matrices, now, policy)]
-    gone, out = ({one.memory.row for one in crowded}, {one.memory.id for one in crowded})
+    competing = [*(one for one in kept if one.row not in forgotten), *(one.memory for one in plan.promoted)]
+    capacity = policy.long_term_capacity - len(plan.compositions)  # what is to be made has its place
+    stays_anyway = {one.row for one in standing}
+    gone: set[int] = set()
+    crowded: list[Decision] = []
+    while True:
+        excess = len(competing) + len(standing) - capacity
+        least = _least_worth([*competing, *standing], excess, matrices, now, policy)
+        given_way = [Decision(one, OVER_CAPACITY) for one in least if one.row not in stays_anyway]
+        if not given_way:
+            break
+        # What stays where it is competes again with what is left, as it would in the next cycle.
+        crowded += given_way
+        gone |= {one.memory.row for one in given_way}
+        competing = [one for one in competing if one.row not in gone]
+    out = {one.memory.id for one in crowded}
     merged = {uid: target for uid, target in plan.merged.items() if target not in out}
-    forgotten = [
-        replace(one, reason=OVER_CAPACITY) if one.memory.id in plan.merged.keys() - merged.keys() else one
-        for one in plan.forgotten
-    ]
-    return replace(
+    without_target = plan.merged.keys() - merged.keys()
+    plan = replace(
         plan,
         promoted=tuple(one for one in plan.promoted if one.memory.row not in gone),
-        forgotten=(*forgotten, *crowded),
-        crowded=tuple(crowded),
+        forgotten=(
+            *(replace(one, reason=OVER_CAPACITY) if one.memory.id in without_target else one for one in plan.forgotten),
+            *crowded,
+        ),
+        crowded=(*plan.crowded, *crowded),
         merged=merged,
     )
+    return plan, least
 
 
 def retention(memory: Vitals, now: datetime, policy: LifecyclePolicy) -> float:
@@ -231,14 +252,13 @@ def current_importance(memory: Vitals, now: datetime) -> float:
 
 
 def _least_worth(
-    memories: Sequence[Vitals], matrices: Matrices, now: datetime, policy: LifecyclePolicy
+    memories: Sequence[Vitals], excess: int, matrices: Matrices, now: datetime, policy: LifecyclePolicy
 ) -> list[Vitals]:
-    """Returns those that the long-term layer has no room for, in the order in which they give way.
+    """Returns so many that the long-term layer has no room for (none for a negative number), as they give way.
 
     What gives way is worth least by the weights of seed 002 §3.2, with the terms of today: the scarcity is that among
     what stays, and only what is newer makes a memory less scarce, as it may say what has changed.
     """
-    excess = len(memories) - policy.long_term_capacity
     if excess <= 0:
         return []
     by_age = sorted(memories, key=lambda one: (one.created_at, one.row))
