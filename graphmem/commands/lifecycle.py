@@ -25,7 +25,7 @@ from graphmem.commands.types import (
     RememberMemory,
 )
 from graphmem.commands.unit_of_work import UnitOfWork
-from graphmem.lifecycle.decay import MERGED_INTO, Operation
+from graphmem.lifecycle.decay import MADE_OF_OTHERS, MERGED_INTO, Operation
 from graphmem.model import Kind, Layer, MemoryRecord
 from graphmem.stores.ledger import events, graph_writes, jobs, memories, vitals
 
@@ -33,8 +33,6 @@ from graphmem.stores.ledger import events, graph_writes, jobs, memories, vitals
 # events) that it was drawn from; and to all that it was made of, which has their words also when they are back.
 COMPRESSES, ABSTRACTS, DRAWN_FROM, MADE_OF = "compresses", "abstracts", "drawn_from", "made_of"
 CHANGED_SINCE, SAID_AGAIN = "changed since it was decided", "said again"
-# How the reason begins of the event by which a memory was made of others; their number follows.
-OF_MEMORIES = "made of "
 SOURCES_ERASED = "some of what it was made of is erased, so it stays"
 WORDS_ERASED = "what stood for it was erased with another memory"
 # The fewest memories of which one is made again when another of them was erased.
@@ -93,7 +91,7 @@ def compose_memory(command: ComposeMemory, uow: UnitOfWork) -> Outcome:
     for source in sources:
         memories.add_link(uow.connection, record.row, kind, source.row)
         memories.add_link(uow.connection, record.row, MADE_OF, source.row)
-    reason = f"{OF_MEMORIES}{len(sources)} memories"
+    reason = MADE_OF_OTHERS.format(number=len(sources))
     event_id = uow.add_event(command.event.value, record, new=record.text, reason=reason, batch=command.batch)
     hidden = tuple(sources) if command.hides else ()
     for source in hidden:
@@ -107,13 +105,6 @@ def compose_memory(command: ComposeMemory, uow: UnitOfWork) -> Outcome:
         sources=tuple(source.id for source in sources),
         hidden=hidden,
     )
-
-
-def number_of_sources(reason: str | None) -> int:
-    """Returns of how many memories one was made, from the reason of that event; 0 if an import brought another one."""
-    beginning, _, rest = (reason or "").partition(OF_MEMORIES)
-    number = rest.partition(" ")[0]
-    return int(number) if not beginning and number.isdecimal() else 0
 
 
 def decompose_memory(command: DecomposeMemory, uow: UnitOfWork) -> Outcome:

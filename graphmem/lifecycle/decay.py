@@ -24,6 +24,8 @@ FADED, OVER_CAPACITY = "retention below {least:g}", "over capacity"
 # How the reason begins of one that was forgotten because another one stands for it; the id of that one follows.
 MERGED_INTO = "merged into "
 SAYS_WHAT_OTHERS_SAY = "says what {number} others say"
+# The reason of the event by which a memory was made of others.
+MADE_OF_OTHERS = "made of {number} memories"
 # Why a cycle erases a memory, which has no history any more that could say so.
 FORGOTTEN_LONG_AGO = "forgotten for longer than purge_after_days"
 # P1: the least importance of a preference or fact, and of any memory, that is kept for good.
@@ -32,6 +34,7 @@ KEPT_TYPES = frozenset({"preference", "fact"})
 # A text is of a kind from this probability on. With less than PASSING that it is of a kind that is kept, it is a remark
 # in passing, even if it has the words of such a rule ("I love this cushion").
 LIKELY, PASSING = 0.5, 0.2
+_KEPT_FOR, _MADE_OF = (re.compile(one.format(number=r"(\d+)")) for one in (SAYS_WHAT_OTHERS_SAY, MADE_OF_OTHERS))
 # A sentence, and the beginning of another one.
 _TWO_SENTENCES = re.compile(r"[.!?。！？\n]+\s*[^\s.!?。！？]")
 
@@ -236,6 +239,17 @@ def make_room(
         merged=merged,
     )
     return plan, least
+
+
+def number_of_sources(reason: str | None) -> int:
+    """Returns how many memories one was made of to stand for them, itself included if it is one of them.
+
+    `reason` is that of the event; with another reason, such as an import brings, it is 0.
+    """
+    if kept := _KEPT_FOR.fullmatch(reason or ""):
+        return int(kept[1]) + 1
+    made = _MADE_OF.fullmatch(reason or "")
+    return int(made[1]) if made else 0
 
 
 def retention(memory: Vitals, now: datetime, policy: LifecyclePolicy) -> float:

@@ -19,7 +19,8 @@ class Gauges:
     """The state of a memory at one moment.
 
     `memories` is the number of stored memories by kind and layer, `retention` the mean retention of the short-term
-    ones (None without the lifecycle), `ledger_bytes` the size of the ledger and `embedding_bytes` that of the
+    ones and `compression` the mean number of memories that one made of several stands for (None without the lifecycle
+    and where there is none), `ledger_bytes` the size of the ledger and `embedding_bytes` that of the
     embeddings in it. `pending_changes` and `dead_letters` are by projection: the sequence numbers above its cursor,
     and the rows that its store refuses. `delays` and `dead_events` are by the name of a subscriber, such as
     "webhook:orders": seconds since the oldest event that it was not told, and events that it did not take.
@@ -27,6 +28,7 @@ class Gauges:
 
     memories: Mapping[tuple[str, str], int]
     retention: float | None
+    compression: float | None
     ledger_bytes: int
     embedding_bytes: int
     pending_changes: Mapping[str, int]
@@ -46,6 +48,7 @@ def read_gauges(ledger: Ledger, projections: Sequence[Projection], *, lifecycle:
         return Gauges(
             memories=memories.count_by_kind_and_layer(connection),
             retention=vitals.mean_retention(connection) if lifecycle else None,
+            compression=vitals.compression_ratio(connection) if lifecycle else None,
             ledger_bytes=ledger_bytes,
             embedding_bytes=sum(integrity.embedding_bytes(connection).values()),
             pending_changes={one.name: one.count_pending(connection) for one in projections},
