@@ -607,14 +607,10 @@ class Projection:
             ids = [uid for problem in ("missing", "stale", "dead_letters") for uid in report[problem]]
             for start in range(0, len(ids), BATCH):
                 self._redeliver(ids[start : start + BATCH])
-            if ids and self._still_differs():
+            left = self.verify() if ids else CLEAN_REPORT
+            if any(left[problem] for problem in ("missing", "extra", "stale", "unreadable")):
                 # The ledger came from a backup: the projection holds newer states and rightly refuses older ones.
                 self.rebuild(list(self._partition_cursors))
-
-    def _still_differs(self) -> bool:
-        """Returns True if the projection differs from the ledger. A concurrent write does not count (see `verify`)."""
-        report = self.verify()
-        return any(report[problem] for problem in ("missing", "extra", "stale", "unreadable"))
 
     def _redeliver(self, ids: Sequence[str]) -> None:
         with self._ledger.read() as connection:
