@@ -170,21 +170,17 @@ def _names(word: str, tag: str) -> Iterator[EntityCandidate]:
             yield word, MentionKind.NAME, NAME_TYPES[tag]
         return
     in_dictionary = bool(_jieba().has_word(word))
-    name = word if in_dictionary else _strip_affixes(word)
+    start, end = 0, len(word)
+    while not in_dictionary and end - start > MIN_LENGTH and word[start] in PREFIXES_OF_NAMES:
+        start += 1
+    while not in_dictionary and end - start > MIN_LENGTH and word[end - 1] in SUFFIXES_OF_NAMES:
+        end -= 1
+    name = word[start:end]
     type_ = _type_of_person_name(name, in_dictionary=in_dictionary)
     yield name, MentionKind.NAME, type_
     if not in_dictionary and type_ is EntityType.PERSON and len(name) == FULL_NAME_LENGTH and name[0] in SURNAMES:
         # Friends call each other by the given name alone.
         yield name[1:], MentionKind.NAME, type_
-
-
-def _strip_affixes(word: str) -> str:
-    start, end = 0, len(word)
-    while end - start > MIN_LENGTH and word[start] in PREFIXES_OF_NAMES:
-        start += 1
-    while end - start > MIN_LENGTH and word[end - 1] in SUFFIXES_OF_NAMES:
-        end -= 1
-    return word[start:end]
 
 
 def _type_of_person_name(name: str, *, in_dictionary: bool) -> EntityType:

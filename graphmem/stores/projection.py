@@ -412,7 +412,13 @@ class Projection:
                 batch = self._read_batch(connection, state, partition)
         state, cursor, changes, write = batch
         if cursor is None and self.shared:
-            self._start_over(state.epoch)
+            # Without a cursor, after a reset or a killed rebuild, the contents are unknown.
+            self._ahead.clear()
+            self._sink.wipe()
+            with self._ledger.write([self._cursor_name]) as connection:
+                if not self._was_reset(connection, state.epoch, outbox.epoch(connection)):
+                    outbox.remove_dead_letters(connection, self._cursor_name)
+                    outbox.move_cursor(connection, self._cursor_name, 0)
         refused = write()
         passed = min(max(cursor or 0, min(changes.upto, state.extent.last)), state.extent.newest)
         if partition is None:
@@ -439,15 +445,6 @@ class Projection:
         self._sink.wipe()
         self._partition_cursors.clear()
         self._ahead.clear()
-
-    def _start_over(self, epoch: int) -> None:
-        """Empties a projection without a cursor: after a reset or a killed rebuild, its contents are unknown."""
-        self._ahead.clear()
-        self._sink.wipe()
-        with self._ledger.write([self._cursor_name]) as connection:
-            if not self._was_reset(connection, epoch, outbox.epoch(connection)):
-                outbox.remove_dead_letters(connection, self._cursor_name)
-                outbox.move_cursor(connection, self._cursor_name, 0)
 
     def _was_reset(self, connection: Connection, epoch: int, current: int) -> bool:
         """Returns True if the ledger was reset after a batch was read in `epoch`; then deletes the shared cursor.

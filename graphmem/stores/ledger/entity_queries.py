@@ -40,17 +40,15 @@ def entities_in(
         entity_names.all_links(connection, partition),
         entity_names.chosen_names(connection, partition),
     )
-    matching = [
-        entity
-        for entity in merged
-        if (kind is None or entity.type is kind) and (not words or _contains(parts, [*entity.keys, fold(entity.name)]))
-    ]
+    matching = []
+    for entity in merged:
+        if kind is not None and entity.type is not kind:
+            continue
+        names = [*entity.keys, fold(entity.name)] if words else []
+        spellings = [spelling for name in names for spelling in typed_spellings(name)]
+        if not words or any(part in spelling for spelling in spellings for part in parts):
+            matching.append(entity)
     return sorted(matching, key=lambda entity: (-entity.mentions, entity.key))[:limit]
-
-
-def _contains(parts: Collection[str], names: Iterable[str]) -> bool:
-    """Whether a name (folded) contains a text, given as it is typed without the marks of Latin letters."""
-    return any(part in spelling for name in names for spelling in typed_spellings(name) for part in parts)
 
 
 def entity_in(connection: Connection, view: View, key: str) -> Entity | None:
