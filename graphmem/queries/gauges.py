@@ -67,19 +67,15 @@ def store_states(connection: Connection, ledger: Ledger, workers: Sequence[Proje
         "name": "ledger", "provider": provider, "available": True, "seq": last, "pending": 0,
         "oldest_pending_at": None, "dead_letters": 0,
     }  # fmt: skip
-    return [first, *(_projection_state(connection, worker) for worker in workers)]
-
-
-def _projection_state(connection: Connection, worker: ProjectionWorker) -> dict[str, Any]:
-    projection = worker.projection
-    pending, upto = projection.count_pending(connection), projection.delivered_upto(connection)
-    oldest = events.first_after(connection, upto or 0) if pending else None
-    return {
-        "name": projection.name,
-        "provider": projection.provider,
-        "available": not worker.is_unavailable,
-        "seq": upto,
-        "pending": pending,
-        "oldest_pending_at": None if oldest is None else oldest.isoformat(),
-        "dead_letters": projection.count_dead_letters(connection),
-    }
+    states: list[dict[str, Any]] = [first]
+    for worker in workers:
+        projection = worker.projection
+        pending, upto = projection.count_pending(connection), projection.delivered_upto(connection)
+        oldest = events.first_after(connection, upto or 0) if pending else None
+        state = {
+            "name": projection.name, "provider": projection.provider, "available": not worker.is_unavailable,
+            "seq": upto, "pending": pending, "oldest_pending_at": None if oldest is None else oldest.isoformat(),
+            "dead_letters": projection.count_dead_letters(connection),
+        }  # fmt: skip
+        states.append(state)
+    return states
