@@ -99,8 +99,14 @@ def choose_candidates(retrieved: Retrieved, deps: SearchDeps, weights: SearchWei
     evidence = replace(found.evidence, keyword=found.keyword)
     arms = {"dense": found.dense, "keyword": found.keyword} if encoded.compares_vectors else {"keyword": found.keyword}
     best_partitions = [evidence.rows[uid].partition for uid in arms.get("dense", found.keyword)]
-    evidence, named_times = _of_named_times(retrieved, reader, evidence, deps)
-    ids = scoring.union_in_order(found.dense, list(found.keyword)[:KEYWORD_CANDIDATE_LIMIT], named_times)
+    with deps.ledger.read() as connection:
+        of_named_times = [
+            uid
+            for start, end in analysis.period_bounds
+            for uid in memories.ids_between(connection, query.view, start, end, DATED_LIMIT)
+        ]
+        evidence, of_named_times = reader.visible(evidence, of_named_times)
+    ids = scoring.union_in_order(found.dense, list(found.keyword)[:KEYWORD_CANDIDATE_LIMIT], of_named_times)
     degraded = retrieved.degraded | found.degraded
     if not ids and "vectors" in degraded:
         evidence, ids = _newest(retrieved, reader, evidence, deps)
@@ -154,22 +160,6 @@ def found_by_arms(
         kept.append(dict([(uid, score) for uid, score in answer.value if uid in shown][:limit]))
     of_unread, by_vector, by_words = kept
     return FoundByArms(evidence, {**of_unread, **by_vector}, by_words, degraded)
-
-
-def _of_named_times(
-    retrieved: Retrieved, reader: EvidenceReader, evidence: Evidence, deps: SearchDeps
-) -> tuple[Evidence, list[str]]:
-    """Returns the newest visible memories of each period that the query names."""
-    view = retrieved.query.view
-    with deps.ledger.read() as connection:
-        return reader.visible(
-            evidence,
-            [
-                uid
-                for start, end in retrieved.analysis.period_bounds
-                for uid in memories.ids_between(connection, view, start, end, DATED_LIMIT)
-            ],
-        )
 
 
 def _newest(
