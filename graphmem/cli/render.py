@@ -377,7 +377,10 @@ class ProgressBar:
     def update(self, name: str, done: int, total: int) -> None:
         """Shows that `done` of `total` items of the work `name` are done."""
         if not sys.stderr.isatty():
-            self._write_line(name, done, total)
+            now = time.monotonic()
+            if now - self._written >= LINE_INTERVAL:
+                self._written = now
+                typer.echo(f"graphmem: {name}: {done:,} of {total:,}", err=True)
             return
         if self._bar is None:
             if time.monotonic() - self._started < self._delay:
@@ -396,10 +399,3 @@ class ProgressBar:
         if name not in self._tasks:
             self._tasks[name] = self._bar.add_task(name, total=total)
         self._bar.update(self._tasks[name], completed=done, total=total)
-
-    def _write_line(self, name: str, done: int, total: int) -> None:
-        now = time.monotonic()
-        if now - self._written < LINE_INTERVAL:
-            return
-        self._written = now
-        typer.echo(f"graphmem: {name}: {done:,} of {total:,}", err=True)

@@ -65,23 +65,19 @@ def export(
     with call.memory() as memory, ProgressBar() as bar:
         counts = memory.export(target, **call.scope, progress=bar.update)
     if not counts["memories"]:
-        _warn_empty_export(call, replaces=replaces)
+        from graphmem.cli.render import one_line  # noqa: PLC0415
+
+        # A misspelt user would be noticed only when the export is needed.
+        scope = ", ".join(f"--{name.removesuffix('_id')} {value}" for name, value in call.scope.items())
+        replaced = "; the file that was there is replaced" if replaces else ""
+        typer.echo(
+            f"graphmem: there are no memories{' of ' if scope else ''}{one_line(scope)} to export{replaced}", err=True
+        )
     summary = f"{counts['memories']} memories, {counts['erased']} erased ones noted"
     if path_or_file == STANDARD_STREAM:
         typer.echo(f"graphmem: {summary}", err=True)
     else:
         call.print_answer(counts, lambda renderer: renderer.line(f"{summary}: {path_or_file}"))
-
-
-def _warn_empty_export(call: CommandContext, *, replaces: bool) -> None:
-    """Warns of an export without memories: a misspelt user would be noticed only when the export is needed."""
-    from graphmem.cli.render import one_line  # noqa: PLC0415
-
-    scope = ", ".join(f"--{name.removesuffix('_id')} {value}" for name, value in call.scope.items())
-    replaced = "; the file that was there is replaced" if replaces else ""
-    typer.echo(
-        f"graphmem: there are no memories{' of ' if scope else ''}{one_line(scope)} to export{replaced}", err=True
-    )
 
 
 @unscoped_command

@@ -143,7 +143,13 @@ class _AliasRules:
         self._new = {key for key, number in numbers.items() if mentioned.entities[key].mentions == number}
         self._seen: set[str] = set()  # of the new ones, those that a text has mentioned whose turn has come
         self._written = [dict(entity_resolution.written_forms(addition.extraction)) for addition in additions]
-        self._names = self._new_names(mentioned.entities)
+        named = (
+            mention.key
+            for addition in additions
+            for mention in addition.extraction.mentions
+            if mention.kind <= MentionKind.NAME and mention.key in self._new
+        )
+        self._names = [mentioned.entities[key] for key in dict.fromkeys(named)]
         compared = {key for name in self._names if (key := _first_name_in(name))}.union(*self._written)
         unread = compared - mentioned.entities.keys()
         self._entities = dict(mentioned.entities)
@@ -151,15 +157,6 @@ class _AliasRules:
         if unread:
             self._entities |= entity_names.existing_entities(connection, partition, unread)
         self._shared = self._shared_prefixes()
-
-    def _new_names(self, mentioned: Mapping[str, Entity]) -> list[Entity]:
-        named = (
-            mention.key
-            for addition in self._additions
-            for mention in addition.extraction.mentions
-            if mention.kind <= MentionKind.NAME and mention.key in self._new
-        )
-        return [mentioned[key] for key in dict.fromkeys(named)]
 
     def _shared_prefixes(self) -> Mapping[str, int]:
         prefixes = {f"{key} " for name in self._names if (key := _first_name_in(name))}

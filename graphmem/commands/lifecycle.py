@@ -8,10 +8,9 @@ Source messages are hidden once all facts drawn from them are retired or correct
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
 
 from graphmem.commands.types import (
     ComposeMemory,
@@ -254,7 +253,9 @@ def update_corrected_sources(uow: UnitOfWork, old: MemoryRecord, new: MemoryReco
     if new.kind is not Kind.FACT or new.text == old.text:
         return
     sources = _source_messages(uow, new)
-    earlier_ids = _corrected_ids_of_earlier_text(uow, new)
+    states = (event.previous_state or {} for event in reversed(events.history(uow.connection, new.id)))
+    # Those corrected when the fact last had this text; None if it never had it.
+    earlier_ids = next((set(state.get(CORRECTS, ())) for state in states if state.get("text") == new.text), None)
     if earlier_ids is None and not corrects:
         return
     corrected_ids = {source.id for source in sources} if earlier_ids is None else earlier_ids
@@ -263,15 +264,6 @@ def update_corrected_sources(uow: UnitOfWork, old: MemoryRecord, new: MemoryReco
         if source.id in corrected_ids:
             memories.add_link(uow.connection, new.row, CORRECTS, source.row)
     update_source_visibility(uow, new, uow.now)
-
-
-def _corrected_ids_of_earlier_text(uow: UnitOfWork, fact: MemoryRecord) -> set[str] | None:
-    """Returns the ids of the sources corrected when a fact last had its current text; None if it never had it."""
-    history = events.history(uow.connection, fact.id)
-    states: Iterable[Mapping[str, Any]] = (
-        event.previous_state for event in reversed(history) if event.previous_state is not None
-    )
-    return next((set(state.get(CORRECTS, ())) for state in states if state.get("text") == fact.text), None)
 
 
 def update_source_visibility(

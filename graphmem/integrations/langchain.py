@@ -21,7 +21,6 @@ from pydantic import ValidationError as ArgumentError
 
 from graphmem.async_memory import AsyncMemory
 from graphmem.boundary import validation
-from graphmem.commands.types import PutItem
 from graphmem.errors import GraphmemError, ValidationError
 from graphmem.ingest.chat_deduplication import message_text
 from graphmem.integrations.base import (
@@ -209,7 +208,11 @@ class GraphmemChatMessageHistory(BaseChatMessageHistory):
         values = [_readable_dict(message, f"messages[{n}]") for n, message in enumerate(messages)]
         with self._session.lock:  # so that they are stored in the order of their ids
             turns = self._turns(messages) if self._remember else [None for _ in messages]
-            commands = [self._put_command(value, turn) for value, turn in zip(values, turns, strict=True)]
+            # A new key for each: a history may hold equal messages.
+            commands = [
+                self._items.put_command(self._scope, self._namespace, str(uuid4()), value, message=turn)
+                for value, turn in zip(values, turns, strict=True)
+            ]
             self._items.write(commands, extract_for=self._scope if self._remember else None)
 
     def _turns(self, messages: Sequence[BaseMessage]) -> list[dict[str, Any] | None]:
@@ -222,10 +225,6 @@ class GraphmemChatMessageHistory(BaseChatMessageHistory):
         with_ids = self._session.with_ids([*former, *(turn for turns in own for turn in turns)])[len(former) :]
         ids = iter(with_ids)
         return [{**(turn := next(ids)), "content": message_text(turn)} if turns else None for turns in own]
-
-    def _put_command(self, value: dict[str, Any], turn: Mapping[str, Any] | None) -> PutItem:
-        key = str(uuid4())  # never known: a history may hold equal messages
-        return self._items.put_command(self._scope, self._namespace, key, value, message=turn)
 
     def clear(self) -> None:
         """Deletes the messages. The memories of their texts stay; `Memory.delete_all` erases them."""

@@ -154,19 +154,15 @@ class GraphmemStore(BaseStore):
         if writes:
             self._items.write([*refreshes, *writes])
         elif refreshes:
-            self._try_refresh(refreshes)
+            try:
+                self._items.write(refreshes)
+            except StoreError as error:  # the values were read
+                logger.warning("the expiration of %d items was not postponed (%s)", len(refreshes), log_text(error))
         return results
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """Calls `batch` in a thread."""
         return await asyncio.to_thread(self.batch, list(ops))
-
-    def _try_refresh(self, refreshes: Sequence[RefreshItem]) -> None:
-        """Postpones the expiration of items; a ledger that cannot be written is logged, as their values were read."""
-        try:
-            self._items.write(refreshes)
-        except StoreError as error:
-            logger.warning("the expiration of %d items was not postponed (%s)", len(refreshes), log_text(error))
 
     def _scope(self, labels: Sequence[str]) -> Scope:
         """Returns the scope of a namespace or prefix."""

@@ -129,9 +129,11 @@ class Session:
         ids = self._history.message_ids(turns)
         start = 0 if rounds is None else last_rounds(turns, rounds)
         return [
-            {**turn, "id": id_ if turn.get("id") is None else self._durable_id(turn)}
+            {
+                **turn,
+                "id": id_
+                if turn.get("id") is None
+                else self._keyed(self._session_key, "id", str(turn["id"]), turn["role"], message_text(turn)),
+            }
             for turn, id_ in zip(turns[start:], ids[start:], strict=True)
         ]
-
-    def _durable_id(self, turn: Mapping[str, Any]) -> str:
-        return self._keyed(self._session_key, "id", str(turn["id"]), turn["role"], message_text(turn))

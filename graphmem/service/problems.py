@@ -266,7 +266,11 @@ def _sentence(field: tuple[str, ...], errors: list[Any], request: Request) -> st
 
 def advice(place: str, name: str, request: Request) -> str:
     """Returns what to do about an unknown field: where it belongs, or the name that was meant."""
-    known = _known_fields(request)
+    operation = operation_of(request) or {}
+    content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
+    model = content.get("schema", {}).get("$ref", "").rpartition("/")[2]
+    schemas = _document_of(request.scope["route"]).get("components", {}).get("schemas", {})
+    known = {"query": query_names(operation), "body": list(schemas.get(model, {}).get("properties", {}))}
     for other in known.keys() - {place}:
         if name in known[other]:
             return f"; it belongs in the {other}"
@@ -300,13 +304,3 @@ def operation_of(request: Request) -> dict[str, Any] | None:
 def query_names(operation: Mapping[str, Any]) -> list[str]:
     """Returns the names of an operation's query parameters."""
     return [one["name"] for one in operation.get("parameters", ()) if one["in"] == "query"]
-
-
-def _known_fields(request: Request) -> dict[str, list[str]]:
-    """Returns the names of a route's query parameters, and those of its body's fields."""
-    operation = operation_of(request) or {}
-    content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
-    model = content.get("schema", {}).get("$ref", "").rpartition("/")[2]
-    schemas = _document_of(request.scope["route"]).get("components", {}).get("schemas", {})
-    fields = schemas.get(model, {}).get("properties", {})
-    return {"query": query_names(operation), "body": list(fields)}
