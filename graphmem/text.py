@@ -380,19 +380,17 @@ def _spaced_term(run: str) -> str | None:
     word = run.translate(_APOSTROPHES).strip("'")
     if not word or _is_stop_word(word):
         return None
-    return _stem(word) if all(map(is_latin, word)) else word
-
-
-def _is_stop_word(word: str) -> bool:
-    return word.partition("'")[0] in STOP_WORDS or word.endswith("n't")
-
-
-def _stem(word: str) -> str:
+    if not all(map(is_latin, word)):
+        return word
     # A Stemmer has a buffer and must not be shared between threads.
     stemmer = getattr(_thread_local, "stemmer", None)
     if stemmer is None:
         stemmer = _thread_local.stemmer = Stemmer.Stemmer("english")
     return str(stemmer.stemWord(word))
+
+
+def _is_stop_word(word: str) -> bool:
+    return word.partition("'")[0] in STOP_WORDS or word.endswith("n't")
 
 
 def _without_edge_punctuation(name: str) -> str:

@@ -12,12 +12,11 @@ from typing import NamedTuple
 from sqlalchemy import Connection
 
 from graphmem.model import Entity, MentionKind
-from graphmem.retrieval import character_matching, scoring, term_overlap, token_matching
+from graphmem.retrieval import matching, scoring, term_overlap
 from graphmem.retrieval.arms import DENSE_LIMIT, KEYWORD_LIMIT, Attempt, Retrieved, dense, keyword, unread
-from graphmem.retrieval.character_matching import CharacterMatches
 from graphmem.retrieval.evidence_reader import EvidenceReader
 from graphmem.retrieval.features import Evidence, FeatureTable
-from graphmem.retrieval.token_matching import TokenMatches
+from graphmem.retrieval.matching import CharacterMatches, TokenMatches
 from graphmem.retrieval.types import ScoredIds, SearchDeps, SearchPartition
 from graphmem.retrieval.weights import SearchWeights, Weights
 from graphmem.stores.ledger import entity_names, memories, term_stats
@@ -195,7 +194,7 @@ def _with_partitions(candidates: Candidates, keys: Sequence[str], deps: SearchDe
         further = [
             *query_term_counts(query.text),
             *query_term_counts(retrieved.analysis.text_without_times),
-            *(term for terms in token_matching.terms_of(words).values() for term in terms),
+            *(term for terms in matching.terms_of(words).values() for term in terms),
             *map(term_id, term_overlap.query_words(query.text)),
         ]
         first = statistics[0].with_terms(connection, further)
@@ -292,9 +291,9 @@ def _query_matches(candidates: Candidates) -> TokenMatches | CharacterMatches | 
         if all(analysis.temporal_proximity(at) == 1.0 for at in times):
             text = analysis.text_without_times
     if not encoded.is_supported_script:
-        return character_matching.character_matches(text, size, frequencies)
+        return matching.character_matches(text, size, frequencies)
     if encoded.tokens is None or not encoded.tokens.words:
         return None
     ignored = set(tokens(analysis.text)).difference(tokens(text))
-    weights = token_matching.token_weights(encoded.tokens.words, size, frequencies, ignored)
+    weights = matching.token_weights(encoded.tokens.words, size, frequencies, ignored)
     return TokenMatches(weights, query_tokens=encoded.tokens.tokens)

@@ -12,8 +12,8 @@ from sqlalchemy import Connection
 from graphmem.boundary.filters import Matcher
 from graphmem.model import ASSISTANT, CandidateRow
 from graphmem.plugins import Matrix
-from graphmem.retrieval.character_matching import CharacterMatches
 from graphmem.retrieval.features import Evidence, SpaceEstimates, UnreadMemories
+from graphmem.retrieval.matching import CharacterMatches
 from graphmem.retrieval.types import EncodedQuery, SearchDeps, SearchQuery
 from graphmem.stores.ledger import Ledger, candidate_rows, memories
 from graphmem.stores.ledger.candidate_rows import CandidateReader

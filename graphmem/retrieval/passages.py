@@ -15,7 +15,7 @@ import numpy as np
 
 from graphmem.model import AnswerType
 from graphmem.retrieval.features import Column, Evidence, FeatureTable
-from graphmem.retrieval.token_matching import relative_to_max
+from graphmem.retrieval.matching import relative_to_max
 from graphmem.text import split_title, term_counts
 
 # Top hits in whose texts titles are looked for.

@@ -11,9 +11,8 @@ import numpy as np
 from graphmem.errors import ModelError
 from graphmem.model import MemoryRecord
 from graphmem.plugins import Embedder, LocatingEmbedder
-from graphmem.retrieval import character_matching
-from graphmem.retrieval.character_matching import CharacterMatches
-from graphmem.retrieval.token_matching import Row, TokenMatches
+from graphmem.retrieval import matching
+from graphmem.retrieval.matching import CharacterMatches, Row, TokenMatches
 
 # Characters up to which a memory is shown whole, and of the excerpt of a longer one.
 UNSPLIT_CHARS, CONTEXT_CHARS = 600, 400
@@ -132,12 +131,12 @@ class SentenceMatcher:
         sentence of common words may come before the only one that has the word asked for. A word of the query weighs
         more, the fewer of the sentences have it.
         """
-        parts = character_matching.parts_of(self.query)
+        parts = matching.parts_of(self.query)
         token_scores = self._token_scores(divided, windows)
         found: dict[str, SentenceMatch] = {}
         for (record, spans), by_tokens in zip(divided, token_scores, strict=True):
             texts = [record.text[start:end] for start, end in spans]
-            compared = character_matching.match_among(parts, texts[:MAX_SENTENCES])
+            compared = matching.match_among(parts, texts[:MAX_SENTENCES])
             by_words = np.concatenate([compared, np.zeros(len(texts) - len(compared))])
             scores = _divided_by_max(by_words) + _divided_by_max(by_tokens)
             if scores.any():

@@ -189,36 +189,28 @@ class EventOffset:
 def find_offset(query: str) -> EventOffset | None:
     """Returns the event from which a query counts and the distance; None without an event, or for a date instead."""
     text = english.plain_text(query)
-    match = _ENGLISH_OFFSET.search(text)
-    if match is not None:
-        return _offset_in_english(match)
-    if chinese.is_chinese(text) and (match := _CHINESE_OFFSET.search(chinese.simplify(text))) is not None:
-        return _offset_in_chinese(match)
-    return None
-
-
-def _offset_in_english(match: re.Match[str]) -> EventOffset | None:
-    anchor = _NEXT_QUESTION.sub("", match["anchor"]).strip()
-    if not anchor or _PRONOUN.match(anchor) or _NO_EVENT.match(anchor) or english.find_expressions(anchor, _ANY_DAY):
+    if (match := _ENGLISH_OFFSET.search(text)) is not None:
+        anchor = _NEXT_QUESTION.sub("", match["anchor"]).strip()
+        if (
+            not anchor
+            or _PRONOUN.match(anchor)
+            or _NO_EVENT.match(anchor)
+            or english.find_expressions(anchor, _ANY_DAY)
+        ):
+            return None
+        unit = match["unit"].casefold()
+        unit = unit if unit in periods.LENGTH else "day"
+        count = HALF_UNIT if match["definite"] and unit != "day" else english.number(match["count"])
+        sign, vague = -1 if match["side"].casefold() in ("before", "prior to") else 1, english.VAGUE
+    elif chinese.is_chinese(text) and (match := _CHINESE_OFFSET.search(chinese.simplify(text))) is not None:
+        anchor = match["anchor"].rpartition("在")[2]
+        is_clear = match["of"] or _CLEAR_COUNT.match(match["count"]) or chinese.EVENT.search(anchor)
+        if not anchor or not is_clear or chinese.find_expressions(anchor + match["side"], _ANY_DAY):
+            return None
+        unit, sign, vague = chinese.UNITS[match["unit"]], -1 if match["side"] == "前" else 1, chinese.VAGUE
+        count = HALF_UNIT if match["count"] == "半" else chinese.number(match["count"])
+    else:
         return None
-    unit = match["unit"].casefold()
-    unit = unit if unit in periods.LENGTH else "day"
-    count = HALF_UNIT if match["definite"] and unit != "day" else english.number(match["count"])
-    sign = -1 if match["side"].casefold() in ("before", "prior to") else 1
-    return _offset(anchor, sign * count, unit, vague=match["count"] in english.VAGUE)
-
-
-def _offset_in_chinese(match: re.Match[str]) -> EventOffset | None:
-    anchor = match["anchor"].rpartition("在")[2]
-    is_clear = match["of"] or _CLEAR_COUNT.match(match["count"]) or chinese.EVENT.search(anchor)
-    if not anchor or not is_clear or chinese.find_expressions(anchor + match["side"], _ANY_DAY):
-        return None
-    unit, sign = chinese.UNITS[match["unit"]], -1 if match["side"] == "前" else 1
-    count = HALF_UNIT if match["count"] == "半" else chinese.number(match["count"])
-    return _offset(anchor, sign * count, unit, vague=match["count"] in chinese.VAGUE)
-
-
-def _offset(anchor: str, count: float, unit: str, *, vague: bool) -> EventOffset:
     length = timedelta(days=periods.LENGTH[unit])
-    tolerance = max(timedelta(days=1), length / 2) + (2 * length if vague else timedelta(0))
-    return EventOffset(anchor, count * length, tolerance)
+    tolerance = max(timedelta(days=1), length / 2) + (2 * length if match["count"] in vague else timedelta(0))
+    return EventOffset(anchor, sign * count * length, tolerance)
