@@ -61,12 +61,7 @@ def prepare(start: Start) -> str | None:
     if not start.needs_key and not is_loopback(serve.host):
         raise ConfigError("--no-auth: others can reach this host; leave it out, or serve on 127.0.0.1")
     if serve.workers > 1:
-        url = "" if settings.ledger_url is None else settings.ledger_url.get_secret_value()
-        if not url.startswith("postgres"):
-            raise ConfigError(
-                "serve.workers: more than one process needs ledger_url with PostgreSQL; in a file only one of them "
-                "could write at a time"
-            )
+        _check_shared_ledger(settings)
     memory = Memory(settings.home, settings=settings)
     try:
         if needs_rebuild(memory.engine):
@@ -84,6 +79,15 @@ def prepare(start: Start) -> str | None:
         return keys.create("admin", label="made at the first start").text
     finally:
         memory.close(wait=False)  # what an earlier process has left over is for the service
+
+
+def _check_shared_ledger(settings: Settings) -> None:
+    url = "" if settings.ledger_url is None else settings.ledger_url.get_secret_value()
+    if not url.startswith("postgres"):
+        raise ConfigError(
+            "serve.workers: more than one process needs ledger_url with PostgreSQL; in a file only one of them could "
+            "write at a time"
+        )
 
 
 def listen(serve: ServeSettings) -> socket.socket:
