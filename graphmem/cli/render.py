@@ -70,13 +70,6 @@ def quoted(text: str) -> str:
     return f"“{short[: QUOTE_CHARS - 1].rstrip()}…”" if len(short) > QUOTE_CHARS else f"“{short}”"
 
 
-def _for_and_against(shares: Mapping[str, float]) -> str:
-    """Returns the features that speak most for the relevance of a hit, and against it; `shares`: greatest first."""
-    pro = [f"{name} {share:+.1f}" for name, share in shares.items() if share > 0][:SHOWN_SHARES]
-    contra = [f"{name} {share:+.1f}" for name, share in shares.items() if share < 0][:SHOWN_SHARES]
-    return f"relevant by {', '.join(pro) or 'nothing'}; against it {', '.join(contra) or 'nothing'}"
-
-
 class Renderer:
     """Prints to standard output; each method prints one kind of answer, in the shape in which Memory returns it.
 
@@ -143,7 +136,11 @@ class Renderer:
             self.memory(hit, f"{rank:2}  ", (score, "magenta"), f"  relevance {relevance}  ")
             if explanation := hit.get("explain"):
                 self.line((one_line(explanation["why"]), "italic dim"), indent=4)
-                self.line((_for_and_against(explanation["relevance"]), "italic dim"), indent=4)
+                shares = explanation["relevance"].items()  # greatest first
+                pro = [f"{name} {share:+.1f}" for name, share in shares if share > 0][:SHOWN_SHARES]
+                contra = [f"{name} {share:+.1f}" for name, share in shares if share < 0][:SHOWN_SHARES]
+                relevant = f"relevant by {', '.join(pro) or 'nothing'}; against it {', '.join(contra) or 'nothing'}"
+                self.line((relevant, "italic dim"), indent=4)
                 self.path(explanation["path"])
 
     def path(self, steps: Sequence[Json], indent: int = 4) -> None:

@@ -244,25 +244,22 @@ def _with_progress(records: Iterable[Record], progress: Callable[[int], None]) -
 def _print_report(call: CommandContext, memory: Memory, report: Mapping[str, Any], skipped: SkippedRecords) -> None:
     answer = {**report, "left": skipped.by_reason, "embedder": memory.stats()["embedder"]}
 
-    def show(renderer: Renderer) -> None:
-        _print_counts(renderer, answer)
-        _print_skipped(renderer, skipped)
-
-    call.print_answer(answer, show)
-
-
-def _print_counts(renderer: Renderer, report: Mapping[str, Any]) -> None:
     labels = {
-        "added": f"added, embedded by {report['embedder']}",
+        "added": f"added, embedded by {answer['embedder']}",
         "known": "known already",
         "erased": "erased here before, not added again",
         "tombstones": "deleted there: their history, without words",
         "others": "of others",
         "unenriched": "still to be embedded",
     }
-    parts = [f"{report[name]} {label}" for name, label in labels.items() if report.get(name) or name == "added"]
-    parts += [f"not yet in {' and '.join(report['pending'])}"] if report.get("pending") else []
-    renderer.line("; ".join(parts))
+    parts = [f"{answer[name]} {label}" for name, label in labels.items() if answer.get(name) or name == "added"]
+    parts += [f"not yet in {' and '.join(answer['pending'])}"] if answer.get("pending") else []
+
+    def show(renderer: Renderer) -> None:
+        renderer.line("; ".join(parts))
+        _print_skipped(renderer, skipped)
+
+    call.print_answer(answer, show)
 
 
 def _print_skipped(renderer: Renderer, skipped: SkippedRecords) -> None:

@@ -275,7 +275,11 @@ def update_source_visibility(
     same time on, unless that was the end of the fact (`former_end`). Memories of other kinds: no effect.
     """
     for source in _source_messages(uow, fact) if fact.kind is Kind.FACT else []:
-        valid_to = _valid_to(uow, source, at)
+        correcting = {fact.id for fact in memories.records_linking_to(uow.connection, source.row, CORRECTS)}
+        drawn = memories.records_linking_to(uow.connection, source.row, "drawn_from")
+        ends = [one.valid_to for one in drawn if one.kind is Kind.FACT and one.id not in correcting]
+        # Visible while a fact of the source is valid and does not correct it.
+        valid_to = None if None in ends else max([at, *(end for end in ends if end is not None)])
         is_hidden_with_fact = former_end is not None and source.valid_to == former_end
         if (valid_to is None) != (source.valid_to is None) or is_hidden_with_fact:
             changed = replace(source, valid_to=valid_to, seq=uow.next_seq())
@@ -303,14 +307,3 @@ def update_forgotten_sources(uow: UnitOfWork, fact: MemoryRecord) -> None:
 def _source_messages(uow: UnitOfWork, fact: MemoryRecord) -> list[MemoryRecord]:
     sources = memories.records_linked_from(uow.connection, fact.row, "drawn_from")
     return [source for source in sources if source.source_only]
-
-
-def _valid_to(uow: UnitOfWork, source: MemoryRecord, at: datetime) -> datetime | None:
-    """Returns None while a fact of the source is valid and not correcting it, else the latest of `at` and its ends."""
-    connection = uow.connection
-    correcting = {fact.id for fact in memories.records_linking_to(connection, source.row, CORRECTS)}
-    drawn = memories.records_linking_to(connection, source.row, "drawn_from")
-    facts = [memory for memory in drawn if memory.kind is Kind.FACT and memory.id not in correcting]
-    if any(fact.valid_to is None for fact in facts):
-        return None
-    return max([at, *(fact.valid_to for fact in facts if fact.valid_to is not None)])

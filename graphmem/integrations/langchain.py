@@ -10,7 +10,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime, tzinfo
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -323,7 +323,12 @@ class _MemoryTool(BaseTool):
             return self._shown(await self.calls.acall(partial(method, text, **self._scope_ids(), **options)))
 
     def _scope_ids(self) -> dict[str, str]:
-        scope = self.scope_of(_current_runtime())
+        runtime = None  # outside a graph
+        with suppress(ImportError, RuntimeError, KeyError):
+            from langgraph.runtime import get_runtime  # noqa: PLC0415  (langchain-core does not bring it)
+
+            runtime = get_runtime()
+        scope = self.scope_of(runtime)
         if scope is None:
             raise ToolException("The user of this run is not known, so there are no memories to use.")
         ids: dict[str, str] = scope.parts
@@ -394,16 +399,6 @@ class AddMemory(_MemoryTool):
     def _output(self, content: str, result: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         shown_ids = "".join(map(_shown_id, result["results"]))
         return f"Stored{shown_ids}." if content.strip() else "Nothing to store: content is empty.", result
-
-
-def _current_runtime() -> Any:
-    """Returns LangGraph's Runtime of the run that calls a tool; None outside a graph."""
-    try:
-        from langgraph.runtime import get_runtime  # noqa: PLC0415  (langchain-core does not bring it)
-
-        return get_runtime()
-    except (ImportError, RuntimeError, KeyError):
-        return None
 
 
 def _line(hit: Mapping[str, Any], zone: tzinfo | None) -> str:

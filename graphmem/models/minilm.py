@@ -174,22 +174,19 @@ class _Model:
         turn: Callable[[], AbstractContextManager[None]],
     ) -> list[T]:
         results = []
-        for window in windows:
-            raise_if_stopped()
-            with turn():
-                results.append(pool(self._infer(window)))
-        return results
-
-    def _infer(self, window: Sequence[int]) -> Matrix:
         # One window in each run: the int8 products scale their input by the largest number of the whole run, so beside
         # other windows a text would get another vector (cosine .988 at the least). It costs a tenth of the time.
-        ids = np.array([[self.cls_id, *window, self.sep_id]], dtype=np.int64)
-        inputs = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
-        try:
-            ((hidden,),) = self.session.run(["last_hidden_state"], inputs)
-        except Exception as error:
-            raise EmbeddingError(f"onnxruntime could not run the embedding model: {error}") from error
-        return cast("Matrix", hidden)
+        for window in windows:
+            raise_if_stopped()
+            ids = np.array([[self.cls_id, *window, self.sep_id]], dtype=np.int64)
+            inputs = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
+            with turn():
+                try:
+                    ((hidden,),) = self.session.run(["last_hidden_state"], inputs)
+                except Exception as error:
+                    raise EmbeddingError(f"onnxruntime could not run the embedding model: {error}") from error
+                results.append(pool(cast("Matrix", hidden)))
+        return results
 
 
 def _mean(hidden: Matrix) -> Matrix:

@@ -213,24 +213,16 @@ async def _on_invalid_request(request: Request, error: Exception) -> JSONRespons
     elif any(one["loc"] == ("body",) for one in errors) and not content_type.endswith(("/json", "+json")):
         problem = Problem(415, "The body must be JSON; send the header Content-Type: application/json.")
     else:
-        fields = _errors_by_field(error)
+        found: dict[tuple[str, ...], list[Any]] = {}
+        for one in errors:  # of a field that takes several forms, the errors of each
+            found.setdefault(_field(one, error.body), []).append(one)
+        # Those about the whole of a field are of forms that it does not have if others are about a part of it.
+        wholes = {field[:length] for field in found for length in range(1, len(field))}
+        fields = {field: of_field for field, of_field in found.items() if field not in wholes}
         lines = [_sentence(field, found, request) for field, found in list(fields.items())[: limits.MAX_REPORTED]]
         more = len(fields) - len(lines)
         problem = Problem(422, "; ".join(lines) + (f"; and {more} more" if more else ""), "invalid_request")
     return problem.response(request.state.request_id, request.url.path)
-
-
-def _errors_by_field(error: RequestValidationError) -> dict[tuple[str, ...], list[Any]]:
-    """Returns pydantic's errors by the place of the field: "query" or "body", and the names that lead to it.
-
-    Of a field that takes several forms, the errors of each are there. Those about the whole of a field are left out if
-    there are others about a part of it: they are of forms that it does not have.
-    """
-    found: dict[tuple[str, ...], list[Any]] = {}
-    for one in error.errors():
-        found.setdefault(_field(one, error.body), []).append(one)
-    wholes = {field[:length] for field in found for length in range(1, len(field))}
-    return {field: errors for field, errors in found.items() if field not in wholes}
 
 
 def _field(error: Any, body: Any) -> tuple[str, ...]:
