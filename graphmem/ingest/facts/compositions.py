@@ -31,7 +31,7 @@ from graphmem.plugins import Prompt, Usage
 from graphmem.prompts import load
 from graphmem.retrieval.temporal import strip_all_times
 from graphmem.retrieval.temporal.chinese import is_chinese
-from graphmem.retrieval.temporal.english_phrases import plain_text
+from graphmem.retrieval.temporal.english import plain_text
 from graphmem.stores.ledger import Ledger, memories
 from graphmem.stores.ledger.jobs import AT, BATCH, HIDES, LEVEL, OPERATION, VERSIONS, Job
 from graphmem.stores.ledger.sessions import OF_EVENTS
