@@ -27,7 +27,7 @@ from graphmem.evaluation.datasets import POOLED, pooled
 from graphmem.evaluation.environment import environment
 from graphmem.evaluation.locomo import load
 from graphmem.evaluation.runner import store
-from graphmem.retrieval import arms, features, pipeline, token_matching
+from graphmem.retrieval import arms, features, matching, pipeline
 from graphmem.retrieval.evidence_reader import EvidenceReader
 from graphmem.settings import Settings
 
@@ -45,7 +45,7 @@ PHASES: tuple[tuple[Any, str, str], ...] = (
     (pipeline, "read_hits", "answer"),
     (EvidenceReader, "with_cosines", "all: candidate rows, neighbours, cosines"),
     (EvidenceReader, "with_matches", "all: tokens read and compared"),
-    (token_matching.TokenMatches, "with_windows", "all: tokens compared"),
+    (matching.TokenMatches, "with_windows", "all: tokens compared"),
     (features.Evidence, "table", "all: features"),
 )
 WARM, QUESTIONS = 20, 200

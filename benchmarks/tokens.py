@@ -16,7 +16,7 @@ from typing import Any
 
 from rs_bpe.bpe import openai
 
-from graphmem.ingest.facts import decision, extraction, summary_requests
+from graphmem.ingest.facts import decision, extraction, summaries
 from graphmem.ingest.facts.extraction import AlsoSummarise
 from graphmem.plugins import Prompt
 from graphmem.prompts import load
@@ -45,7 +45,7 @@ def count_tokens() -> dict[str, Any]:
         "facts": parts(extraction.build_request([], "user")),
         "facts and summary": parts(extraction.build_request([], "user", also=AlsoSummarise.NEW)),
         "decide": parts(decision.build_request([], [])),
-        "summary": parts(summary_requests.summary_request("", [])),
+        "summary": parts(summaries.summary_request("", [])),
         "rewrite": {"instructions": tokens(load("rewrite")), "schema": 0, "frame": 0, "total": tokens(load("rewrite"))},
     }
     return {

@@ -20,7 +20,7 @@ from typer.cli import get_docs_for_click
 
 from graphmem.cli.app import app
 from graphmem.cli.options import SCOPE_OPTIONS
-from graphmem.service.rest.routers import ROUTERS
+from graphmem.service.app import ROUTERS
 from graphmem.service.schemas import IGNORED
 from graphmem.settings import ENVIRONMENT_PREFIX, Settings
 from graphmem.transfer.format import FORMAT

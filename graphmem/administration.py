@@ -127,7 +127,15 @@ def rebuild(engine: Engine, projection: str | None, progress: Progress | None) -
     `progress(name, done, total)` is called after each batch.
     """
     if projection != "graph":
-        _embed_for_this_embedder(engine)
+        spec = engine.embedding_spec
+        if outdated := _without_embeddings(engine):
+            engine.commit([ReindexMemory(uid) for uid in outdated])
+        record_embedder(engine.ledger, spec)
+        engine.job_worker.enrich_all()
+        with engine.ledger.write() as connection:
+            deleted = embeddings.delete_other_embeddings(connection, spec)
+        if deleted:
+            engine.ledger.compact()
     with engine.ledger.write() as connection:
         integrity.recompute_derived(connection)
     for target in engine.projections:
@@ -139,18 +147,6 @@ def rebuild(engine: Engine, projection: str | None, progress: Progress | None) -
         with engine.ledger.read() as connection:
             last = outbox.extent(connection).newest
         progress("vectors", last, last)  # it is the ledger
-
-
-def _embed_for_this_embedder(engine: Engine) -> None:
-    spec = engine.embedding_spec
-    if outdated := _without_embeddings(engine):
-        engine.commit([ReindexMemory(uid) for uid in outdated])
-    record_embedder(engine.ledger, spec)
-    engine.job_worker.enrich_all()
-    with engine.ledger.write() as connection:
-        deleted = embeddings.delete_other_embeddings(connection, spec)
-    if deleted:
-        engine.ledger.compact()
 
 
 def verify(engine: Engine) -> dict[str, Any]:

@@ -21,7 +21,14 @@ def create_file(path: Path, content: bytes) -> None:
     """Creates a file with this content. Raises FileExistsError if the path exists."""
     descriptor = _open_unnamed(path.parent)
     if descriptor is None:
-        _create_in_place(path, content)
+        with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, FILE_MODE), "wb") as file:
+            try:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            except BaseException:
+                path.unlink()
+                raise
         return
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
@@ -29,17 +36,6 @@ def create_file(path: Path, content: bytes) -> None:
         os.fsync(descriptor)
         _link(descriptor, path)
     _sync_folder(path.parent)
-
-
-def _create_in_place(path: Path, content: bytes) -> None:
-    with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, FILE_MODE), "wb") as file:
-        try:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        except BaseException:
-            path.unlink()
-            raise
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from graphmem.concurrency import GivingWay
 from graphmem.events_bus import Handler, Subscription
 from graphmem.logs import log_and_leave_pending
 from graphmem.model import EventType, Scope
-from graphmem.models.observed import ObservedModel
+from graphmem.observers import ObservedModel
 from graphmem.stores.ledger import items, jobs, vitals
 
 if TYPE_CHECKING:

@@ -85,15 +85,12 @@ class ChatLink:
                 if len(readable) < len(messages):
                     logger.warning("%d messages of a saved chat could not be read", len(messages) - len(readable))
                 last_rounds = self._chat_history.with_keys(readable, self._rounds)
-                self._worker.store(self._scope, [self._with_name(message) for message in last_rounds])
+                names = [message.get("name") or self._names.get(message.get("role", "")) for message in last_rounds]
+                named = [{**one, "name": name} if name else one for one, name in zip(last_rounds, names, strict=True)]
+                self._worker.store(self._scope, named)
         # Everything but GraphmemError: `messages` is not a list of messages.
         except (GraphmemError, TypeError, AttributeError, ValueError, RecursionError) as error:
             logger.warning("a saved chat could not be taken (%s)", log_text(error))
-
-    def _with_name(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Adds the configured name to a message that lacks one."""
-        name = message.get("name") or self._names.get(message.get("role", ""))
-        return {**message, "name": name} if name else message
 
     def flush(self) -> dict[str, list[str]]:
         """Waits for all chats given to `saved` and for the memory's background work (facts, summaries, delivery).

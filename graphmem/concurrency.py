@@ -285,8 +285,11 @@ def is_caller_timeout(error: BaseException) -> bool:
 def single_blas_thread() -> Iterator[None]:
     """Limits the BLAS libraries of this process to one thread. May be nested and entered from several threads."""
     with _limiters_lock:
-        # The first limiter stores the former limits; later entries only count.
-        _limiters.append(_limit_to_one_thread() if not _limiters else None)
+        limiter = None
+        if not _limiters:  # the first limiter stores the former limits; later entries only count
+            _release_thread_ownership()
+            limiter = _controller().limit(limits=1, user_api="blas")
+        _limiters.append(limiter)
     try:
         yield
     finally:
@@ -296,11 +299,6 @@ def single_blas_thread() -> Iterator[None]:
                 _limiters[0].restore_original_limits()
                 _release_thread_ownership()
             _limiters.pop()
-
-
-def _limit_to_one_thread() -> Any:
-    _release_thread_ownership()
-    return _controller().limit(limits=1, user_api="blas")
 
 
 def _release_thread_ownership() -> None:

@@ -25,9 +25,8 @@ from graphmem.jobs.handover import hand_over_of
 from graphmem.jobs.worker import JobFailure, JobWorker
 from graphmem.logs import log_and_leave_pending
 from graphmem.model import EventType, MemoryRecord, SaidMessage, Scope, View
-from graphmem.models.observed import ObservedModel
 from graphmem.models.script_support import ScriptSupport
-from graphmem.observers import Observers
+from graphmem.observers import ObservedModel, Observers
 from graphmem.plugins import Closeable, LanguageModel
 from graphmem.retrieval.types import SearchDeps
 from graphmem.settings import Settings

@@ -253,7 +253,18 @@ class Memory:
             else timedelta(seconds=validation.seconds(repeat_window, "repeat_window", MAX_REPEAT_SECONDS))
         )
         given = None if importance is None else validation.share(importance, "importance")
-        commands = self._message_commands(parsed, scope, metadata, memory_type, expiration_date, window, given)
+        commands = message_commands(
+            parsed,
+            scope,
+            self.engine.ledger.digests,
+            metadata=validation.metadata(metadata, limits=self.limits, copies=len(parsed)),
+            memory_type=validation.memory_type(memory_type),
+            expires_at=validation.expiration(expiration_date, zone=self.limits.timezone),
+            before_store=self.engine.settings.before_store,
+            describer=self.engine.describer,
+            repeat_window=window,
+            importance=given,
+        )
         extraction = self._extraction(scope, prompt, memory_type, given) if uses_llm else None
         with traced_operation("upsert_memory" if uses_llm else "create_memory") as span:
             if extraction is None:
@@ -350,29 +361,6 @@ class Memory:
         if pending:
             result["pending"] = pending
         return _with_skipped(result, added, known)
-
-    def _message_commands(
-        self,
-        messages: Sequence[Message],
-        scope: Scope,
-        metadata: object,
-        memory_type: object,
-        expiration_date: object,
-        repeat_window: timedelta | None,
-        importance: float | None,
-    ) -> tuple[AddMessage, ...]:
-        return message_commands(
-            messages,
-            scope,
-            self.engine.ledger.digests,
-            metadata=validation.metadata(metadata, limits=self.limits, copies=len(messages)),
-            memory_type=validation.memory_type(memory_type),
-            expires_at=validation.expiration(expiration_date, zone=self.limits.timezone),
-            before_store=self.engine.settings.before_store,
-            describer=self.engine.describer,
-            repeat_window=repeat_window,
-            importance=importance,
-        )
 
     def _relations_stated_by(self, records: Sequence[MemoryRecord], scope: Scope) -> list[types.RelationDict]:
         view = View(scope, datetime.now(UTC), scope.partition, show_expired=True)

@@ -12,7 +12,7 @@ from graphmem.errors import LLMError
 if TYPE_CHECKING:
     from graphmem.commands.types import Command, Outcome
     from graphmem.model import MemoryEvent
-    from graphmem.plugins import Usage
+    from graphmem.plugins import LanguageModel, Prompt, Reply, Usage
 
 
 class Observer(Protocol):
@@ -77,3 +77,18 @@ class Observers:
         finally:
             for observer in self._observers:
                 observer.on_model_call(operation, perf_counter() - begin, call.usage, failure)
+
+
+class ObservedModel:
+    """A LanguageModel that passes prompts on to `model` and reports each call."""
+
+    def __init__(self, model: LanguageModel, observers: Observers) -> None:
+        self.name = model.name
+        self._model = model
+        self._observers = observers
+
+    def answer(self, prompt: Prompt) -> Reply:
+        with self._observers.model_call(prompt.operation) as call:
+            reply = self._model.answer(prompt)
+            call.usage = reply.usage
+        return reply

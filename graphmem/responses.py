@@ -210,29 +210,29 @@ def add_result_item(command: AddMessage, outcome: Outcome) -> AddResultItem:
 
 def fact_result_items(outcomes: Sequence[Outcome]) -> list[AddResultItem]:
     """Converts outcomes with a record to entries of an `add` result; as in mem0, a retired memory's event is DELETE."""
-    return [_fact_result_item(outcome) for outcome in outcomes if outcome.record is not None]
-
-
-def _fact_result_item(outcome: Outcome) -> AddResultItem:
-    record = outcome.required_record
-    result = AddResultItem(
-        id=record.id,
-        memory=record.text,
-        event="DELETE" if outcome.event is OutcomeType.RETIRE else outcome.event.value,
-        kind=record.kind.value,
-        at=iso(record.at),
-        actor_id=record.actor_id,
-        role=record.role,
-    )
-    if outcome.reason is not None:
-        result["reason"] = outcome.reason
-    if outcome.event is OutcomeType.UPDATE and outcome.previous is not None:
-        result["previous_memory"] = outcome.previous
-    # A new fact may have ended already: another one that contradicts it counts.
-    if outcome.event is OutcomeType.RETIRE or (outcome.event is OutcomeType.ADD and record.valid_to is not None):
-        result["valid_to"] = optional_iso(record.valid_to) or ""
-        result["replaced_by"] = outcome.successor or ""
-    return result
+    results = []
+    for outcome in outcomes:
+        if (record := outcome.record) is None:
+            continue
+        result = AddResultItem(
+            id=record.id,
+            memory=record.text,
+            event="DELETE" if outcome.event is OutcomeType.RETIRE else outcome.event.value,
+            kind=record.kind.value,
+            at=iso(record.at),
+            actor_id=record.actor_id,
+            role=record.role,
+        )
+        if outcome.reason is not None:
+            result["reason"] = outcome.reason
+        if outcome.event is OutcomeType.UPDATE and outcome.previous is not None:
+            result["previous_memory"] = outcome.previous
+        # A new fact may have ended already: another one that contradicts it counts.
+        if outcome.event is OutcomeType.RETIRE or (outcome.event is OutcomeType.ADD and record.valid_to is not None):
+            result["valid_to"] = optional_iso(record.valid_to) or ""
+            result["replaced_by"] = outcome.successor or ""
+        results.append(result)
+    return results
 
 
 def failure_texts(result: Mapping[str, Any]) -> dict[str, str]:

@@ -282,7 +282,9 @@ def display_form(name: str) -> str:
     """
     previous, name = "", _BLANK.sub(" ", unicodedata.normalize("NFKC", name))
     while name != previous:
-        previous, name = name, _POSSESSIVE_ENDING.sub("", _without_determiner(_without_edge_punctuation(name)))
+        previous, name = name, _without_edge_punctuation(name)
+        first, _, rest = name.partition(" ")
+        name = _POSSESSIVE_ENDING.sub("", rest if first.casefold() in ARTICLES | POSSESSIVES else name)
     return name
 
 
@@ -367,7 +369,7 @@ def _split_terms(text: str) -> list[str]:
     for word in _word_pattern().findall(text):
         for run in (word,) if word.isascii() else _SCRIPT_RUN.findall(word):
             if UNSPACED_RUN.match(run):
-                terms.extend(_bigrams(run))
+                terms.extend([run] if len(run) == 1 else (run[start : start + 2] for start in range(len(run) - 1)))
             elif (term := _spaced_term(run)) is not None:
                 terms.append(term)
     return terms
@@ -378,26 +380,17 @@ def _spaced_term(run: str) -> str | None:
     word = run.translate(_APOSTROPHES).strip("'")
     if not word or _is_stop_word(word):
         return None
-    return _stem(word) if all(map(is_latin, word)) else word
-
-
-def _bigrams(run: str) -> Iterator[str]:
-    if len(run) == 1:
-        yield run
-    for start in range(len(run) - 1):
-        yield run[start : start + 2]
-
-
-def _is_stop_word(word: str) -> bool:
-    return word.partition("'")[0] in STOP_WORDS or word.endswith("n't")
-
-
-def _stem(word: str) -> str:
+    if not all(map(is_latin, word)):
+        return word
     # A Stemmer has a buffer and must not be shared between threads.
     stemmer = getattr(_thread_local, "stemmer", None)
     if stemmer is None:
         stemmer = _thread_local.stemmer = Stemmer.Stemmer("english")
     return str(stemmer.stemWord(word))
+
+
+def _is_stop_word(word: str) -> bool:
+    return word.partition("'")[0] in STOP_WORDS or word.endswith("n't")
 
 
 def _without_edge_punctuation(name: str) -> str:
@@ -418,11 +411,6 @@ def _is_edge(char: str) -> bool:
 def _ends_with_own_sign(name: str) -> bool:
     # "Mercury (planet)" keeps its bracket, "C#" its symbol.
     return (name[-1] == ")" and name.count("(") >= name.count(")")) or (name[-1] == "#" and len(name) > 1)
-
-
-def _without_determiner(name: str) -> str:
-    first, _, rest = name.partition(" ")
-    return rest if first.casefold() in ARTICLES | POSSESSIVES else name
 
 
 def _phrase_keys(words: list[str], *, with_singular: bool) -> Iterator[str]:

@@ -43,15 +43,10 @@ class WebhookFailed(TryLater):
     is_loggable = True
 
     def __init__(self, error: EndpointError) -> None:
-        super().__init__(_cause(error))
+        cause = "no answer in time" if error.timed_out else "cannot be reached"
+        super().__init__(cause if error.status is None else f"HTTP {error.status}")
         self.is_final = not error.is_transient
         self.pause = min(GIVE_UP_SECONDS, error.retry_after or 0.0)
-
-
-def _cause(error: EndpointError) -> str:
-    if error.status is not None:
-        return f"HTTP {error.status}"
-    return "no answer in time" if error.timed_out else "cannot be reached"
 
 
 def signature(key: bytes, event_id: str, timestamp: int, body: bytes) -> str:

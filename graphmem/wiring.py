@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from datetime import timedelta, tzinfo
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -38,7 +38,7 @@ from graphmem.plugins import (
     embedding_spec_of,
 )
 from graphmem.retrieval.reranking import BoundedReranker
-from graphmem.settings import RERANK_CANDIDATES, RERANK_SECONDS, Neo4jConfig, OpenaiChatConfig, QdrantConfig, Settings
+from graphmem.settings import RERANK_CANDIDATES, RERANK_SECONDS, OpenaiChatConfig, QdrantConfig, Settings
 from graphmem.settings import CallableEmbedder as CallableSettings
 from graphmem.settings import CallableReranker as CallableRerankerSettings
 from graphmem.settings import MinilmEmbedder as MinilmSettings
@@ -61,7 +61,6 @@ from graphmem.stores.working import MESSAGES_PER_ROUND, WorkingMemory
 if TYPE_CHECKING:
     from graphmem.ingest.enrichment import Enricher
     from graphmem.ingest.facts.pipeline import FactPipeline
-    from graphmem.stores.neo4j.index import Neo4jIndex
     from graphmem.stores.qdrant.server import ServerIndex
 
 T = TypeVar("T")
@@ -149,7 +148,7 @@ def open_backends(settings: Settings, given: Given = NOTHING_GIVEN, *, in_memory
                 'attachments.store: "folder" keeps data in files, and Memory(":memory:") has none; give it a folder, '
                 "or leave the key out"
             )
-        llm = given.guarded_llm or own(_llm(settings))
+        llm = given.guarded_llm or own(None if settings.llm is None else _chat_model("llm.config", settings.llm.config))
         embedder = given.guarded_embedder or own(_embedder(settings))
         _check_dims(settings, embedder)
         reranker = _bounded_reranker(settings, given, own)
@@ -336,10 +335,6 @@ def _bounded_reranker(settings: Settings, given: Given, own: Callable[[Reranker]
     return BoundedReranker(reranker, section.config.candidates, section.config.timeout)
 
 
-def _llm(settings: Settings) -> LanguageModel | None:
-    return None if settings.llm is None else _chat_model("llm.config", settings.llm.config)
-
-
 def _vision(settings: Settings) -> LanguageModel | None:
     configured = settings.vision_config
     return None if configured is None else _chat_model(*configured)
@@ -484,17 +479,14 @@ def _open_graph(settings: Settings, ledger: Ledger, *, in_memory: bool) -> tuple
         return index, ProjectionWorker(Projection("graph", ledger, GraphSink(index), shared=False, place="networkx"))
     if isinstance(section, Neo4jSettings):
         _refuse_in_memory("graph_store", in_memory=in_memory)
-        server = _neo4j(section.config, ledger, settings.zone)
+        config = section.config
+        try:
+            from graphmem.stores.neo4j.index import Neo4jIndex  # noqa: PLC0415  (an extra)
+        except ImportError as error:
+            raise ConfigError(f"graph_store: neo4j needs its driver; {install_extra('neo4j')}") from error
+        url, password = config.url.get_secret_value(), config.password.get_secret_value()
+        server = Neo4jIndex(url, config.username, password, config.database, ledger.uuid, settings.zone)
         place = f"neo4j/{section.config.database}"
         projection = Projection("graph", ledger, GraphSink(server), shared=True, leased=True, place=place)
         return server, ProjectionWorker(projection, server.check)
     return EmbeddedGraph(ledger), None
-
-
-def _neo4j(config: Neo4jConfig, ledger: Ledger, zone: tzinfo | None) -> Neo4jIndex:
-    try:
-        from graphmem.stores.neo4j.index import Neo4jIndex  # noqa: PLC0415  (an extra)
-    except ImportError as error:
-        raise ConfigError(f"graph_store: neo4j needs its driver; {install_extra('neo4j')}") from error
-    url, password = config.url.get_secret_value(), config.password.get_secret_value()
-    return Neo4jIndex(url, config.username, password, config.database, ledger.uuid, zone)

@@ -409,9 +409,16 @@ class Values:
         self.compared = 0
 
     def value(self, key: str) -> object:
-        """Returns the value of a field, `_MISSING` without one."""
+        """Returns the value of a field, `_MISSING` without one; "a.b" is that of "b" in the value of "a"."""
         self.compared += CHARS_OF_CONDITION
-        return _look_up(self._fields, key)
+        if key in self._fields:
+            return self._fields[key]
+        value: object = self._fields
+        for name in key.split("."):
+            if not isinstance(value, Mapping) or name not in value:
+                return _MISSING
+            value = value[name]
+        return value
 
     def has_part(self, value: str, text: str) -> bool:
         """Returns True if `text` is a part of `value`."""
@@ -481,17 +488,6 @@ def fields_of(record: MemoryRecord) -> dict[str, Any]:
 def text_hash(text: str) -> str:
     """Returns a memory's `hash` as mem0 defines it: the MD5 of its text in hexadecimal. Only for comparing texts."""
     return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
-
-
-def _look_up(fields: Mapping[str, Any], key: str) -> object:
-    if key in fields:
-        return fields[key]
-    value: object = fields
-    for name in key.split("."):
-        if not isinstance(value, Mapping) or name not in value:
-            return _MISSING
-        value = value[name]
-    return value
 
 
 def _comparable_forms(value: object, zone: tzinfo | None, *, with_moments: bool) -> list[Hashable]:

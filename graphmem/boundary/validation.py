@@ -617,10 +617,8 @@ def metadata(
 
     `copies` is how many times it will be stored.
     """
-    return {} if value is None else _json_object(value, argument, limits, copies)
-
-
-def _json_object(value: object, argument: str, limits: InputLimits, copies: int) -> dict[str, Any]:
+    if value is None:
+        return {}
     checked = _checked_mapping(value, argument)
     document: dict[str, Any] = json_ready(checked, argument, zone=limits.timezone)
     size, max_bytes = len(json.dumps(document, ensure_ascii=False).encode()), limits.max_metadata_bytes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from graphmem.evaluation import languages, metrics
@@ -40,7 +40,13 @@ def print_report(renderer: Renderer, report: Mapping[str, Any]) -> None:
         for configuration, values in figure["measures"].items():
             columns = "".join(f"{values[measure]:{COLUMN_WIDTH}.3f}" for measure in COLUMN_LABELS)
             renderer.line(f"{configuration:<{width}}" + columns)
-    _print_differences(renderer, report["figures"])
+    renderer.title(f"Differences, with the {metrics.CONFIDENCE_LEVEL} % interval")
+    for figure in report["figures"]:
+        renderer.line((_group_title(figure), "bold"))
+        for difference in figure["differences"]:
+            pair = " minus ".join(difference["of"])
+            for measure in EVERYTHING.compared:
+                renderer.line(f"{pair:<18}{measure:<12}{_interval(difference[measure])}", indent=2)
     _print_times(renderer, report)
 
 
@@ -145,7 +151,10 @@ def print_languages(renderer: Renderer, report: Mapping[str, Any]) -> None:
         renderer.line((f"{'':{LANGUAGE_WIDTH}}{headings}   full minus English, {measure}", "dim"))
         for figure in report["figures"]:
             if figure["data"] == store:
-                found = (_found(measures) for measures in figure["measures"].values())
+                found = (
+                    "/".join(f"{100 * measures[f'recall@{depth}']:.0f}" for depth in languages.DEPTHS)
+                    for measures in figure["measures"].values()
+                )
                 cells = "".join(f"{cell:>{LANGUAGE_WIDTH}}" for cell in found)
                 minus = figure.get("minus_baseline")
                 difference = "" if minus is None else f"   {_interval(minus['full'][measure])}"
@@ -191,24 +200,10 @@ def print_lifecycle(renderer: Renderer, report: Mapping[str, Any]) -> None:
         renderer.line(f"{name:<8}{times['p50']:>9}{times['p99']:>9}   of {times['number']}")
 
 
-def _found(measures: Mapping[str, float]) -> str:
-    return "/".join(f"{100 * measures[f'recall@{depth}']:.0f}" for depth in languages.DEPTHS)
-
-
 def _print_data(renderer: Renderer, data: Mapping[str, Any]) -> None:
     renderer.line(f"questions: {data['questions']}, messages: {data['messages']}, partitions: {data['partitions']}")
     for reason, count in data["left_out"].items():
         renderer.line((f"left out: {count} {reason}", "dim"), indent=2)
-
-
-def _print_differences(renderer: Renderer, figures: Sequence[Mapping[str, Any]]) -> None:
-    renderer.title(f"Differences, with the {metrics.CONFIDENCE_LEVEL} % interval")
-    for figure in figures:
-        renderer.line((_group_title(figure), "bold"))
-        for difference in figure["differences"]:
-            pair = " minus ".join(difference["of"])
-            for measure in EVERYTHING.compared:
-                renderer.line(f"{pair:<18}{measure:<12}{_interval(difference[measure])}", indent=2)
 
 
 def _print_times(renderer: Renderer, report: Mapping[str, Any]) -> None:

@@ -137,7 +137,10 @@ def _collect(memory: Memory) -> dict[str, Any]:
     pending = _wait_for_delivery(memory)
     questions = [_ask(memory, question) for question in QUESTIONS]
     earlier = _ask(memory, QUESTIONS[-1], AS_OF_DATE)
-    correction = _correct(memory)
+    before = _ask(memory, DATE_QUESTION)["results"][0]
+    memory.update(before["id"], before["memory"].replace(*CORRECTION))
+    after = _ask(memory, DATE_QUESTION)["results"][0]
+    correction = {"question": DATE_QUESTION, "before": before, "after": after, "history": memory.history(before["id"])}
     return {
         "user": USER,
         "messages": message_count,
@@ -189,14 +192,6 @@ def _ask(memory: Memory, question: str, as_of: str | None = None) -> dict[str, A
     return {"question": question, "as_of": as_of, "results": answer["results"]}
 
 
-def _correct(memory: Memory) -> dict[str, Any]:
-    """Corrects the date of the concert; returns the memory before and after, and its history."""
-    before = _ask(memory, DATE_QUESTION)["results"][0]
-    memory.update(before["id"], before["memory"].replace(*CORRECTION))
-    after = _ask(memory, DATE_QUESTION)["results"][0]
-    return {"question": DATE_QUESTION, "before": before, "after": after, "history": memory.history(before["id"])}
-
-
 class _DemoPresenter:
     """Prints the data of the demo for people."""
 
@@ -212,15 +207,17 @@ class _DemoPresenter:
         line(f"Four friends prepare a concert. {data['messages']} messages of {days} days are stored:")
         line(f"{data['entities']} people, places and things in them are linked. {without}")
         for number, question in enumerate(data["questions"], 1):
-            self._print_answer(number, question)
-        self._print_correction()
+            as_of = f"  (as of {question['as_of']})" if question["as_of"] else ""
+            self._renderer.title(f"{number}. {question['question']}{as_of}")
+            for rank, hit in enumerate(question["results"], 1):
+                self._print_hit(rank, hit)
+        correction = self._data["correction"]
+        self._renderer.title(f"A correction: {correction['question']}")
+        for name in ("before", "after"):
+            self._renderer.line((f"{name:<7}", "dim"), correction[name]["memory"])
+        self._renderer.line(("its history:", "dim"))
+        self._renderer.history(correction["history"])
         self._print_next_commands(call.home, call.config)
-
-    def _print_answer(self, number: int, question: Mapping[str, Any]) -> None:
-        as_of = f"  (as of {question['as_of']})" if question["as_of"] else ""
-        self._renderer.title(f"{number}. {question['question']}{as_of}")
-        for rank, hit in enumerate(question["results"], 1):
-            self._print_hit(rank, hit)
 
     def _print_hit(self, rank: int, hit: Mapping[str, Any]) -> None:
         """Prints a hit and, if entities led to it, its path and its rank by similarity alone."""
@@ -235,14 +232,6 @@ class _DemoPresenter:
             renderer.line(
                 (f"(rank {rank}; by similarity alone {dense_rank} of {self._data['messages']})", "dim"), indent=5
             )
-
-    def _print_correction(self) -> None:
-        correction = self._data["correction"]
-        self._renderer.title(f"A correction: {correction['question']}")
-        for name in ("before", "after"):
-            self._renderer.line((f"{name:<7}", "dim"), correction[name]["memory"])
-        self._renderer.line(("its history:", "dim"))
-        self._renderer.history(correction["history"])
 
     def _print_next_commands(self, home: Path | None, config: Path | None) -> None:
         self._renderer.title("Go on")

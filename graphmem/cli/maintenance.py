@@ -52,19 +52,15 @@ def rebuild(
 
     with call.memory() as memory, ProgressBar() as bar:
         if projection is not ProjectionName.GRAPH and "embedder" not in call.settings().model_fields_set:
-            _refuse_other_embedder(memory.stats())
+            stats = memory.stats()
+            if "configured_embedder" in stats:  # that is the default, which nobody has named
+                raise ConfigError(
+                    f"embedder: this ledger's vectors are of {stats['embedder']!r}, and none is configured; configure "
+                    "that one (if it is a function: call Memory.rebuild() from Python instead), or, to replace its "
+                    f"vectors by those of {stats['configured_embedder']!r}, set GRAPHMEM_EMBEDDER__PROVIDER=minilm"
+                )
         report = memory.rebuild(None if projection is None else projection.value, bar.update)
     _print_report(call, report)
-
-
-def _refuse_other_embedder(stats: Mapping[str, Any]) -> None:
-    """Raises ConfigError if the ledger's vectors are not of the default embedder, which nobody has named."""
-    if "configured_embedder" in stats:
-        raise ConfigError(
-            f"embedder: this ledger's vectors are of {stats['embedder']!r}, and none is configured; configure that one "
-            "(if it is a function: call Memory.rebuild() from Python instead), or, to replace its vectors by those of "
-            f"{stats['configured_embedder']!r}, set GRAPHMEM_EMBEDDER__PROVIDER=minilm"
-        )
 
 
 def _print_report(call: CommandContext, report: Mapping[str, Any]) -> None:

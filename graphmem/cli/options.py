@@ -91,7 +91,13 @@ class CommandContext:
         """
         settings = self.settings()
         if embeds:
-            _load_models_beside(settings)
+            from graphmem.models import minilm, use_multilingual  # noqa: PLC0415
+            from graphmem.settings import MinilmEmbedder  # noqa: PLC0415
+
+            # In threads, mostly without the interpreter's lock: they take .3 s of CPU, a sixth of that of a search.
+            if isinstance(settings.embedder, MinilmEmbedder) and settings.embedder.config.tokens:
+                use_multilingual.load_beside()
+                minilm.load_beside()
         # They take a second, for which --help need not wait.
         from graphmem.memory import Memory  # noqa: PLC0415
         from graphmem.settings.schema import NEVER  # noqa: PLC0415
@@ -251,19 +257,6 @@ def confirm_erasure(question: str) -> None:
     """Asks whether to erase; ends the command, with an error, if the answer is no."""
     if not typer.confirm(f"{question} This cannot be reversed.", err=True):
         raise error_exit("nothing was deleted")
-
-
-def _load_models_beside(settings: Settings) -> None:
-    """Begins to load the default embedder's models in threads, mostly without the interpreter's lock.
-
-    They take .3 s of CPU, a sixth of that of a search.
-    """
-    from graphmem.models import minilm, use_multilingual  # noqa: PLC0415
-    from graphmem.settings import MinilmEmbedder  # noqa: PLC0415
-
-    if isinstance(settings.embedder, MinilmEmbedder) and settings.embedder.config.tokens:
-        use_multilingual.load_beside()
-        minilm.load_beside()
 
 
 def _check_exists(settings: Settings) -> None:

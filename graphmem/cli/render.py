@@ -70,13 +70,6 @@ def quoted(text: str) -> str:
     return f"“{short[: QUOTE_CHARS - 1].rstrip()}…”" if len(short) > QUOTE_CHARS else f"“{short}”"
 
 
-def _for_and_against(shares: Mapping[str, float]) -> str:
-    """Returns the features that speak most for the relevance of a hit, and against it; `shares`: greatest first."""
-    pro = [f"{name} {share:+.1f}" for name, share in shares.items() if share > 0][:SHOWN_SHARES]
-    contra = [f"{name} {share:+.1f}" for name, share in shares.items() if share < 0][:SHOWN_SHARES]
-    return f"relevant by {', '.join(pro) or 'nothing'}; against it {', '.join(contra) or 'nothing'}"
-
-
 class Renderer:
     """Prints to standard output; each method prints one kind of answer, in the shape in which Memory returns it.
 
@@ -143,7 +136,11 @@ class Renderer:
             self.memory(hit, f"{rank:2}  ", (score, "magenta"), f"  relevance {relevance}  ")
             if explanation := hit.get("explain"):
                 self.line((one_line(explanation["why"]), "italic dim"), indent=4)
-                self.line((_for_and_against(explanation["relevance"]), "italic dim"), indent=4)
+                shares = explanation["relevance"].items()  # greatest first
+                pro = [f"{name} {share:+.1f}" for name, share in shares if share > 0][:SHOWN_SHARES]
+                contra = [f"{name} {share:+.1f}" for name, share in shares if share < 0][:SHOWN_SHARES]
+                relevant = f"relevant by {', '.join(pro) or 'nothing'}; against it {', '.join(contra) or 'nothing'}"
+                self.line((relevant, "italic dim"), indent=4)
                 self.path(explanation["path"])
 
     def path(self, steps: Sequence[Json], indent: int = 4) -> None:
@@ -377,7 +374,10 @@ class ProgressBar:
     def update(self, name: str, done: int, total: int) -> None:
         """Shows that `done` of `total` items of the work `name` are done."""
         if not sys.stderr.isatty():
-            self._write_line(name, done, total)
+            now = time.monotonic()
+            if now - self._written >= LINE_INTERVAL:
+                self._written = now
+                typer.echo(f"graphmem: {name}: {done:,} of {total:,}", err=True)
             return
         if self._bar is None:
             if time.monotonic() - self._started < self._delay:
@@ -396,10 +396,3 @@ class ProgressBar:
         if name not in self._tasks:
             self._tasks[name] = self._bar.add_task(name, total=total)
         self._bar.update(self._tasks[name], completed=done, total=total)
-
-    def _write_line(self, name: str, done: int, total: int) -> None:
-        now = time.monotonic()
-        if now - self._written < LINE_INTERVAL:
-            return
-        self._written = now
-        typer.echo(f"graphmem: {name}: {done:,} of {total:,}", err=True)

@@ -65,23 +65,19 @@ def export(
     with call.memory() as memory, ProgressBar() as bar:
         counts = memory.export(target, **call.scope, progress=bar.update)
     if not counts["memories"]:
-        _warn_empty_export(call, replaces=replaces)
+        from graphmem.cli.render import one_line  # noqa: PLC0415
+
+        # A misspelt user would be noticed only when the export is needed.
+        scope = ", ".join(f"--{name.removesuffix('_id')} {value}" for name, value in call.scope.items())
+        replaced = "; the file that was there is replaced" if replaces else ""
+        typer.echo(
+            f"graphmem: there are no memories{' of ' if scope else ''}{one_line(scope)} to export{replaced}", err=True
+        )
     summary = f"{counts['memories']} memories, {counts['erased']} erased ones noted"
     if path_or_file == STANDARD_STREAM:
         typer.echo(f"graphmem: {summary}", err=True)
     else:
         call.print_answer(counts, lambda renderer: renderer.line(f"{summary}: {path_or_file}"))
-
-
-def _warn_empty_export(call: CommandContext, *, replaces: bool) -> None:
-    """Warns of an export without memories: a misspelt user would be noticed only when the export is needed."""
-    from graphmem.cli.render import one_line  # noqa: PLC0415
-
-    scope = ", ".join(f"--{name.removesuffix('_id')} {value}" for name, value in call.scope.items())
-    replaced = "; the file that was there is replaced" if replaces else ""
-    typer.echo(
-        f"graphmem: there are no memories{' of ' if scope else ''}{one_line(scope)} to export{replaced}", err=True
-    )
 
 
 @unscoped_command
@@ -248,25 +244,22 @@ def _with_progress(records: Iterable[Record], progress: Callable[[int], None]) -
 def _print_report(call: CommandContext, memory: Memory, report: Mapping[str, Any], skipped: SkippedRecords) -> None:
     answer = {**report, "left": skipped.by_reason, "embedder": memory.stats()["embedder"]}
 
-    def show(renderer: Renderer) -> None:
-        _print_counts(renderer, answer)
-        _print_skipped(renderer, skipped)
-
-    call.print_answer(answer, show)
-
-
-def _print_counts(renderer: Renderer, report: Mapping[str, Any]) -> None:
     labels = {
-        "added": f"added, embedded by {report['embedder']}",
+        "added": f"added, embedded by {answer['embedder']}",
         "known": "known already",
         "erased": "erased here before, not added again",
         "tombstones": "deleted there: their history, without words",
         "others": "of others",
         "unenriched": "still to be embedded",
     }
-    parts = [f"{report[name]} {label}" for name, label in labels.items() if report.get(name) or name == "added"]
-    parts += [f"not yet in {' and '.join(report['pending'])}"] if report.get("pending") else []
-    renderer.line("; ".join(parts))
+    parts = [f"{answer[name]} {label}" for name, label in labels.items() if answer.get(name) or name == "added"]
+    parts += [f"not yet in {' and '.join(answer['pending'])}"] if answer.get("pending") else []
+
+    def show(renderer: Renderer) -> None:
+        renderer.line("; ".join(parts))
+        _print_skipped(renderer, skipped)
+
+    call.print_answer(answer, show)
 
 
 def _print_skipped(renderer: Renderer, skipped: SkippedRecords) -> None:

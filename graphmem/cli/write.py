@@ -186,7 +186,9 @@ def delete(
     if everything == bool(ids):
         raise typer.BadParameter("name ids, or give --all with --user, --agent or --run")
     if everything and call.scope and not yes:
-        _confirm_delete_all(call)
+        require_terminal("--all")
+        owner = ", ".join(f"{name.removesuffix('_id')} {value!r}" for name, value in call.scope.items())
+        confirm_erasure(f"Erase all memories of {owner}?")
     with call.memory() as memory:
         if everything:
             receipt: Mapping[str, Any] = memory.delete_all(**call.scope)
@@ -199,9 +201,3 @@ def delete(
             scope = validation.scope(**call.scope)[0]
             receipt = delete_together(memory.engine, memory_ids, scope, message)
     call.print_answer(receipt, lambda renderer: renderer.line(receipt["message"]))
-
-
-def _confirm_delete_all(call: CommandContext) -> None:
-    require_terminal("--all")
-    scope = ", ".join(f"{name.removesuffix('_id')} {value!r}" for name, value in call.scope.items())
-    confirm_erasure(f"Erase all memories of {scope}?")

@@ -54,7 +54,13 @@ def execute_entity_command(command: EntityCommand, uow: UnitOfWork) -> Outcome:
         entity_names.set_user_link(connection, partition, link, micros(uow.now))
         return Outcome(OutcomeType.NAME_ENTITY, key)
     if entity_names.link_between(connection, partition, link.key, link.other) is None:
-        raise NotFoundError(_not_linked_message(connection, view, link))
+        linked = {existing.other for existing in entity_names.links_of(connection, partition, [link.key])}
+        visible = sorted(linked & set(entity_queries.keys_in(connection, view)))
+        directly = f"it is linked to {', '.join(map(repr, visible))}" if visible else "it is linked to nothing"
+        raise NotFoundError(
+            f"{link.key!r} and {link.other!r} are not linked to each other, so there is nothing to take back; "
+            f"{directly}"
+        )
     # Stored as a negation even if the user had made the link: otherwise a rule could make the same link again.
     entity_names.set_user_link(connection, partition, link, micros(uow.now), negated=True)
     return Outcome(OutcomeType.NAME_ENTITY, key)
@@ -70,31 +76,19 @@ def _mentioned_key(connection: Connection, view: View, key: str) -> str:
 
         similar = [match for match, *_ in process.extract(key, keys, limit=NEAREST_LIMIT, score_cutoff=MIN_SIMILARITY)]
         text = f"no memory written under {scope} mentions {key!r:.80}"
-        if _is_written(connection, view, key):
+        words = words_of(key)
+        listed = ListFilter(words=tuple(words))
+        with closing(
+            memories.list_page(connection, view, listed, after=None, limit=MAX_COMPARED, with_sources=True)
+        ) as found:  # memories with all words of the key, which no extractor took for a name
+            is_written = any(set(words).issubset(words_of(record.text)) for record in found)
+        if is_written:
             text = f"{key!r:.80} stands in memories written under {scope}, but is no entity there"
         advice = "entities() lists what is known there"
         if similar:
             advice = f"the nearest that is known: {', '.join(map(repr, similar))}"
         raise NotFoundError(f"{text}; {advice}")
     return key if key in entity.keys else entity.key
-
-
-def _is_written(connection: Connection, view: View, key: str) -> bool:
-    """Whether a memory inside the view has all words of a key, which no extractor took for a name."""
-    words = words_of(key)
-    listed = ListFilter(words=tuple(words))
-    with closing(
-        memories.list_page(connection, view, listed, after=None, limit=MAX_COMPARED, with_sources=True)
-    ) as found:
-        return any(set(words).issubset(words_of(record.text)) for record in found)
-
-
-def _not_linked_message(connection: Connection, view: View, link: Link) -> str:
-    partition = partition_row(connection, view.scope.partition)
-    linked = {existing.other for existing in entity_names.links_of(connection, partition, [link.key])}
-    visible = sorted(linked & set(entity_queries.keys_in(connection, view)))
-    directly = f"it is linked to {', '.join(map(repr, visible))}" if visible else "it is linked to nothing"
-    return f"{link.key!r} and {link.other!r} are not linked to each other, so there is nothing to take back; {directly}"
 
 
 # --- links made by rules --------------------------------------------------------------------------------------------
@@ -143,7 +137,13 @@ class _AliasRules:
         self._new = {key for key, number in numbers.items() if mentioned.entities[key].mentions == number}
         self._seen: set[str] = set()  # of the new ones, those that a text has mentioned whose turn has come
         self._written = [dict(entity_resolution.written_forms(addition.extraction)) for addition in additions]
-        self._names = self._new_names(mentioned.entities)
+        named = (
+            mention.key
+            for addition in additions
+            for mention in addition.extraction.mentions
+            if mention.kind <= MentionKind.NAME and mention.key in self._new
+        )
+        self._names = [mentioned.entities[key] for key in dict.fromkeys(named)]
         compared = {key for name in self._names if (key := _first_name_in(name))}.union(*self._written)
         unread = compared - mentioned.entities.keys()
         self._entities = dict(mentioned.entities)
@@ -151,15 +151,6 @@ class _AliasRules:
         if unread:
             self._entities |= entity_names.existing_entities(connection, partition, unread)
         self._shared = self._shared_prefixes()
-
-    def _new_names(self, mentioned: Mapping[str, Entity]) -> list[Entity]:
-        named = (
-            mention.key
-            for addition in self._additions
-            for mention in addition.extraction.mentions
-            if mention.kind <= MentionKind.NAME and mention.key in self._new
-        )
-        return [mentioned[key] for key in dict.fromkeys(named)]
 
     def _shared_prefixes(self) -> Mapping[str, int]:
         prefixes = {f"{key} " for name in self._names if (key := _first_name_in(name))}

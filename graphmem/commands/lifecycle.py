@@ -8,10 +8,9 @@ Source messages are hidden once all facts drawn from them are retired or correct
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
 
 from graphmem.commands.types import (
     ComposeMemory,
@@ -25,7 +24,7 @@ from graphmem.commands.types import (
     RememberMemory,
 )
 from graphmem.commands.unit_of_work import UnitOfWork
-from graphmem.lifecycle.decay import MERGED_INTO, Operation
+from graphmem.lifecycle.decay import MADE_OF_OTHERS, MERGED_INTO, Operation
 from graphmem.model import Kind, Layer, MemoryRecord
 from graphmem.stores.ledger import events, graph_writes, jobs, memories, vitals
 
@@ -33,8 +32,6 @@ from graphmem.stores.ledger import events, graph_writes, jobs, memories, vitals
 # events) that it was drawn from; and to all that it was made of, which has their words also when they are back.
 COMPRESSES, ABSTRACTS, DRAWN_FROM, MADE_OF = "compresses", "abstracts", "drawn_from", "made_of"
 CHANGED_SINCE, SAID_AGAIN = "changed since it was decided", "said again"
-# How the reason begins of the event by which a memory was made of others; their number follows.
-OF_MEMORIES = "made of "
 SOURCES_ERASED = "some of what it was made of is erased, so it stays"
 WORDS_ERASED = "what stood for it was erased with another memory"
 # The fewest memories of which one is made again when another of them was erased.
@@ -93,7 +90,7 @@ def compose_memory(command: ComposeMemory, uow: UnitOfWork) -> Outcome:
     for source in sources:
         memories.add_link(uow.connection, record.row, kind, source.row)
         memories.add_link(uow.connection, record.row, MADE_OF, source.row)
-    reason = f"{OF_MEMORIES}{len(sources)} memories"
+    reason = MADE_OF_OTHERS.format(number=len(sources))
     event_id = uow.add_event(command.event.value, record, new=record.text, reason=reason, batch=command.batch)
     hidden = tuple(sources) if command.hides else ()
     for source in hidden:
@@ -107,13 +104,6 @@ def compose_memory(command: ComposeMemory, uow: UnitOfWork) -> Outcome:
         sources=tuple(source.id for source in sources),
         hidden=hidden,
     )
-
-
-def number_of_sources(reason: str | None) -> int:
-    """Returns of how many memories one was made, from the reason of that event; 0 if an import brought another one."""
-    beginning, _, rest = (reason or "").partition(OF_MEMORIES)
-    number = rest.partition(" ")[0]
-    return int(number) if not beginning and number.isdecimal() else 0
 
 
 def decompose_memory(command: DecomposeMemory, uow: UnitOfWork) -> Outcome:
@@ -254,7 +244,9 @@ def update_corrected_sources(uow: UnitOfWork, old: MemoryRecord, new: MemoryReco
     if new.kind is not Kind.FACT or new.text == old.text:
         return
     sources = _source_messages(uow, new)
-    earlier_ids = _corrected_ids_of_earlier_text(uow, new)
+    states = (event.previous_state or {} for event in reversed(events.history(uow.connection, new.id)))
+    # Those corrected when the fact last had this text; None if it never had it.
+    earlier_ids = next((set(state.get(CORRECTS, ())) for state in states if state.get("text") == new.text), None)
     if earlier_ids is None and not corrects:
         return
     corrected_ids = {source.id for source in sources} if earlier_ids is None else earlier_ids
@@ -263,15 +255,6 @@ def update_corrected_sources(uow: UnitOfWork, old: MemoryRecord, new: MemoryReco
         if source.id in corrected_ids:
             memories.add_link(uow.connection, new.row, CORRECTS, source.row)
     update_source_visibility(uow, new, uow.now)
-
-
-def _corrected_ids_of_earlier_text(uow: UnitOfWork, fact: MemoryRecord) -> set[str] | None:
-    """Returns the ids of the sources corrected when a fact last had its current text; None if it never had it."""
-    history = events.history(uow.connection, fact.id)
-    states: Iterable[Mapping[str, Any]] = (
-        event.previous_state for event in reversed(history) if event.previous_state is not None
-    )
-    return next((set(state.get(CORRECTS, ())) for state in states if state.get("text") == fact.text), None)
 
 
 def update_source_visibility(
@@ -283,7 +266,11 @@ def update_source_visibility(
     same time on, unless that was the end of the fact (`former_end`). Memories of other kinds: no effect.
     """
     for source in _source_messages(uow, fact) if fact.kind is Kind.FACT else []:
-        valid_to = _valid_to(uow, source, at)
+        correcting = {fact.id for fact in memories.records_linking_to(uow.connection, source.row, CORRECTS)}
+        drawn = memories.records_linking_to(uow.connection, source.row, "drawn_from")
+        ends = [one.valid_to for one in drawn if one.kind is Kind.FACT and one.id not in correcting]
+        # Visible while a fact of the source is valid and does not correct it.
+        valid_to = None if None in ends else max([at, *(end for end in ends if end is not None)])
         is_hidden_with_fact = former_end is not None and source.valid_to == former_end
         if (valid_to is None) != (source.valid_to is None) or is_hidden_with_fact:
             changed = replace(source, valid_to=valid_to, seq=uow.next_seq())
@@ -311,14 +298,3 @@ def update_forgotten_sources(uow: UnitOfWork, fact: MemoryRecord) -> None:
 def _source_messages(uow: UnitOfWork, fact: MemoryRecord) -> list[MemoryRecord]:
     sources = memories.records_linked_from(uow.connection, fact.row, "drawn_from")
     return [source for source in sources if source.source_only]
-
-
-def _valid_to(uow: UnitOfWork, source: MemoryRecord, at: datetime) -> datetime | None:
-    """Returns None while a fact of the source is valid and not correcting it, else the latest of `at` and its ends."""
-    connection = uow.connection
-    correcting = {fact.id for fact in memories.records_linking_to(connection, source.row, CORRECTS)}
-    drawn = memories.records_linking_to(connection, source.row, "drawn_from")
-    facts = [memory for memory in drawn if memory.kind is Kind.FACT and memory.id not in correcting]
-    if any(fact.valid_to is None for fact in facts):
-        return None
-    return max([at, *(fact.valid_to for fact in facts if fact.valid_to is not None)])

@@ -13,7 +13,6 @@ from sqlalchemy import or_
 
 from graphmem.boundary.validation import MAX_CONTENT_CHARS
 from graphmem.commands import entities, facts, lifecycle
-from graphmem.commands.lifecycle import number_of_sources
 from graphmem.commands.types import (
     UNSET,
     VECTORS_ERASED,
@@ -34,6 +33,7 @@ from graphmem.commands.types import (
 )
 from graphmem.commands.unit_of_work import UnitOfWork
 from graphmem.errors import NotFoundError, ValidationError
+from graphmem.lifecycle.decay import number_of_sources
 from graphmem.model import (
     COMPOSING_EVENTS,
     REVERSIBLE_EVENTS,

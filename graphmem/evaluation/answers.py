@@ -94,7 +94,8 @@ def _case(record: dict[str, Any], where: str) -> Case:
     turns = tuple(_turns(record, where)) if "stored" in record else ()
     if len(turns) > min(SIZES):
         raise ValidationError(f"{where}: 'stored' has {len(turns)} memories; the smallest partition has {min(SIZES)}")
-    needed = [_needed(item, turns, where) for item in record.get("needed", ())]
+    holders = [(item, _memory(item, turns, where, "needed")) for item in record.get("needed", ())]
+    needed = [(item if isinstance(item, str) else memory, memory) for item, memory in holders]
     fine = [_memory(item, turns, where, "fine") for item in record.get("fine", ())]
     if bool(turns) != ("needed" in record):
         raise ValidationError(
@@ -129,12 +130,6 @@ def _text(record: Any, key: str | int, where: str) -> str:
     if any(sign in text for sign in "<>[]\n"):
         raise ValidationError(f"{where}: holds brackets or a line break, which a block may change; write it without")
     return text
-
-
-def _needed(item: Any, turns: Sequence[Turn], where: str) -> tuple[str, str]:
-    """Returns the text that is needed, a whole memory or a sentence of one, and the memory that holds it."""
-    memory = _memory(item, turns, where, "needed")
-    return (item if isinstance(item, str) else memory), memory
 
 
 def _memory(item: Any, turns: Sequence[Turn], where: str, key: str) -> str:

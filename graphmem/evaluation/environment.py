@@ -27,11 +27,16 @@ _CHECKOUT = Path(graphmem.__file__).parent.parent
 
 def environment() -> dict[str, Any]:
     """Returns date, machine, versions and commit, ready for JSON. `commit` is None outside a checkout of graphmem."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+    except OSError:
+        lines = []
+    processors = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": {
             "cpus": os.cpu_count(),
-            "model": _processor(),
+            "model": next(processors, platform.processor()),
             "system": f"{platform.system()} {platform.machine()}",
             "python": platform.python_version(),
         },
@@ -45,16 +50,6 @@ def _version(package: str) -> str | None:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
-
-
-def _processor() -> str:
-    """Returns the processor's name from the system, "" if unknown."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
-    except OSError:
-        lines = []
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.processor())
 
 
 def _commit() -> dict[str, Any] | None:

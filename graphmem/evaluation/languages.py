@@ -90,7 +90,11 @@ def load(folder: Path, languages: Sequence[str] | None = None, limit: int | None
     }
     cases: list[BenchmarkQuestion] = []
     baselines: dict[QuestionGroup, QuestionGroup] = {}
-    for asked, stored in _pairs(list(sentences)):
+    # Each language with itself, and with English both ways.
+    pairs = [(language, language) for language in sentences]
+    others = (language for language in sentences if language != ENGLISH)
+    pairs += [pair for language in others for pair in ((language, ENGLISH), (ENGLISH, language))]
+    for asked, stored in pairs:
         for store in stores:
             group = _group(store, asked, stored)
             if (asked, stored) != (ENGLISH, ENGLISH):
@@ -175,14 +179,6 @@ def _messages(sentences: Mapping[int, _Sentence], store: _Store) -> Iterator[Mes
     for place, key in enumerate(store.sentences):
         at = (FIRST_TIME + place * TIME_STEP).isoformat()
         yield {"role": "user", "content": sentences[key].stored, "timestamp": at, "id": str(key)}
-
-
-def _pairs(languages: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yields (language of the questions, language of the store): each with itself, and with English both ways."""
-    yield from ((language, language) for language in languages)
-    for language in languages:
-        if language != ENGLISH:
-            yield from ((language, ENGLISH), (ENGLISH, language))
 
 
 def _group(store: _Store, asked: str, stored: str) -> QuestionGroup:

@@ -34,7 +34,7 @@ from graphmem.commands.types import OutcomeType
 from graphmem.evaluation.runner import refuse_degraded
 from graphmem.evaluation.year import DAYS, FACT, FIRST_DAY, GONE, OLD_EVENT, PREFERENCE, Message, Question, Texts, Year
 from graphmem.ingest.facts.compositions import MOST_WORDS, without_times
-from graphmem.ingest.facts.summary_requests import MAX_SUMMARY_CHARS
+from graphmem.ingest.facts.summaries import MAX_SUMMARY_CHARS
 from graphmem.lifecycle.decay import MERGED_INTO, SAYS_WHAT_OTHERS_SAY, Operation, keeping_rule
 from graphmem.memory import Memory
 from graphmem.model import Kind, Scope, View

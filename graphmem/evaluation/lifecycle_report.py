@@ -37,7 +37,9 @@ def build_report(
             "files": [asdict(one.source) for one in texts],
             "persons": len(outcomes),
             "messages": sum(one["months"][-1]["told"] for one in outcomes),
-            "questions": sum(counts["asked"] for one in outcomes for counts in _all_classes(one)),
+            "questions": sum(
+                counts["asked"] for one in outcomes for month in one["months"] for counts in month["classes"].values()
+            ),
             "seconds": round(sum(one["seconds"] for one in outcomes), 1),
         },
         "bars": list(_bars(figures["all"])),
@@ -67,7 +69,10 @@ def _figures(outcomes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "months": months,
         "nights": dict(_total(night["counts"] for night in nights)),
         "forgotten": dict(_total(night["reasons"] for night in nights)),
-        "compression": _compression(nights),
+        "compression": {
+            "made": _ratio([night["made"] for night in nights], "sources"),
+            "merged": _ratio(nights, "taken_in"),
+        },
         "milliseconds": {
             name: _times(night[f"{name}_ms"] for night in nights) for name in ("cycle", "during", "alone")
         },
@@ -91,11 +96,6 @@ def _shares(counts: Mapping[str, int]) -> dict[str, Any]:
     asked = counts.get("asked", 0)
     names = dict.fromkeys((*WAYS, *sorted(name for name in counts if name != "asked")))
     return {"asked": asked} | {name: round(100 * counts.get(name, 0) / asked, 1) if asked else None for name in names}
-
-
-def _compression(nights: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Returns what was made of several memories, and all that stands for others, also what only took others in."""
-    return {"made": _ratio([night["made"] for night in nights], "sources"), "merged": _ratio(nights, "taken_in")}
 
 
 def _ratio(parts: Sequence[Mapping[str, Any]], of: str) -> dict[str, Any]:
@@ -147,11 +147,6 @@ def _without_times(outcome: Mapping[str, Any]) -> dict[str, Any]:
     for name in ("cycle_ms", "during_ms", "alone_ms"):
         nights[name] = _times([nights[name]])
     return {**outcome, "nights": nights}
-
-
-def _all_classes(outcome: Mapping[str, Any]) -> Iterator[Mapping[str, int]]:
-    for month in outcome["months"]:
-        yield from month["classes"].values()
 
 
 def _total(counts: Iterable[Mapping[str, int]]) -> Counter[str]:

@@ -75,9 +75,14 @@ def _messages(conversation: dict[str, Any], where: str) -> Iterator[Message]:
     if not sessions:
         raise ValidationError(f"{where}: expected 'session_1', a list of turns, and 'session_1_date_time'")
     for session in sorted(sessions, key=lambda match: int(match[1])):
-        at = _iso_time(
-            field_of(conversation, f"{session[0]}_date_time", str, where), f"{where}, {session[0]}_date_time"
-        )
+        time = field_of(conversation, f"{session[0]}_date_time", str, where)
+        try:
+            at = datetime.strptime(time.strip(), _TIME).replace(tzinfo=UTC).isoformat()  # LOCOMO names no zone
+        except ValueError:
+            place = f"{where}, {session[0]}_date_time"
+            raise ValidationError(
+                f"{place}: expected a time like '1:56 pm on 8 May, 2023', not {time[:40]!r}"
+            ) from None
         for position, turn in items_of(conversation, session[0], dict, where):
             content = _content(turn, position)
             if content.strip():
@@ -88,14 +93,6 @@ def _messages(conversation: dict[str, Any], where: str) -> Iterator[Message]:
 def _content(turn: dict[str, Any], where: str) -> str:
     text, image_caption = field_of(turn, "text", str, where), turn.get("blip_caption")
     return f"{text} [shares {image_caption}]" if isinstance(image_caption, str) else text
-
-
-def _iso_time(text: str, where: str) -> str:
-    """Converts a LOCOMO time to ISO 8601, in UTC, as LOCOMO names no zone."""
-    try:
-        return datetime.strptime(text.strip(), _TIME).replace(tzinfo=UTC).isoformat()
-    except ValueError:
-        raise ValidationError(f"{where}: expected a time like '1:56 pm on 8 May, 2023', not {text[:40]!r}") from None
 
 
 def _case(

@@ -50,11 +50,16 @@ def load(path: Path) -> Dataset:
         sessions = list(_sessions(record, where))
         partitions[name] = tuple(message for _, session, _ in sessions for message in session)
         is_answerable = not name.endswith(_UNANSWERABLE)
-        kind = field_of(record, "question_type", str, where)
+        kind, asked = field_of(record, "question_type", str, where), field_of(record, "question", str, where)
+        gold = frozenset[str]()
+        if is_answerable:  # the marked turns; where none is marked, those of the sessions named as evidence
+            gold = frozenset(key for _, _, keys in sessions for key in keys)
+            named = {uid for _, uid in items_of(record, "answer_session_ids", str, where)}
+            gold = gold or frozenset(str(one["id"]) for uid, session, _ in sessions if uid in named for one in session)
         cases.append(
             BenchmarkQuestion(
-                field_of(record, "question", str, where),
-                _gold(record, sessions, where) if is_answerable else frozenset(),
+                asked,
+                gold,
                 name,
                 (QuestionGroup(NAME, "category", kind),),
                 _time(field_of(record, "question_date", str, where), f"{where}, 'question_date'"),
@@ -97,13 +102,6 @@ def _sessions(record: dict[str, Any], where: str) -> Iterator[_Session]:
                 messages.append({"role": role, "content": content, "timestamp": times[place].isoformat(), "id": key})
                 marked += [key] if turn.get("has_answer") is True else []
         yield names[place], messages, marked
-
-
-def _gold(record: dict[str, Any], sessions: list[_Session], where: str) -> frozenset[str]:
-    """Returns the marked turns; where none is marked, those of the sessions named as evidence."""
-    marked = frozenset(key for _, _, keys in sessions for key in keys)
-    named = {name for _, name in items_of(record, "answer_session_ids", str, where)}
-    return marked or frozenset(str(one["id"]) for name, session, _ in sessions if name in named for one in session)
 
 
 def _time(text: str, where: str) -> datetime:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,7 +19,6 @@ from graphmem.evaluation.datasets import (
     Dataset,
     Message,
     QuestionGroup,
-    SourceFile,
     answer_of,
     field_of,
     items_of,
@@ -69,13 +68,23 @@ def load(path: Path, corpus: Path | None = None) -> Dataset:
     Raises ValidationError, naming the file and the expectation.
     """
     source, items = read_objects(path)
-    name, parse_question = _detect_format(items[0][1], str(path))
+    first = items[0][1]
+    if "paragraphs" in first:
+        name, parse_question = "musique", _musique
+    elif "context" in first:
+        name, parse_question = "hotpotqa", _hotpotqa
+    else:
+        raise ValidationError(f"{path}: {_EXPECTED}")
     questions = [parse_question(item, where) for where, item in items]
     sources = [source]
     if corpus is None:
         passages = _without_duplicates(passage for question in questions for passage in question.passages)
     else:
-        passages, corpus_source = _read_corpus(corpus)
+        corpus_source, corpus_items = read_objects(corpus)
+        passages = _without_duplicates(
+            Passage(field_of(item, "title", str, where), field_of(item, "text", str, where))
+            for where, item in corpus_items
+        )
         sources.append(corpus_source)
     ids = {passage.key: f"p{number}" for number, passage in enumerate(passages, 1)}
     left_out: Counter[str] = Counter()
@@ -84,14 +93,6 @@ def load(path: Path, corpus: Path | None = None) -> Dataset:
         where = "the corpus" if corpus is not None else "it"
         raise ValidationError(f"{path}: no question has all its supporting passages in {where}; nothing to measure")
     return Dataset(name, {PARTITION: tuple(_messages(passages, ids))}, cases, dict(left_out), tuple(sources))
-
-
-def _detect_format(first: Mapping[str, Any], where: str) -> tuple[str, Callable[[Any, str], _MultihopQuestion]]:
-    if "paragraphs" in first:
-        return "musique", _musique
-    if "context" in first:
-        return "hotpotqa", _hotpotqa
-    raise ValidationError(f"{where}: {_EXPECTED}")
 
 
 def _musique(item: Any, where: str) -> _MultihopQuestion:
@@ -129,14 +130,6 @@ def _hotpotqa(item: Any, where: str) -> _MultihopQuestion:
     complete = 0 < len(titles) == len(supporting)
     asked = field_of(item, "question", str, where)
     return _MultihopQuestion(asked, tuple(passages.values()), supporting, complete, groups, answer_of(item))
-
-
-def _read_corpus(path: Path) -> tuple[list[Passage], SourceFile]:
-    source, items = read_objects(path)
-    passages = [
-        Passage(field_of(item, "title", str, where), field_of(item, "text", str, where)) for where, item in items
-    ]
-    return _without_duplicates(passages), source
 
 
 def _without_duplicates(passages: Iterable[Passage]) -> list[Passage]:

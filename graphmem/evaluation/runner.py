@@ -16,7 +16,7 @@ import numpy as np
 
 from graphmem.errors import StoreError, ValidationError
 from graphmem.evaluation import metrics
-from graphmem.evaluation.datasets import BenchmarkQuestion, Dataset, Message
+from graphmem.evaluation.datasets import BenchmarkQuestion, Dataset
 from graphmem.memory import Memory
 from graphmem.model import Scope, View
 from graphmem.retrieval.arms import Retrieved, encode, retrieve
@@ -192,17 +192,13 @@ def store(memory: Memory, dataset: Dataset, progress: ProgressCallback) -> Store
     if pending := memory.flush()["pending"]:
         raise StoreError(f"the messages are stored, but not yet in {' and '.join(pending)}; see 'graphmem verify'")
     seconds = time.perf_counter() - started
-    _check_no_other_memories(memory, dataset.partitions)
-    return StoredMessages(keys, added, seconds if added else 0.0)
-
-
-def _check_no_other_memories(memory: Memory, partitions: Mapping[str, Sequence[Message]]) -> None:
-    for partition, messages in partitions.items():
+    for partition, messages in dataset.partitions.items():
         if (total := memory.get_all(user_id=partition, limit=1)["total"]) != len(messages):
             raise ValidationError(
                 f"user {partition!r} has {total} memories here, the data {len(messages)} messages; "
                 "name an empty folder, or leave --home out"
             )
+    return StoredMessages(keys, added, seconds if added else 0.0)
 
 
 def latencies(

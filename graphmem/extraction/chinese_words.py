@@ -95,7 +95,8 @@ def find_entities(text: str) -> Iterator[EntityCandidate]:
     """
     tagged_words = _with_numbers(_tagged_words(text)) if is_chinese(text) else []
     for word, tag in tagged_words:
-        if len(word) < MIN_LENGTH or word in EMPTY_NOUNS or _is_drawn_out(word):
+        is_drawn_out = len(set(word)) < len(word) - 1  # 啊啊啊, but not 奶奶
+        if len(word) < MIN_LENGTH or word in EMPTY_NOUNS or is_drawn_out:
             continue
         if tag[:2] in NAME_TYPES:
             yield from _names(word, tag[:2])
@@ -159,39 +160,27 @@ def _continues_name(name: str, following: Sequence[TaggedWord]) -> bool:
     return NUMBER_OF_NAME.fullmatch(word) is not None and not counts
 
 
-def _is_drawn_out(word: str) -> bool:
-    """Returns True for a word with a character drawn out, such as "啊啊啊"; False for "奶奶"."""
-    return len(set(word)) < len(word) - 1
-
-
 def _is_noun(word: TaggedWord) -> bool:
     return (word[1][0] == "n" or word[1] == "vn") and word[0] not in EMPTY_NOUNS
 
 
 def _names(word: str, tag: str) -> Iterator[EntityCandidate]:
-    if tag == "nr":
-        yield from _persons(word)
-    elif tag != "en" or word != word.lower():
-        yield word, MentionKind.NAME, NAME_TYPES[tag]
-
-
-def _persons(word: str) -> Iterator[EntityCandidate]:
+    if tag != "nr":
+        if tag != "en" or word != word.lower():
+            yield word, MentionKind.NAME, NAME_TYPES[tag]
+        return
     in_dictionary = bool(_jieba().has_word(word))
-    name = word if in_dictionary else _strip_affixes(word)
+    start, end = 0, len(word)
+    while not in_dictionary and end - start > MIN_LENGTH and word[start] in PREFIXES_OF_NAMES:
+        start += 1
+    while not in_dictionary and end - start > MIN_LENGTH and word[end - 1] in SUFFIXES_OF_NAMES:
+        end -= 1
+    name = word[start:end]
     type_ = _type_of_person_name(name, in_dictionary=in_dictionary)
     yield name, MentionKind.NAME, type_
     if not in_dictionary and type_ is EntityType.PERSON and len(name) == FULL_NAME_LENGTH and name[0] in SURNAMES:
         # Friends call each other by the given name alone.
         yield name[1:], MentionKind.NAME, type_
-
-
-def _strip_affixes(word: str) -> str:
-    start, end = 0, len(word)
-    while end - start > MIN_LENGTH and word[start] in PREFIXES_OF_NAMES:
-        start += 1
-    while end - start > MIN_LENGTH and word[end - 1] in SUFFIXES_OF_NAMES:
-        end -= 1
-    return word[start:end]
 
 
 def _type_of_person_name(name: str, *, in_dictionary: bool) -> EntityType:

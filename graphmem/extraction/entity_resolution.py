@@ -188,9 +188,16 @@ def merge_entities(
     letters. `mentions` counts the memories of all members, each once. `links` contains the links between the members.
     """
     named = [entity for entity in members if entity.key in chosen]
-    head = max(named, key=lambda e: chosen[e.key]) if named else max(members, key=_fullness)
+    if named:
+        head = max(named, key=lambda e: chosen[e.key])
+    else:
+        head = max(members, key=lambda e: (len(e.key.split()), len(e.key), e.mentions, e.key))
     types = [head.type, *(e.type for e in sorted(members, key=lambda e: (-e.mentions, e.key)))]
-    links_by_key = _links_by_key(head.key, links)
+    links_by_key: dict[str, Link] = {}  # one for each key: preferably one to the key of `head`
+    for link in sorted(links):
+        for key in (link.key, link.other):
+            if key not in links_by_key or head.key in {link.key, link.other}:
+                links_by_key[key] = link
     return Entity(
         key=head.key,
         name=chosen[head.key].name if named else head.name,
@@ -202,17 +209,3 @@ def merge_entities(
             if e.key != head.key
         ),
     )
-
-
-def _fullness(entity: Entity) -> tuple[int, int, int, str]:
-    return len(entity.key.split()), len(entity.key), entity.mentions, entity.key
-
-
-def _links_by_key(head: str, links: Iterable[Link]) -> dict[str, Link]:
-    """Returns one link for each key: preferably one to the key `head`."""
-    links_by_key: dict[str, Link] = {}
-    for link in sorted(links):
-        for key in (link.key, link.other):
-            if key not in links_by_key or head in {link.key, link.other}:
-                links_by_key[key] = link
-    return links_by_key

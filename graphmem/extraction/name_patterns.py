@@ -188,25 +188,27 @@ def _name_ranges(words: list[str]) -> Iterator[tuple[int, int]]:
     index = 0
     while index < len(words):
         end = index
-        word = words[index]
-        if _is_capitalized(word) and not _is_sentence_opener(word, index) and not _introduces_name(words, index):
+        word, lower, following = words[index], words[index].lower(), " ".join(words[index + 1 : index + 2])
+        only_opens_sentence = index == 0 and (
+            len(word) == 1 or is_function_word(word) or lower in _RUSSIAN_FUNCTION_WORDS
+        )
+        # "Oma" is a name where no name follows.
+        introduces_name = lower in _PERSON_NOUNS and (lower not in _NOUNS_AS_NAMES or _is_capitalized(following))
+        if _is_capitalized(word) and not only_opens_sentence and not introduces_name:
             end = _name_end(words, index)
             yield index, end
         index = max(end, index + 1)
 
 
-def _introduces_name(words: list[str], index: int) -> bool:
-    """Whether a word says who somebody is, and is no name itself: as "Oma" is where no name follows."""
-    word, following = words[index].lower(), " ".join(words[index + 1 : index + 2])
-    return word in _PERSON_NOUNS and (word not in _NOUNS_AS_NAMES or _is_capitalized(following))
-
-
 def _name_end(words: list[str], start: int) -> int:
     end = start + 1
     for index in range(end, len(words)):
+        is_particle = words[index] in JOINING_WORDS or (
+            words[index] in ("der", "den") and words[index - 1] in ("van", "von")
+        )
         if _is_capitalized(words[index]):
             end = index + 1
-        elif not _is_name_particle(words, index) or index - end > 1:
+        elif not is_particle or index - end > 1:
             break
     return end
 
@@ -218,11 +220,6 @@ def _has_number(words: list[str], end: int, *, german: bool) -> bool:
     following = " ".join(words[end + 1 : end + 2])
     is_noun = following[:1].isupper() if german else following.isalpha() and not is_function_word(following)
     return not is_noun and not following[:1].isdigit()
-
-
-def _is_name_particle(words: list[str], index: int) -> bool:
-    """Whether a lower-case word may be inside a name; "der" and "den" only as in "van der Waals"."""
-    return words[index] in JOINING_WORDS or (words[index] in ("der", "den") and words[index - 1] in ("van", "von"))
 
 
 def _name_candidate(words: list[str], start: int, end: int, *, german: bool) -> NameCandidate:
@@ -240,11 +237,6 @@ def _name_candidate(words: list[str], start: int, end: int, *, german: bool) -> 
 def _is_capitalized(word: str) -> bool:
     """Whether a word is written with a capital, at its start or behind its first letter ("iPhone")."""
     return word[:2] != word[:2].lower() and word not in _GERMAN_ADDRESS
-
-
-def _is_sentence_opener(word: str, index: int) -> bool:
-    """Whether a word has its capital only because it begins a sentence."""
-    return index == 0 and (len(word) == 1 or is_function_word(word) or word.lower() in _RUSSIAN_FUNCTION_WORDS)
 
 
 def pattern_names(text: str) -> Iterator[NameCandidate]:

@@ -148,7 +148,8 @@ def _without_markup(text: str) -> str:
 
 def _without_code(lines: list[str]) -> list[str]:
     """Returns the lines, those of code empty."""
-    are_code = [bool(line.strip()) and _is_code(line[:_MAX_LINE_CHARS]) for line in lines]
+    starts = [line[:_MAX_LINE_CHARS] if line.strip() else "" for line in lines]
+    are_code = [bool(start) and (bool(_CODE.search(start)) or len(_CODE_SIGN.findall(start)) > 1) for start in starts]
     for index in range(1, len(lines)):
         are_code[index] |= are_code[index - 1] and lines[index][:1] in (" ", "\t") and bool(lines[index].strip())
     return [
@@ -173,10 +174,6 @@ def _split_tables(lines: list[str]) -> tuple[list[str], list[str]]:
     return outside, cells
 
 
-def _is_code(line: str) -> bool:
-    return _CODE.search(line) is not None or len(_CODE_SIGN.findall(line)) > 1
-
-
 def _without_signature(lines: list[str]) -> list[str]:
     """Returns the lines up to a mail's signature.
 
@@ -190,7 +187,11 @@ def _without_signature(lines: list[str]) -> list[str]:
         are_short = bool(following) and all(map(_is_signature_line, following))
         has_contact = any(_ADDRESS.search(each) or _TELEPHONE.search(each) for each in following)
         is_start = not line or _is_signature_line(line)
-        if _SIGNATURE_MARK.match(line) or (are_short and (_is_closing(line) or (has_contact and is_start))):
+        words = line.removesuffix(",").split()
+        is_closing = (
+            line.endswith(",") and 1 <= len(words) <= _MAX_CLOSING_WORDS and words[0].casefold() not in GREETINGS
+        )
+        if _SIGNATURE_MARK.match(line) or (are_short and (is_closing or (has_contact and is_start))):
             end = index
         following += [line] if line else []
         if len(following) > _MAX_SIGNATURE_LINES:
@@ -200,12 +201,6 @@ def _without_signature(lines: list[str]) -> list[str]:
 
 def _is_signature_line(line: str) -> bool:
     return len(line.split()) <= _MAX_SIGNATURE_WORDS and not line.endswith((*_SENTENCE_END, ","))
-
-
-def _is_closing(line: str) -> bool:
-    words = line.strip().removesuffix(",").split()
-    is_phrase = line.rstrip().endswith(",") and 1 <= len(words) <= _MAX_CLOSING_WORDS
-    return is_phrase and words[0].casefold() not in GREETINGS
 
 
 def _turns(lines: list[str]) -> dict[int, str]:
@@ -238,20 +233,16 @@ def segments(text: str) -> Iterator[str]:
     """Yields the paragraphs of a text; cuts those over `SEGMENT_CHARS` at the end of a sentence, else at a space."""
     for paragraph in _PARAGRAPH.split(text):
         rest = paragraph.strip()
-        while rest:
-            end = _segment_end(rest)
+        while len(rest) > SEGMENT_CHARS:
+            end = (
+                max(rest.rfind(mark, 1, SEGMENT_CHARS) for mark in (". ", ".\n")) + 1
+                or rest.rfind(" ", 1, SEGMENT_CHARS) + 1
+                or SEGMENT_CHARS
+            )
             yield rest[:end].strip()
             rest = rest[end:].strip()
-
-
-def _segment_end(text: str) -> int:
-    if len(text) <= SEGMENT_CHARS:
-        return len(text)
-    return (
-        max(text.rfind(mark, 1, SEGMENT_CHARS) for mark in (". ", ".\n")) + 1
-        or text.rfind(" ", 1, SEGMENT_CHARS) + 1
-        or SEGMENT_CHARS
-    )
+        if rest:
+            yield rest
 
 
 def normalize_for_parser(text: str) -> str:

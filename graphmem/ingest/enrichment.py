@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextvars import copy_context
 from dataclasses import replace
 
@@ -132,7 +132,14 @@ class Enricher:
         if self._extractor is None:
             return [Extraction() for _ in records]
         known = self._named_persons(records)
-        extractions = self._extractor.extract([_utterance(record, known) for record in records])
+        utterances = []
+        for record in records:
+            is_fact = record.kind is Kind.FACT
+            role_name = _role_name(record) if is_fact else ""
+            is_id = is_bare_id(record.speaker, record.role, record.scope) and _person(record) not in known
+            speaker = record.speaker or role_name or None
+            utterances.append(Utterance(record.text, speaker, is_fact, is_id, role_name))
+        extractions = self._extractor.extract(utterances)
         return [_adjusted(record, extraction) for record, extraction in zip(records, extractions, strict=True)]
 
     def _named_persons(self, records: Sequence[MemoryRecord]) -> set[tuple[str, str]]:
@@ -152,13 +159,6 @@ class Enricher:
 
 def _by_row(records: Sequence[MemoryRecord], enrichments: Sequence[StoreEnrichment]) -> dict[int, StoreEnrichment]:
     return {record.row: enrichment for record, enrichment in zip(records, enrichments, strict=True)}
-
-
-def _utterance(record: MemoryRecord, named_persons: Collection[tuple[str, str]]) -> Utterance:
-    is_fact = record.kind is Kind.FACT
-    role_name = _role_name(record) if is_fact else ""
-    is_id = is_bare_id(record.speaker, record.role, record.scope) and _person(record) not in named_persons
-    return Utterance(record.text, record.speaker or role_name or None, is_fact, is_id, role_name)
 
 
 def first_vector(spec: EmbeddingSpec, embedded: Embedded) -> SpaceVector:

@@ -173,16 +173,18 @@ class Describer:
         return with_words(attachment, told or "", BY_FUNCTION)
 
     def left(self, message: Message) -> Mapping[int, str]:
-        """Returns what the models get to describe of a message, URLs or data, by the attachments' positions."""
+        """Returns what the models get to describe of a message, URLs or data, by the attachments' positions.
+
+        No URL of a sound, for nobody here fetches it.
+        """
         return {
             position: one.source
             for position, one in enumerate(message.attachments)
-            if one.source is not None and not one.is_described and self._is_for_model(one.kind, one.source)
+            if one.source is not None
+            and not one.is_described
+            and one.kind in self._kinds
+            and (one.kind is AttachmentKind.IMAGE or content_parts.is_data(one.source))
         }
-
-    def _is_for_model(self, kind: AttachmentKind, source: str) -> bool:
-        """Returns whether a model can be given a source: no URL of a sound, for nobody here fetches it."""
-        return kind in self._kinds and (kind is AttachmentKind.IMAGE or content_parts.is_data(source))
 
 
 def with_words(attachment: Attachment, words: str, described_by: str) -> Attachment:

@@ -18,7 +18,6 @@ from graphmem.async_memory import AsyncMemory
 from graphmem.background import schedule_background_work
 from graphmem.boundary import validation
 from graphmem.commands.types import (
-    AddMessage,
     Command,
     DeleteItem,
     EnqueueExtraction,
@@ -74,24 +73,17 @@ class ItemStore:
         of it, and it is cut at `Memory.limits.max_message_chars`; the value keeps all. A message without an id is new
         with every item. Raises ValidationError for unusable arguments; it names `argument` for an unusable value.
         """
-        return PutItem(
-            scope,
-            validation.namespace(namespace),
-            validation.item_key(key),
-            validation.json_value(value, argument),
-            None if message is None else self._message_command(message, scope),
-            None if ttl_minutes is None else validation.minutes(ttl_minutes, "ttl_minutes"),
-        )
-
-    def _message_command(self, message: Mapping[str, Any], scope: Scope) -> AddMessage | None:
-        """Returns the command that remembers a message; None if it has no text, or `before_store` refuses it."""
-        limits = self.memory.limits
-        content = validation.storable_part(message["content"], limits.max_message_chars)
-        messages = validation.message_list({**message, "content": content}, now=datetime.now(UTC), limits=limits)
-        engine = self._engine
-        hook = engine.settings.before_store
-        commands = message_commands(messages, scope, engine.ledger.digests, before_store=hook)
-        return commands[0] if commands else None
+        place = validation.namespace(namespace), validation.item_key(key)
+        stored, remember = validation.json_value(value, argument), None
+        if message is not None:
+            limits, engine = self.memory.limits, self._engine
+            content = validation.storable_part(message["content"], limits.max_message_chars)
+            messages = validation.message_list({**message, "content": content}, now=datetime.now(UTC), limits=limits)
+            hook = engine.settings.before_store
+            # None without text, or if the hook refuses it.
+            remember = next(iter(message_commands(messages, scope, engine.ledger.digests, before_store=hook)), None)
+        ttl = None if ttl_minutes is None else validation.minutes(ttl_minutes, "ttl_minutes")
+        return PutItem(scope, *place, stored, remember, ttl)
 
     def write(self, commands: Sequence[ItemCommand], *, extract_for: Scope | None = None) -> list[Outcome]:
         """Carries out commands in one transaction, and returns their outcomes; what they remember is enriched later.

@@ -10,7 +10,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime, tzinfo
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -21,7 +21,6 @@ from pydantic import ValidationError as ArgumentError
 
 from graphmem.async_memory import AsyncMemory
 from graphmem.boundary import validation
-from graphmem.commands.types import PutItem
 from graphmem.errors import GraphmemError, ValidationError
 from graphmem.ingest.chat_deduplication import message_text
 from graphmem.integrations.base import (
@@ -209,7 +208,11 @@ class GraphmemChatMessageHistory(BaseChatMessageHistory):
         values = [_readable_dict(message, f"messages[{n}]") for n, message in enumerate(messages)]
         with self._session.lock:  # so that they are stored in the order of their ids
             turns = self._turns(messages) if self._remember else [None for _ in messages]
-            commands = [self._put_command(value, turn) for value, turn in zip(values, turns, strict=True)]
+            # A new key for each: a history may hold equal messages.
+            commands = [
+                self._items.put_command(self._scope, self._namespace, str(uuid4()), value, message=turn)
+                for value, turn in zip(values, turns, strict=True)
+            ]
             self._items.write(commands, extract_for=self._scope if self._remember else None)
 
     def _turns(self, messages: Sequence[BaseMessage]) -> list[dict[str, Any] | None]:
@@ -222,10 +225,6 @@ class GraphmemChatMessageHistory(BaseChatMessageHistory):
         with_ids = self._session.with_ids([*former, *(turn for turns in own for turn in turns)])[len(former) :]
         ids = iter(with_ids)
         return [{**(turn := next(ids)), "content": message_text(turn)} if turns else None for turns in own]
-
-    def _put_command(self, value: dict[str, Any], turn: Mapping[str, Any] | None) -> PutItem:
-        key = str(uuid4())  # never known: a history may hold equal messages
-        return self._items.put_command(self._scope, self._namespace, key, value, message=turn)
 
     def clear(self) -> None:
         """Deletes the messages. The memories of their texts stay; `Memory.delete_all` erases them."""
@@ -324,7 +323,12 @@ class _MemoryTool(BaseTool):
             return self._shown(await self.calls.acall(partial(method, text, **self._scope_ids(), **options)))
 
     def _scope_ids(self) -> dict[str, str]:
-        scope = self.scope_of(_current_runtime())
+        runtime = None  # outside a graph
+        with suppress(ImportError, RuntimeError, KeyError):
+            from langgraph.runtime import get_runtime  # noqa: PLC0415  (langchain-core does not bring it)
+
+            runtime = get_runtime()
+        scope = self.scope_of(runtime)
         if scope is None:
             raise ToolException("The user of this run is not known, so there are no memories to use.")
         ids: dict[str, str] = scope.parts
@@ -395,16 +399,6 @@ class AddMemory(_MemoryTool):
     def _output(self, content: str, result: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         shown_ids = "".join(map(_shown_id, result["results"]))
         return f"Stored{shown_ids}." if content.strip() else "Nothing to store: content is empty.", result
-
-
-def _current_runtime() -> Any:
-    """Returns LangGraph's Runtime of the run that calls a tool; None outside a graph."""
-    try:
-        from langgraph.runtime import get_runtime  # noqa: PLC0415  (langchain-core does not bring it)
-
-        return get_runtime()
-    except (ImportError, RuntimeError, KeyError):
-        return None
 
 
 def _line(hit: Mapping[str, Any], zone: tzinfo | None) -> str:

@@ -131,7 +131,13 @@ class GraphmemStore(BaseStore):
         self._user_label = None if user_label is None else validation.count(user_label, "user_label", 0, MAX_LABEL)
         self._fields = None if fields is None else _checked_paths(fields, "fields")
         self._min_relevance = validation.min_relevance(min_relevance)
-        self.ttl_config = None if ttl is None else _checked_ttl(ttl)
+        if ttl is not None:
+            for name in validation.as_object(ttl, "ttl"):
+                validation.one_of(name, "ttl key", TTLConfig.__annotations__)
+            if (default_ttl := ttl.get("default_ttl")) is not None:
+                validation.minutes(default_ttl, "ttl.default_ttl")
+            validation.flag(ttl.get("refresh_on_read", True), "ttl.refresh_on_read")
+        self.ttl_config = ttl
         self._scope(())
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
@@ -154,19 +160,15 @@ class GraphmemStore(BaseStore):
         if writes:
             self._items.write([*refreshes, *writes])
         elif refreshes:
-            self._try_refresh(refreshes)
+            try:
+                self._items.write(refreshes)
+            except StoreError as error:  # the values were read
+                logger.warning("the expiration of %d items was not postponed (%s)", len(refreshes), log_text(error))
         return results
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """Calls `batch` in a thread."""
         return await asyncio.to_thread(self.batch, list(ops))
-
-    def _try_refresh(self, refreshes: Sequence[RefreshItem]) -> None:
-        """Postpones the expiration of items; a ledger that cannot be written is logged, as their values were read."""
-        try:
-            self._items.write(refreshes)
-        except StoreError as error:
-            logger.warning("the expiration of %d items was not postponed (%s)", len(refreshes), log_text(error))
 
     def _scope(self, labels: Sequence[str]) -> Scope:
         """Returns the scope of a namespace or prefix."""
@@ -245,7 +247,12 @@ class _Reader:
             self._refresh(op, [item for item, _ in page])
             return [result for _, result in page]
         if isinstance(op, ListNamespacesOp):
-            return self._namespaces(op)
+            conditions = [_namespace_condition(condition) for condition in op.match_conditions or ()]
+            prefixes = [condition.path for condition in op.match_conditions or () if condition.match_type == "prefix"]
+            above = max((tuple(takewhile(lambda part: part != "*", path)) for path in prefixes), key=len, default=())
+            below = items.namespaces(self._connection, self._scope_of(above), above, self._now)
+            matching = {labels[: op.max_depth] for labels in below if all(matches(labels) for matches in conditions)}
+            return sorted(matching)[slice(*_bounds(op))]
         return None if isinstance(op, PutOp) else validation.refuse("ops", type(op).__name__, "is no operation")
 
     def _page(self, op: SearchOp, hits: Mapping[str, Hit] | None) -> list[tuple[StoredItem, SearchItem]]:
@@ -269,14 +276,6 @@ class _Reader:
         if op.refresh_ttl:
             expiring = (item for item in read if item.ttl_minutes is not None)
             self.refreshes += [RefreshItem(item.scope, item.namespace, item.key) for item in expiring]
-
-    def _namespaces(self, op: ListNamespacesOp) -> list[tuple[str, ...]]:
-        conditions = [_namespace_condition(condition) for condition in op.match_conditions or ()]
-        prefixes = [condition.path for condition in op.match_conditions or () if condition.match_type == "prefix"]
-        above = max((tuple(takewhile(lambda part: part != "*", path)) for path in prefixes), key=len, default=())
-        found = items.namespaces(self._connection, self._scope_of(above), above, self._now)
-        matching = {labels[: op.max_depth] for labels in found if all(matches(labels) for matches in conditions)}
-        return sorted(matching)[slice(*_bounds(op))]
 
 
 def _fields(item: StoredItem) -> dict[str, Any]:
@@ -380,13 +379,3 @@ def _bounds(op: SearchOp | ListNamespacesOp) -> tuple[int, int]:
     """Returns the places at which a page of results begins and ends."""
     offset, limit = (validation.count(getattr(op, name), name, 0, MAX_ROWS) for name in ("offset", "limit"))
     return offset, offset + limit
-
-
-def _checked_ttl(ttl: TTLConfig) -> TTLConfig:
-    known = TTLConfig.__annotations__
-    for name in validation.as_object(ttl, "ttl"):
-        validation.one_of(name, "ttl key", known)
-    if (default_ttl := ttl.get("default_ttl")) is not None:
-        validation.minutes(default_ttl, "ttl.default_ttl")
-    validation.flag(ttl.get("refresh_on_read", True), "ttl.refresh_on_read")
-    return ttl

@@ -104,7 +104,7 @@ class GraphmemSession:
     ) -> None:
         self._namespace = validation.namespace([NAMESPACE, session_id], "session_id")
         self._items = ItemStore(memory)
-        self._scope = _run_scope(user_id, agent_id, run_id)
+        self._scope = RunScope(user_id=_user(user_id), agent_id=agent_id, run_id=run_id)
         self._remember = validation.flag(remember, "remember")
         self.session_id = session_id
         self.session_settings = _checked_settings(session_settings)
@@ -395,10 +395,6 @@ def _checked_settings(settings: object) -> SessionSettings | None:
             None if limit is None else validation.count(limit, "session_settings.limit", 0, sys.maxsize)
         )
     return validation.refuse("session_settings", settings, 'must be a SessionSettings, or a dict such as {"limit": 50}')
-
-
-def _run_scope(user_id: Id | None, agent_id: Id | None, run_id: Id | None) -> RunScope:
-    return RunScope(user_id=_user(user_id), agent_id=agent_id, run_id=run_id)
 
 
 def _messages(items: Iterable[Any]) -> list[dict[str, Any]]:

@@ -69,24 +69,19 @@ def plain_turns(messages: Iterable[Mapping[str, Any]], max_chars: int = MAX_CONT
     for message in messages:
         text = strip_block(message_text(message)) if message.get("role") in CAPTURED_ROLES else ""
         if text := storable_part(text, max_chars).strip():
-            references = _references(message.get("content"))
-            content = [{"type": "text", "text": text}, *references] if references else text
-            turns.append({**_without_unusable_name(message), "content": content})
+            parts = message.get("content")
+            parts = parts if isinstance(parts, list | tuple) else ()
+            found = [_reference(part) for part in parts if isinstance(part, Mapping)]
+            references = [
+                one for one in found if isinstance(one.get("type"), str) and one["type"] not in TEXT_PART_TYPES
+            ]
+            turn = {**message, "content": [{"type": "text", "text": text}, *references] if references else text}
+            try:
+                stored_name(message.get("name"), "name")
+            except ValidationError:
+                turn.pop("name", None)
+            turns.append(turn)
     return turns
-
-
-def _without_unusable_name(message: Mapping[str, Any]) -> dict[str, Any]:
-    try:
-        stored_name(message.get("name"), "name")
-    except ValidationError:
-        return {key: value for key, value in message.items() if key != "name"}
-    return dict(message)
-
-
-def _references(content: object) -> list[dict[str, Any]]:
-    parts = content if isinstance(content, list | tuple) else ()
-    references = [_reference(part) for part in parts if isinstance(part, Mapping)]
-    return [one for one in references if isinstance(one.get("type"), str) and one["type"] not in TEXT_PART_TYPES]
 
 
 def _reference(part: Mapping[str, Any], *, is_nested: bool = False) -> dict[str, Any]:
@@ -129,9 +124,11 @@ class Session:
         ids = self._history.message_ids(turns)
         start = 0 if rounds is None else last_rounds(turns, rounds)
         return [
-            {**turn, "id": id_ if turn.get("id") is None else self._durable_id(turn)}
+            {
+                **turn,
+                "id": id_
+                if turn.get("id") is None
+                else self._keyed(self._session_key, "id", str(turn["id"]), turn["role"], message_text(turn)),
+            }
             for turn, id_ in zip(turns[start:], ids[start:], strict=True)
         ]
-
-    def _durable_id(self, turn: Mapping[str, Any]) -> str:
-        return self._keyed(self._session_key, "id", str(turn["id"]), turn["role"], message_text(turn))

@@ -26,7 +26,6 @@ from graphmem.lifecycle.decay import (
     CyclePlan,
     Decision,
     Operation,
-    Vitals,
     brake,
     kept_kinds,
     likely_rule,
@@ -250,7 +249,13 @@ class Cycle:
         with self._ledger.read() as connection:
             records = vitals.read_all(connection, partition, now, documents=self._documents)
             matrices = embeddings.matrices(connection, self._spec, partition)
-        records = self._with_certainty(records, matrices)
+        # How sure it is that those whose type was computed are of a kind that is kept.
+        likely = _likely_kinds([one.row for one in records if one.is_type_computed and one.role != ASSISTANT], matrices)
+        kept = kept_kinds(self._rules, next(iter(likely.values()), ()))
+        records = [
+            replace(one, certainty=sum(shares[name] for name in kept)) if (shares := likely.get(one.row)) else one
+            for one in records
+        ]
         self._giving_way.rest()
         plan = plan_cycle(records, now, self._policy)
         with single_blas_thread(), self._ledger.read() as connection:
@@ -272,7 +277,13 @@ class Cycle:
         """Has memories composed; returns the outcomes of what was, and by operation why the others were not."""
         if not compositions or self._compose is None:
             return {}, {}
-        results = self._compose([_composition_job(one, cycle) for one in compositions])
+        composition_jobs = []
+        for one in compositions:
+            scope = common_scope([source.scope for source in one.sources])
+            sources = {source.id: source.version for source in one.sources}
+            job = composition_job(one.operation, scope, sources, one.level, cycle, hides=one.hides)
+            composition_jobs.append(job)
+        results = self._compose(composition_jobs)
         done: dict[Composition, Outcome] = {}
         skipped: dict[str, str] = {}
         for one, result in zip(compositions, results, strict=True):
@@ -368,16 +379,6 @@ class Cycle:
                 vitals.record_accesses(connection, accesses)
         self._giving_way.rest()
 
-    def _with_certainty(self, records: Sequence[Vitals], matrices: Matrices) -> list[Vitals]:
-        """Returns the memories with how sure it is that those whose type was computed are of a kind that is kept."""
-        rated = [one.row for one in records if one.is_type_computed and one.role != ASSISTANT]
-        likely = _likely_kinds(rated, matrices)
-        kept = kept_kinds(self._rules, next(iter(likely.values()), ()))
-        return [
-            replace(one, certainty=sum(shares[name] for name in kept)) if (shares := likely.get(one.row)) else one
-            for one in records
-        ]
-
     def _rule(self, memory: UnratedMemory, said: str, likely: Mapping[str, float] | None) -> Rule | None:
         """Returns the rule that a memory matches, None for none: they are about what a user says (seed 002 §3.1).
 
@@ -434,12 +435,6 @@ def _highest_similarities(rows: Sequence[int], matrices: Matrices) -> dict[int, 
             line[places[row]] = -1.0
             found[row] = float(line.max())
     return found
-
-
-def _composition_job(one: Composition, cycle: str) -> Job:
-    scope = common_scope([source.scope for source in one.sources])
-    sources = {source.id: source.version for source in one.sources}
-    return composition_job(one.operation, scope, sources, one.level, cycle, hides=one.hides)
 
 
 def _decided(decision: Decision) -> VitalState:

@@ -464,7 +464,12 @@ class JobWorker:
             if in_background:
                 self._on_background_done()
         except Exception as error:  # noqa: BLE001  (an answer is untrusted text: whatever it causes, the job stays)
-            return self._record_failure(row, error)
+            failure = JobFailure.of(error)
+            logger.warning("a recorded job failed (%s); it stays recorded and is tried again", log_text(error))
+            with self._ledger.write(of=()) as connection:
+                jobs.record_failure(connection, row, failure.error)
+            self._set_timer_for_next_job()  # no other call may start the worker for a long time
+            return failure
         if in_background:
             try:
                 self.schedule()  # it may have made others due, such as a session's summary
@@ -523,14 +528,6 @@ class JobWorker:
         if other is not None and other.running():
             other.result()
         return result.usage if isinstance(result, JobResult) else {}
-
-    def _record_failure(self, row: int, error: Exception) -> JobFailure:
-        failure = JobFailure.of(error)
-        logger.warning("a recorded job failed (%s); it stays recorded and is tried again", log_text(error))
-        with self._ledger.write(of=()) as connection:
-            jobs.record_failure(connection, row, failure.error)
-        self._set_timer_for_next_job()  # no other call may start the worker for a long time
-        return failure
 
 
 class RenewedClaims:

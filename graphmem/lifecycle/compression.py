@@ -72,9 +72,8 @@ def compress(
     Without `has_model`, nothing is composed.
     """
     plan = _merge_said_again(plan, memories, matrices, texts_of, policy)
-    plan = make_room(plan, memories, now, policy, matrices)
+    plan = _compress_like(plan, memories, matrices, texts_of, policy, now, has_model=has_model)
     plan = _merge_faded(plan, memories, matrices, texts_of, policy)
-    plan = _compress_like(plan, memories, matrices, texts_of, policy, has_model=has_model)
     due = _summaries(memories, summarised, policy)
     if has_model:
         plan = _abstract_crowded(plan, memories, matrices, policy)
@@ -181,25 +180,49 @@ def _compress_like(
     matrices: Matrices,
     texts_of: Callable[[list[int]], Mapping[str, str]],
     policy: LifecyclePolicy,
+    now: datetime,
     *,
     has_model: bool,
 ) -> CyclePlan:
-    """Compresses like memories of the short-term layer that stay, as far as the long-term layer has room.
+    """Compresses like memories of the short-term layer that stay, and makes room in the long-term layer.
 
-    With a model one memory is to be made of them; only what says the same to the word is kept as it is. What is left is
-    looked through again, until there is nothing more to compress: a second cycle would find nothing.
+    What stands for others competes for the room with what is there and what is promoted. Without room they stay as they
+    are. Where something else has got room, what is left is looked through again: a second cycle would find nothing.
     """
-    decided = {one.memory.row for one in (*plan.forgotten, *plan.promoted)}
-    staying = [one for one in memories if one.is_valid and not one.pinned and one.row not in decided]
-    short = [one for one in staying if one.layer is Layer.SHORT_TERM][-MOST_COMPARED:]
-    room = policy.long_term_capacity - sum(one.layer is Layer.LONG_TERM for one in staying) - len(plan.promoted)
+    while True:
+        decided = {one.row for one in plan.changed}
+        short = [one for one in memories if one.is_valid and not one.pinned and one.layer is Layer.SHORT_TERM]
+        short = [one for one in short if one.row not in decided][-MOST_COMPARED:]
+        made = _like_ones(short, matrices, texts_of, policy, has_model=has_model)
+        standing = {_standing(one): one for one in made}
+        plan, lost = make_room(plan, memories, now, policy, matrices, list(standing))
+        fitting = [one for memory, one in standing.items() if memory not in lost]
+        plan = _with_made(plan, fitting)
+        if not lost:
+            return plan
+        if not fitting:
+            return replace(plan, skipped={"merge": NO_ROOM.format(number=len(lost))})
+
+
+def _like_ones(
+    memories: Sequence[Vitals],
+    matrices: Matrices,
+    texts_of: Callable[[list[int]], Mapping[str, str]],
+    policy: LifecyclePolicy,
+    *,
+    has_model: bool,
+) -> list[Cluster | Composition]:
+    """Returns what one memory can stand for, until there is nothing more; no memory is in two of them.
+
+    With a model one is to be made of like memories; only what says the same to the word is kept as it is.
+    """
     made: list[Cluster | Composition] = []
     used: set[int] = set()
     for rows, matrix in matrices.values():
         number_before = -1
         while number_before < len(made):
             number_before = len(made)
-            compared, vectors = _in_space((one for one in short if one.row not in used), rows, matrix)
+            compared, vectors = _in_space((one for one in memories if one.row not in used), rows, matrix)
             groups = like_memories(compared, vectors, policy.merged_similarity, policy.smallest_cluster)
             texts = texts_of([compared[place].row for group in groups for place in group])
             for group in groups:
@@ -209,12 +232,22 @@ def _compress_like(
                     made.append(Composition(Operation.MERGE, tuple(same), hides=True))
                 else:
                     made += clusters_of(members, vectors[group], texts, policy.smallest_cluster)
-            for one in made[number_before:]:
-                used |= {
-                    source.row for source in (one.sources if isinstance(one, Composition) else (one.kept, *one.others))
-                }
-    fitting = made[: max(0, room)]
-    clusters = [one for one in fitting if isinstance(one, Cluster)]
+            used |= {source.row for one in made[number_before:] for source in one.sources}
+    return made
+
+
+def _standing(one: Cluster | Composition) -> Vitals:
+    """Returns what stands for others, as it will be in the long-term layer; a new memory with the row of the latest."""
+    if isinstance(one, Cluster):
+        return one.kept
+    latest = max(one.sources, key=attrgetter("created_at", "row"))
+    highest = max(source.importance for source in one.sources)
+    return replace(latest, importance=highest, certainty=None, accesses=0, accessed_at=None)
+
+
+def _with_made(plan: CyclePlan, made: Sequence[Cluster | Composition]) -> CyclePlan:
+    """Returns a plan with clusters and compositions."""
+    clusters = [one for one in made if isinstance(one, Cluster)]
     stay = [Decision(cluster.kept, SAYS_WHAT_OTHERS_SAY.format(number=len(cluster.others))) for cluster in clusters]
     replaced = [Decision(one, f"{MERGED_INTO}{cluster.kept.id}") for cluster in clusters for one in cluster.others]
     return replace(
@@ -223,8 +256,7 @@ def _compress_like(
         promoted=(*plan.promoted, *stay),
         forgotten=(*plan.forgotten, *replaced),
         merged={**plan.merged, **{one.id: cluster.kept.id for cluster in clusters for one in cluster.others}},
-        compositions=tuple(one for one in fitting if isinstance(one, Composition)),
-        skipped={"merge": NO_ROOM.format(number=len(made) - len(fitting))} if len(fitting) < len(made) else {},
+        compositions=(*plan.compositions, *(one for one in made if isinstance(one, Composition))),
     )
 
 
@@ -351,6 +383,11 @@ class Cluster(NamedTuple):
     kept: Vitals
     others: tuple[Vitals, ...]
 
+    @property
+    def sources(self) -> tuple[Vitals, ...]:
+        """All of them."""
+        return (self.kept, *self.others)
+
 
 def like_memories(
     memories: Sequence[Vitals], vectors: Matrix, similarity: float, smallest: int, *, of_one_type: bool = True
@@ -385,8 +422,9 @@ def clusters_of(group: Sequence[Vitals], vectors: Matrix, texts: Mapping[str, st
     """Returns the clusters of at least `smallest` in a group of like memories, with their unit rows and texts by id.
 
     The memory that is kept is the one that `says` what most others say. Of several it is the most central one, with the
-    highest mean cosine to the group (its medoid). Then the rest of the group is looked at in the same way. What is in
-    no cluster stays as it is: sentences that are alike may still differ in what matters, such as a name.
+    highest mean cosine to the group (its medoid), and of equal ones that which was found or said again most. Then the
+    rest of the group is looked at in the same way. What is in no cluster stays as it is: sentences that are alike may
+    still differ in what matters, such as a name.
     """
     central = centrality(vectors)
     words = [texts[one.id] for one in group]
@@ -396,7 +434,9 @@ def clusters_of(group: Sequence[Vitals], vectors: Matrix, texts: Mapping[str, st
     said_by = {kept: {n for n in left if n != kept and words[n] in by_text[words[kept]]} for kept in left}
     clusters: list[Cluster] = []
     while left:
-        best = max(left, key=lambda kept: (len(said_by[kept] & left), central[kept], group[kept].row))
+        best = max(
+            left, key=lambda kept: (len(said_by[kept] & left), central[kept], group[kept].accesses, group[kept].row)
+        )
         others = said_by[best] & left
         if len(others) + 1 < smallest:
             break

@@ -24,6 +24,8 @@ FADED, OVER_CAPACITY = "retention below {least:g}", "over capacity"
 # How the reason begins of one that was forgotten because another one stands for it; the id of that one follows.
 MERGED_INTO = "merged into "
 SAYS_WHAT_OTHERS_SAY = "says what {number} others say"
+# The reason of the event by which a memory was made of others.
+MADE_OF_OTHERS = "made of {number} memories"
 # Why a cycle erases a memory, which has no history any more that could say so.
 FORGOTTEN_LONG_AGO = "forgotten for longer than purge_after_days"
 # P1: the least importance of a preference or fact, and of any memory, that is kept for good.
@@ -32,6 +34,7 @@ KEPT_TYPES = frozenset({"preference", "fact"})
 # A text is of a kind from this probability on. With less than PASSING that it is of a kind that is kept, it is a remark
 # in passing, even if it has the words of such a rule ("I love this cushion").
 LIKELY, PASSING = 0.5, 0.2
+_KEPT_FOR, _MADE_OF = (re.compile(one.format(number=r"(\d+)")) for one in (SAYS_WHAT_OTHERS_SAY, MADE_OF_OTHERS))
 # A sentence, and the beginning of another one.
 _TWO_SENTENCES = re.compile(r"[.!?。！？\n]+\s*[^\s.!?。！？]")
 
@@ -193,28 +196,60 @@ def plan_cycle(memories: Sequence[Vitals], now: datetime, policy: LifecyclePolic
 
 
 def make_room(
-    plan: CyclePlan, memories: Sequence[Vitals], now: datetime, policy: LifecyclePolicy, matrices: Matrices
-) -> CyclePlan:
-    """Returns a plan in which those are forgotten that the long-term layer has no room for.
+    plan: CyclePlan,
+    memories: Sequence[Vitals],
+    now: datetime,
+    policy: LifecyclePolicy,
+    matrices: Matrices,
+    standing: Sequence[Vitals] = (),
+) -> tuple[CyclePlan, list[Vitals]]:
+    """Returns a plan in which those are forgotten that the long-term layer has no room for, and who else gets none.
 
-    Nothing is merged into one of these. `matrices` tell which memories say much the same as a newer one.
+    Those are of `standing`, which are to move up because they stand for others: they stay where they are. Nothing is
+    merged into what is forgotten. `matrices` tell which memories say much the same as a newer one.
     """
-    promoted = [one.memory for one in plan.promoted]
+    forgotten = {one.memory.row for one in plan.forgotten}
     kept = [one for one in memories if one.is_valid and not one.pinned and one.layer is Layer.LONG_TERM]
-    crowded = [Decision(one, OVER_CAPACITY) for one in _least_worth([*kept, *promoted], matrices, now, policy)]
-    gone, out = ({one.memory.row for one in crowded}, {one.memory.id for one in crowded})
+    competing = [*(one for one in kept if one.row not in forgotten), *(one.memory for one in plan.promoted)]
+    capacity = policy.long_term_capacity - len(plan.compositions)  # what is to be made has its place
+    stays_anyway = {one.row for one in standing}
+    gone: set[int] = set()
+    crowded: list[Decision] = []
+    while True:
+        excess = len(competing) + len(standing) - capacity
+        least = _least_worth([*competing, *standing], excess, matrices, now, policy)
+        given_way = [Decision(one, OVER_CAPACITY) for one in least if one.row not in stays_anyway]
+        if not given_way:
+            break
+        # What stays where it is competes again with what is left, as it would in the next cycle.
+        crowded += given_way
+        gone |= {one.memory.row for one in given_way}
+        competing = [one for one in competing if one.row not in gone]
+    out = {one.memory.id for one in crowded}
     merged = {uid: target for uid, target in plan.merged.items() if target not in out}
-    forgotten = [
-        replace(one, reason=OVER_CAPACITY) if one.memory.id in plan.merged.keys() - merged.keys() else one
-        for one in plan.forgotten
-    ]
-    return replace(
+    without_target = plan.merged.keys() - merged.keys()
+    plan = replace(
         plan,
         promoted=tuple(one for one in plan.promoted if one.memory.row not in gone),
-        forgotten=(*forgotten, *crowded),
-        crowded=tuple(crowded),
+        forgotten=(
+            *(replace(one, reason=OVER_CAPACITY) if one.memory.id in without_target else one for one in plan.forgotten),
+            *crowded,
+        ),
+        crowded=(*plan.crowded, *crowded),
         merged=merged,
     )
+    return plan, least
+
+
+def number_of_sources(reason: str | None) -> int:
+    """Returns how many memories one was made of to stand for them, itself included if it is one of them.
+
+    `reason` is that of the event; with another reason, such as an import brings, it is 0.
+    """
+    if kept := _KEPT_FOR.fullmatch(reason or ""):
+        return int(kept[1]) + 1
+    made = _MADE_OF.fullmatch(reason or "")
+    return int(made[1]) if made else 0
 
 
 def retention(memory: Vitals, now: datetime, policy: LifecyclePolicy) -> float:
@@ -231,14 +266,13 @@ def current_importance(memory: Vitals, now: datetime) -> float:
 
 
 def _least_worth(
-    memories: Sequence[Vitals], matrices: Matrices, now: datetime, policy: LifecyclePolicy
+    memories: Sequence[Vitals], excess: int, matrices: Matrices, now: datetime, policy: LifecyclePolicy
 ) -> list[Vitals]:
-    """Returns those that the long-term layer has no room for, in the order in which they give way.
+    """Returns so many that the long-term layer has no room for (none for a negative number), as they give way.
 
     What gives way is worth least by the weights of seed 002 §3.2, with the terms of today: the scarcity is that among
     what stays, and only what is newer makes a memory less scarce, as it may say what has changed.
     """
-    excess = len(memories) - policy.long_term_capacity
     if excess <= 0:
         return []
     by_age = sorted(memories, key=lambda one: (one.created_at, one.row))

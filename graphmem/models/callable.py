@@ -29,9 +29,11 @@ class CallableEmbedder:
         try:
             vectors = self._embed(list(texts))
         except Exception as error:
-            raise EmbeddingError(
-                f"the embedder function failed with {type(error).__name__}{_http_status(error)}"
-            ) from error
+            # The error of an HTTP client carries a status.
+            holders = error, getattr(error, "response", None)
+            statuses = [status for one in holders if isinstance(status := getattr(one, "status_code", None), int)]
+            http = f" (HTTP {statuses[0]})" if statuses else ""
+            raise EmbeddingError(f"the embedder function failed with {type(error).__name__}{http}") from error
         rows = unit_rows(
             vectors,
             len(texts),
@@ -43,10 +45,3 @@ class CallableEmbedder:
 
     def embed_query(self, text: str) -> Matrix:
         return np.asarray(self.embed([text])[0][0])
-
-
-def _http_status(error: Exception) -> str:
-    """Returns " (HTTP 429)", for example, if the error of an HTTP client carries a status, else ""."""
-    holders = error, getattr(error, "response", None)
-    statuses = [status for holder in holders if isinstance(status := getattr(holder, "status_code", None), int)]
-    return f" (HTTP {statuses[0]})" if statuses else ""

@@ -103,7 +103,10 @@ def resolve_endpoint(section: str, api_key: str | None, base_url: str | None, na
         base_url or _environment_url() or OPENAI_URL,
         like="https://host/v1 (here, or in OPENAI_BASE_URL or OPENAI_API_BASE)",
     )
-    uses_environment = not base_url or _is_openai_host(url) or _is_in_environment(f"{section}.{names.url}", base_url)
+    parts, ours = urlsplit(url), os.environ.get(f"GRAPHMEM_{section}.{names.url}".replace(".", "__").upper())
+    is_openai = parts.scheme == "https" and f".{parts.hostname}".endswith(f".{urlsplit(OPENAI_URL).hostname}")
+    in_environment = {(one or "").strip().rstrip("/") for one in (_environment_url(), ours)}
+    uses_environment = not base_url or is_openai or base_url.strip().rstrip("/") in in_environment
     key = (api_key or (os.environ.get("OPENAI_API_KEY") if uses_environment else None) or "").strip()
     if not key and url == OPENAI_URL:
         raise ConfigError(
@@ -117,18 +120,6 @@ def resolve_endpoint(section: str, api_key: str | None, base_url: str | None, na
 
 def _environment_url() -> str | None:
     return os.environ.get("OPENAI_BASE_URL") or os.environ.get("OPENAI_API_BASE")
-
-
-def _is_openai_host(url: str) -> bool:
-    """Whether a URL belongs to OpenAI, in any region."""
-    parts = urlsplit(url)
-    return parts.scheme == "https" and f".{parts.hostname}".endswith(f".{urlsplit(OPENAI_URL).hostname}")
-
-
-def _is_in_environment(setting: str, url: str) -> bool:
-    """Whether an environment variable contains the configured URL."""
-    ours = os.environ.get(f"GRAPHMEM_{setting.replace('.', '__').upper()}")
-    return any((one or "").strip().rstrip("/") == url.strip().rstrip("/") for one in (_environment_url(), ours))
 
 
 def parse_url(setting: str, configured_url: str, *, like: str) -> tuple[str, dict[str, str]]:
@@ -194,10 +185,16 @@ def _create_client(endpoint: Endpoint, timeout: float, error_type: type[ModelErr
     import openai
 
     try:
+        overrides: dict[str, Any] = {}
+        if not endpoint.uses_environment:  # replaces or omits the headers that the SDK takes from there
+            lines = os.environ.get("OPENAI_CUSTOM_HEADERS", "").split("\n")
+            custom_headers = {line.partition(":")[0].strip() for line in lines if ":" in line}
+            overrides = dict.fromkeys(("OpenAI-Organization", "OpenAI-Project", *custom_headers), openai.Omit())
+            overrides["Authorization"] = f"Bearer {endpoint.key}"
         return openai.OpenAI(
             api_key=endpoint.key,
             base_url=endpoint.url,
-            default_headers={**_header_overrides(endpoint), **endpoint.headers},
+            default_headers={**overrides, **endpoint.headers},
             timeout=request_timeout(timeout),
             max_retries=RETRIES,
             # The SDK's default client follows redirects, and would send the user's texts to any host.
@@ -231,18 +228,6 @@ def _restore_error_status(response: Any) -> None:
         if status is not None:
             response.status_code = status
             return
-
-
-def _header_overrides(endpoint: Endpoint) -> dict[str, Any]:
-    """Returns headers that replace or remove those that the SDK takes from the environment."""
-    if endpoint.uses_environment:
-        return {}
-    import openai
-
-    lines = os.environ.get("OPENAI_CUSTOM_HEADERS", "").split("\n")
-    custom_headers = {line.partition(":")[0].strip() for line in lines if ":" in line}
-    omitted = dict.fromkeys(("OpenAI-Organization", "OpenAI-Project", *custom_headers), openai.Omit())
-    return {**omitted, "Authorization": f"Bearer {endpoint.key}"}
 
 
 def content_text(content: Any) -> str | None:

@@ -76,19 +76,12 @@ def reads(text: str) -> bool:
 
     A text without letters counts as read.
     """
-    if script_of(text) is not None or _is_in_another_language(text):
+    if script_of(text) is not None:
         return False
-    words = _DIGIT.sub(" ", text)
-    return MiniLM().count_pieces(words) <= MAX_PIECE_RATIO * UseMultilingual().count_pieces(words)
-
-
-def _is_in_another_language(text: str) -> bool:
-    """Tells whether a text has words of other languages, and more of them than function words of English.
-
-    Words of other languages are their function words and words with letters beyond ASCII.
-    """
     words = _WORD.findall(text)
+    # Function words of other languages, and words with letters beyond ASCII.
     others = [word for word in words if word.islower() and (word in _OTHER_WORDS or not word.isascii())]
-    if len(set(others)) < MIN_OTHER_WORDS:
+    if len(set(others)) >= MIN_OTHER_WORDS and len(others) > sum(word.lower() in STOP_WORDS for word in words):
         return False
-    return len(others) > sum(word.lower() in STOP_WORDS for word in words)
+    letters = _DIGIT.sub(" ", text)
+    return MiniLM().count_pieces(letters) <= MAX_PIECE_RATIO * UseMultilingual().count_pieces(letters)

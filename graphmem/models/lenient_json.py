@@ -71,7 +71,8 @@ def parse_json(text: str, schema: Mapping[str, Any]) -> Any:
     parts = deque(_bracketed_parts(text, _OPENING_BRACKETS.get(str(schema.get("type")), "{[")), MAX_VALUES)
     scans, repairable, last = _ScanBudget(), MAX_REPAIRED, _INVALID
     for part in reversed(parts):
-        value = _loads_without_trailing_commas(part)
+        # The most frequent slip is corrected here: json_repair guesses, and sometimes changes strings.
+        value = _loads(_STRING_OR_TRAILING_COMMA.sub(lambda match: "" if match[0] == "," else match[0], part))
         if value is _INVALID and len(part) <= repairable:
             repairable -= len(part)
             value = _repair(part, scans)
@@ -94,11 +95,6 @@ def _loads(text: str) -> Any:
 
 def _reject_constant(name: str) -> None:
     raise ValueError(name)
-
-
-def _loads_without_trailing_commas(text: str) -> Any:
-    # The most frequent slip is corrected here: json_repair guesses, and sometimes changes strings.
-    return _loads(_STRING_OR_TRAILING_COMMA.sub(lambda match: "" if match[0] == "," else match[0], text))
 
 
 class _ScanBudget:

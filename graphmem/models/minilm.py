@@ -23,7 +23,7 @@ from graphmem.models.word_pieces import WordPieces
 from graphmem.plugins import Embedded, EmbeddedQuestion
 
 if TYPE_CHECKING:
-    from graphmem.plugins import Matrix, Tokens
+    from graphmem.plugins import Matrix
 
 DIMS = 384
 # weights/make_minilm.py makes them.
@@ -108,7 +108,10 @@ class TokenMiniLM(MiniLM):
         )
         outputs_by_text = [[next(outputs) for _ in windows] for windows in windows_by_text]
         return [
-            Embedded(np.stack([vector for vector, _ in pairs]), tuple(_to_int8(tokens) for _, tokens in pairs))
+            Embedded(
+                np.stack([vector for vector, _ in pairs]),
+                tuple(np.asarray(np.rint(tokens * 127), dtype=np.int8) for _, tokens in pairs),
+            )
             for pairs in outputs_by_text
         ]
 
@@ -118,8 +121,12 @@ class TokenMiniLM(MiniLM):
         pieces, offsets = model.tokenize(text)
         outputs = model.run(list(_windows(pieces)), _mean_and_tokens)
         vector = _normalize(np.stack([row for row, _ in outputs]).sum(axis=0))
-        tokens = outputs[0][1]
-        return EmbeddedQuestion(vector, tokens, _words_at(text, offsets[: len(tokens)]))
+        tokens, spans = outputs[0][1], [match.span() for match in _WORD.finditer(text)]
+        words = (  # around each token's offset, "" for an offset between words
+            next((text[start:end] for start, end in spans if start <= offset < end), "")
+            for offset in offsets[: len(tokens)]
+        )
+        return EmbeddedQuestion(vector, tokens, tuple(words))
 
     def token_places(self, text: str) -> list[Sequence[int]]:
         """Returns, for each window of `embed_tokens`, the character offset of each token. Raises EmbeddingError."""
@@ -167,22 +174,19 @@ class _Model:
         turn: Callable[[], AbstractContextManager[None]],
     ) -> list[T]:
         results = []
-        for window in windows:
-            raise_if_stopped()
-            with turn():
-                results.append(pool(self._infer(window)))
-        return results
-
-    def _infer(self, window: Sequence[int]) -> Matrix:
         # One window in each run: the int8 products scale their input by the largest number of the whole run, so beside
         # other windows a text would get another vector (cosine .988 at the least). It costs a tenth of the time.
-        ids = np.array([[self.cls_id, *window, self.sep_id]], dtype=np.int64)
-        inputs = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
-        try:
-            ((hidden,),) = self.session.run(["last_hidden_state"], inputs)
-        except Exception as error:
-            raise EmbeddingError(f"onnxruntime could not run the embedding model: {error}") from error
-        return cast("Matrix", hidden)
+        for window in windows:
+            raise_if_stopped()
+            ids = np.array([[self.cls_id, *window, self.sep_id]], dtype=np.int64)
+            inputs = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
+            with turn():
+                try:
+                    ((hidden,),) = self.session.run(["last_hidden_state"], inputs)
+                except Exception as error:
+                    raise EmbeddingError(f"onnxruntime could not run the embedding model: {error}") from error
+                results.append(pool(cast("Matrix", hidden)))
+        return results
 
 
 def _mean(hidden: Matrix) -> Matrix:
@@ -204,16 +208,6 @@ def _projection() -> Matrix:
     directions, triangle = np.linalg.qr(signs)
     # The signs of the directions depend on the LAPACK library; stored tokens have to remain valid with another one.
     return np.asarray(directions * np.sign(np.diag(triangle)), dtype=np.float32)
-
-
-def _to_int8(tokens: Matrix) -> Tokens:
-    return np.asarray(np.rint(tokens * 127), dtype=np.int8)
-
-
-def _words_at(text: str, offsets: Sequence[int]) -> tuple[str, ...]:
-    """Returns the word around each offset, "" for an offset between words."""
-    spans = [match.span() for match in _WORD.finditer(text)]
-    return tuple(next((text[start:end] for start, end in spans if start <= offset < end), "") for offset in offsets)
 
 
 def _normalize(vectors: Matrix) -> Matrix:

@@ -237,7 +237,12 @@ class OpenaiChatModel:
                 continue
             else:
                 value = parsed[0]
-            _remember_traits(endpoint_and_model, traits)
+            with _traits_lock:
+                earlier = _known_traits.get(endpoint_and_model, _EndpointTraits())
+                # Combined with the earlier ones: another thread may have found a different limitation meanwhile.
+                limit_parameter = max(earlier.limit_parameter, traits.limit_parameter, key=len)
+                response_format = max(earlier.response_format, traits.response_format)
+                _known_traits[endpoint_and_model] = _EndpointTraits(response_format, limit_parameter)
             return value
 
     def _send_request(
@@ -268,7 +273,9 @@ class OpenaiChatModel:
                 json_schema = {"name": name, "strict": True, "schema": dict(prompt.schema)}
                 request["response_format"] = {"type": "json_schema", "json_schema": json_schema}
             else:
-                system = f"{system}\n\n{_schema_instruction(prompt.schema)}"
+                schema = json.dumps(prompt.schema, ensure_ascii=False, separators=(",", ":"))
+                wanted = "Answer with one JSON value that is valid by this JSON Schema, and with nothing else:"
+                system = f"{system}\n\n{wanted}\n{schema}"
             if traits.response_format is _ResponseFormat.OBJECT:
                 request["response_format"] = {"type": "json_object"}
         if self._temperature is not None:
@@ -323,20 +330,6 @@ class OpenaiChatModel:
         return LLMRejected(f"the language model {error.describe(self._endpoint, self.name)}")
 
 
-def _remember_traits(endpoint_and_model: tuple[str, str], traits: _EndpointTraits) -> None:
-    with _traits_lock:
-        earlier = _known_traits.get(endpoint_and_model, _EndpointTraits())
-        # Combined with the earlier ones, because another thread may have found a different limitation meanwhile.
-        limit_parameter = max(earlier.limit_parameter, traits.limit_parameter, key=len)
-        response_format = max(earlier.response_format, traits.response_format)
-        _known_traits[endpoint_and_model] = _EndpointTraits(response_format, limit_parameter)
-
-
-def _schema_instruction(schema: Mapping[str, Any]) -> str:
-    schema_json = json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
-    return f"Answer with one JSON value that is valid by this JSON Schema, and with nothing else:\n{schema_json}"
-
-
 def _parse_strict_answer(text: str, schema: Mapping[str, Any]) -> tuple[Any] | None:
     """Returns the value in a tuple; None if the server evidently did not enforce the strict schema."""
     try:
@@ -344,14 +337,6 @@ def _parse_strict_answer(text: str, schema: Mapping[str, Any]) -> tuple[Any] | N
     except LLMUnusable:
         return None
     return (value,) if matches_schema(value, schema) else None
-
-
-def _tool_arguments(calls: Any) -> str | None:
-    """Returns the arguments of the only tool call: a gateway may have made a tool of the schema."""
-    call = calls[0] if isinstance(calls, list) and len(calls) == 1 else None
-    function = call.get("function") if isinstance(call, dict) else None
-    arguments = function.get("arguments") if isinstance(function, dict) else None
-    return arguments if isinstance(arguments, str) else None
 
 
 def _answer_text(body: Mapping[str, Any], section: str) -> str:
@@ -369,7 +354,13 @@ def _answer_text(body: Mapping[str, Any], section: str) -> str:
             f"the model's answer reached the limit of its length; raise {section}.max_tokens, or use a model that "
             "answers at more length"
         )
-    content = content_text(message.get("content")) or _tool_arguments(message.get("tool_calls"))
+    content = content_text(message.get("content"))
+    if not content:  # a gateway may have made a tool of the schema
+        calls = message.get("tool_calls")
+        call = calls[0] if isinstance(calls, list) and len(calls) == 1 else None
+        function = call.get("function") if isinstance(call, dict) else None
+        arguments = function.get("arguments") if isinstance(function, dict) else None
+        content = arguments if isinstance(arguments, str) else None
     if content is not None and len(content) > MAX_SIZE:
         raise LLMUnusable(
             f"the model's answer has more than {MAX_SIZE:,} characters; set {section}.max_tokens, or use a model that "

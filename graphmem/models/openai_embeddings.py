@@ -72,9 +72,13 @@ class OpenaiEmbedder:
         rows = np.zeros((len(windows), self.dims), np.float32)
         rows[:, 0] = 1
         nonempty = [index for index, window in enumerate(windows) if window]
+        remedy = "embedder.config.embedding_dims: set it to {length}"
+        if self._configured_dims:
+            remedy += ", or leave it out"
         for batch in self._batches(nonempty, windows):
             raise_if_stopped()
-            rows[batch] = self._embed_batch([windows[index] for index in batch])
+            vectors = self._request_vectors([windows[index] for index in batch])
+            rows[batch] = unit_rows(vectors, len(batch), self.dims, source=_SOURCE, remedy=remedy)
         ends = np.cumsum([len(text_windows) for text_windows in windows_by_text])
         return [rows[end - len(text_windows) : end] for text_windows, end in zip(windows_by_text, ends, strict=True)]
 
@@ -105,13 +109,6 @@ class OpenaiEmbedder:
             size += tokens
         if batch:
             yield batch
-
-    def _embed_batch(self, texts: Sequence[str]) -> Matrix:
-        """Returns a matrix (texts x dims, float32, unit rows) from one request. Raises EmbeddingError."""
-        remedy = "embedder.config.embedding_dims: set it to {length}"
-        if self._configured_dims:
-            remedy += ", or leave it out"
-        return unit_rows(self._request_vectors(texts), len(texts), self.dims, source=_SOURCE, remedy=remedy)
 
     def _request_vectors(self, texts: Sequence[str]) -> list[Any]:
         """Returns the endpoint's vectors for the texts in order, unchecked. Raises EmbeddingError."""

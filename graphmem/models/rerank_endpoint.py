@@ -57,27 +57,27 @@ class EndpointReranker:
         else:
             body |= {"model": self._model, "documents": cut, "top_n": len(cut)}
         attributes = {"gen_ai.operation.name": "rerank", **self._endpoint.attributes, "gen_ai.provider.name": None}
+        name = "the reranker's endpoint"
         with span("rerank", client=True, **attributes):
-            return self._scores(self._post(body), len(texts))
-
-    def _post(self, body: dict[str, Any]) -> Any:
-        client, name = self._connection.client(), "the reranker's endpoint"
-        try:
-            with mute_request_logs():
-                response = client.post(self._endpoint.url, json=body, headers=dict(self._endpoint.headers))
-        except Exception as error:  # noqa: BLE001  (the transport's; their text may quote the request)
-            raise ModelError(
-                f"{name} gave no answer ({type(error).__name__}); check reranker.config.url and reranker.config.timeout"
-            ) from None
-        if response.status_code != _OK:
-            raise ModelError(
-                f"{name} refuses the request (HTTP {response.status_code}); check reranker.config.url, which is that "
-                "of the route, api_key and model"
-            )
-        try:
-            return response.json()
-        except (ValueError, RecursionError):
-            raise ModelError(f"{name} answers with something else than JSON; check reranker.config.url") from None
+            client = self._connection.client()
+            try:
+                with mute_request_logs():
+                    response = client.post(self._endpoint.url, json=body, headers=dict(self._endpoint.headers))
+            except Exception as error:  # noqa: BLE001  (the transport's; their text may quote the request)
+                raise ModelError(
+                    f"{name} gave no answer ({type(error).__name__}); check reranker.config.url and "
+                    "reranker.config.timeout"
+                ) from None
+            if response.status_code != _OK:
+                raise ModelError(
+                    f"{name} refuses the request (HTTP {response.status_code}); check reranker.config.url, which is "
+                    "that of the route, api_key and model"
+                )
+            try:
+                answer = response.json()
+            except (ValueError, RecursionError):
+                raise ModelError(f"{name} answers with something else than JSON; check reranker.config.url") from None
+            return self._scores(answer, len(texts))
 
     @staticmethod
     def _scores(answer: Any, count: int) -> list[float]:

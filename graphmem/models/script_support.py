@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from graphmem.plugins import Embedder, Matrix
+from graphmem.plugins import Embedder
 from graphmem.text import is_latin
 
 # The number of the twelve sentences (six pairs, both ways) that must be nearest to their own partner. Measured with
@@ -128,16 +128,12 @@ class ScriptSupport:
             sentences = [sentence for script in unmeasured for pair in _PAIRS[script] for sentence in pair]
             vectors = np.stack([windows[0] for windows in self._embedder.embed(sentences)])
             for script, script_vectors in zip(unmeasured, np.split(vectors, len(unmeasured)), strict=True):
-                matched = _count_matched(script_vectors[::2], script_vectors[1::2])
+                # The sentences, on either side, whose nearest neighbour on the other side is their own partner.
+                cosines = script_vectors[::2] @ script_vectors[1::2].T
+                own = np.arange(len(cosines))
+                matched = int((cosines.argmax(axis=0) == own).sum() + (cosines.argmax(axis=1) == own).sum())
                 self._supported[script] = matched >= MIN_MATCHED_SENTENCES
         return {script: self._supported[script] for script in scripts}
-
-
-def _count_matched(sentences: Matrix, partners: Matrix) -> int:
-    """Counts the sentences, on either side, whose nearest neighbour on the other side is their own partner."""
-    cosines = sentences @ partners.T
-    own = np.arange(len(cosines))
-    return int((cosines.argmax(axis=0) == own).sum() + (cosines.argmax(axis=1) == own).sum())
 
 
 def script_of(text: str) -> str | None:

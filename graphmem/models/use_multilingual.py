@@ -175,9 +175,16 @@ class _Model:
             raise_if_stopped()
             with turn(), single_blas_thread():
                 np.add.at(sums, [segment.text for segment in batch], self._sum_features(batch))
-        lengths = np.array([len(pieces) for pieces in texts], dtype=np.float32)
+        lengths = np.array([len(pieces) for pieces in texts], dtype=np.float32)[:, None]
+        weights = self.weights
         with single_blas_thread():
-            return self._combine(sums, lengths[:, None])
+            totals = sums @ weights["cnn_W"] + lengths * weights["cnn_b"]
+            means = np.asarray(totals / np.sqrt(lengths), dtype=np.float32)
+            first = _relu(means @ weights["d0"])
+            second = _relu(means @ weights["p1"] + first @ weights["d1"])
+            third = _relu(second @ weights["d2"])
+            vectors = np.tanh(second @ weights["p3"] + third @ weights["d3"])
+            return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), dtype=np.float32)
 
     def _sum_features(self, batch: Sequence[_Segment]) -> Matrix:
         """Returns for each segment the sum of the features of its pieces (segments x 1280)."""
@@ -212,16 +219,6 @@ class _Model:
             for bound in (start + segment.start, start + segment.stop)
         ]
         return np.asarray(np.add.reduceat(features, bounds)[::2])
-
-    def _combine(self, sums: Matrix, lengths: Matrix) -> Matrix:
-        """Returns the unit vectors of texts from the sums of their features and their numbers of pieces (texts x 1)."""
-        weights = self.weights
-        means = np.asarray((sums @ weights["cnn_W"] + lengths * weights["cnn_b"]) / np.sqrt(lengths), dtype=np.float32)
-        first = _relu(means @ weights["d0"])
-        second = _relu(means @ weights["p1"] + first @ weights["d1"])
-        third = _relu(second @ weights["d2"])
-        vectors = np.tanh(second @ weights["p3"] + third @ weights["d3"])
-        return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), dtype=np.float32)
 
 
 def _batches(texts: Sequence[Sequence[int]]) -> Iterator[list[_Segment]]:
@@ -289,19 +286,15 @@ def _load() -> _Model:
     try:
         from sentencepiece import SentencePieceProcessor
 
-        return _Model(SentencePieceProcessor(model_proto=vocabulary), _Table(weights_file), _read_weights(weights_file))
+        with np.load(weights_file, allow_pickle=False) as file:
+            weights = {name: file[name] for name in file.files if not name.startswith("q")}  # all but the table
+        widths = [width for width, _ in CONVOLUTIONS]
+        # Those of the three projections are joined under one name.
+        for name, stored in (("proj", "proj"), ("proj_b", "proj_b"), ("proj_ln_g", "ln_g"), ("proj_ln_b", "ln_b")):
+            weights[name] = np.concatenate([weights.pop(f"{stored}{width}") for width in widths], axis=-1)
+        return _Model(SentencePieceProcessor(model_proto=vocabulary), _Table(weights_file), weights)
     except Exception as error:
         raise EmbeddingError(f"the embedding model cannot be loaded ({error}); {REMEDY}") from error
-
-
-def _read_weights(path: Path) -> dict[str, Matrix]:
-    """Returns all weights but the table; those of the three projections joined under one name."""
-    with np.load(path, allow_pickle=False) as file:
-        weights = {name: file[name] for name in file.files if not name.startswith("q")}
-    widths = [width for width, _ in CONVOLUTIONS]
-    for name, stored in (("proj", "proj"), ("proj_b", "proj_b"), ("proj_ln_g", "ln_g"), ("proj_ln_b", "ln_b")):
-        weights[name] = np.concatenate([weights.pop(f"{stored}{width}") for width in widths], axis=-1)
-    return weights
 
 
 def _load_question_map() -> Matrix:

@@ -19,7 +19,8 @@ class Gauges:
     """The state of a memory at one moment.
 
     `memories` is the number of stored memories by kind and layer, `retention` the mean retention of the short-term
-    ones (None without the lifecycle), `ledger_bytes` the size of the ledger and `embedding_bytes` that of the
+    ones and `compression` the mean number of memories that one made of several stands for (None without the lifecycle
+    and where there is none), `ledger_bytes` the size of the ledger and `embedding_bytes` that of the
     embeddings in it. `pending_changes` and `dead_letters` are by projection: the sequence numbers above its cursor,
     and the rows that its store refuses. `delays` and `dead_events` are by the name of a subscriber, such as
     "webhook:orders": seconds since the oldest event that it was not told, and events that it did not take.
@@ -27,6 +28,7 @@ class Gauges:
 
     memories: Mapping[tuple[str, str], int]
     retention: float | None
+    compression: float | None
     ledger_bytes: int
     embedding_bytes: int
     pending_changes: Mapping[str, int]
@@ -46,6 +48,7 @@ def read_gauges(ledger: Ledger, projections: Sequence[Projection], *, lifecycle:
         return Gauges(
             memories=memories.count_by_kind_and_layer(connection),
             retention=vitals.mean_retention(connection) if lifecycle else None,
+            compression=vitals.compression_ratio(connection) if lifecycle else None,
             ledger_bytes=ledger_bytes,
             embedding_bytes=sum(integrity.embedding_bytes(connection).values()),
             pending_changes={one.name: one.count_pending(connection) for one in projections},
@@ -64,19 +67,15 @@ def store_states(connection: Connection, ledger: Ledger, workers: Sequence[Proje
         "name": "ledger", "provider": provider, "available": True, "seq": last, "pending": 0,
         "oldest_pending_at": None, "dead_letters": 0,
     }  # fmt: skip
-    return [first, *(_projection_state(connection, worker) for worker in workers)]
-
-
-def _projection_state(connection: Connection, worker: ProjectionWorker) -> dict[str, Any]:
-    projection = worker.projection
-    pending, upto = projection.count_pending(connection), projection.delivered_upto(connection)
-    oldest = events.first_after(connection, upto or 0) if pending else None
-    return {
-        "name": projection.name,
-        "provider": projection.provider,
-        "available": not worker.is_unavailable,
-        "seq": upto,
-        "pending": pending,
-        "oldest_pending_at": None if oldest is None else oldest.isoformat(),
-        "dead_letters": projection.count_dead_letters(connection),
-    }
+    states: list[dict[str, Any]] = [first]
+    for worker in workers:
+        projection = worker.projection
+        pending, upto = projection.count_pending(connection), projection.delivered_upto(connection)
+        oldest = events.first_after(connection, upto or 0) if pending else None
+        state = {
+            "name": projection.name, "provider": projection.provider, "available": not worker.is_unavailable,
+            "seq": upto, "pending": pending, "oldest_pending_at": None if oldest is None else oldest.isoformat(),
+            "dead_letters": projection.count_dead_letters(connection),
+        }  # fmt: skip
+        states.append(state)
+    return states

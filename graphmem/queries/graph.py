@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphmem.answer_size import count_texts, counted
 from graphmem.model import Entity, EntityType, MemoryRecord, MentionKind, Relation, View
-from graphmem.stores.ledger import Ledger, entity_names, entity_queries, graph_neighbourhood, graph_reads, memories
+from graphmem.stores.ledger import Ledger, embedded_graph, entity_names, entity_queries, graph_reads, memories
 from graphmem.text import normalise_key
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def build_graph(ledger: Ledger, view: View, around: str | None, hops: int, limit
         pairs = [
             pair
             for start in range(0, len(ids), BATCH)
-            for pair in graph_neighbourhood.next_pairs(connection, view, ids[start : start + BATCH])
+            for pair in embedded_graph.next_pairs(connection, view, ids[start : start + BATCH])
         ]
         relations = graph_reads.all_relations(connection, view)
         links = entity_names.all_links(connection, memories.partition_row(connection, view.scope.partition))

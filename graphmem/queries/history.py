@@ -70,23 +70,13 @@ def events_of_memory(ledger: Ledger, memory_id: str, scope: Scope | None) -> Seq
         if not is_visible:
             return []
         found = _history(connection, memory_id)
-        return found if found or tombstone is None else [_erasure(tombstone)]
-
-
-def _erasure(tombstone: tombstones.Tombstone) -> Event:
-    return Event(
-        id=tombstone.uid,
-        memory_id=tombstone.uid,
-        event=events.ERASED,
-        old_text=None,
-        new_text=None,
-        created_at=tombstone.at,
-        updated_at=tombstone.at,
-        is_deleted=True,
-        actor_id=None,
-        role=None,
-        reason=None,
-    )
+        if found or tombstone is None:
+            return found
+        erasure = Event(
+            id=tombstone.uid, memory_id=tombstone.uid, event=events.ERASED, old_text=None, new_text=None,
+            created_at=tombstone.at, updated_at=tombstone.at, is_deleted=True, actor_id=None, role=None, reason=None,
+        )  # fmt: skip
+        return [erasure]
 
 
 def trace_origin(ledger: Ledger, record: MemoryRecord, scope: Scope | None, now: datetime) -> MemoryOrigin:

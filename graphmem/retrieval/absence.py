@@ -59,7 +59,11 @@ class Absence:
 def hidden(record: MemoryRecord, view: View) -> Absence | None:
     """Returns why a view does not show a memory, None if it does."""
     if not record.is_in(view.scope):
-        differs = [name for name, value in view.scope.parts.items() if not _has(record, name, value)]
+        differs = [
+            name
+            for name, value in view.scope.parts.items()
+            if getattr(record.scope, name) != value and not (name == "run_id" and value in record.further_runs)
+        ]
         return Absence(
             "not_visible", f"it has another {' and '.join(differs)}", {"reason": "scope", "differs": differs}
         )
@@ -80,10 +84,6 @@ def hidden(record: MemoryRecord, view: View) -> Absence | None:
             at = optional_iso(end)
             return Absence("not_visible", f"it {words} {at}; show_{reason} finds it", {"reason": reason, name: at})
     return None
-
-
-def _has(record: MemoryRecord, name: str, value: str) -> bool:
-    return getattr(record.scope, name) == value or (name == "run_id" and value in record.further_runs)
 
 
 def filtered(refusing: Sequence[str]) -> Absence | None:

@@ -12,12 +12,11 @@ from typing import NamedTuple
 from sqlalchemy import Connection
 
 from graphmem.model import Entity, MentionKind
-from graphmem.retrieval import character_matching, scoring, term_overlap, token_matching
+from graphmem.retrieval import matching, scoring, term_overlap
 from graphmem.retrieval.arms import DENSE_LIMIT, KEYWORD_LIMIT, Attempt, Retrieved, dense, keyword, unread
-from graphmem.retrieval.character_matching import CharacterMatches
 from graphmem.retrieval.evidence_reader import EvidenceReader
 from graphmem.retrieval.features import Evidence, FeatureTable
-from graphmem.retrieval.token_matching import TokenMatches
+from graphmem.retrieval.matching import CharacterMatches, TokenMatches
 from graphmem.retrieval.types import ScoredIds, SearchDeps, SearchPartition
 from graphmem.retrieval.weights import SearchWeights, Weights
 from graphmem.stores.ledger import entity_names, memories, term_stats
@@ -99,8 +98,14 @@ def choose_candidates(retrieved: Retrieved, deps: SearchDeps, weights: SearchWei
     evidence = replace(found.evidence, keyword=found.keyword)
     arms = {"dense": found.dense, "keyword": found.keyword} if encoded.compares_vectors else {"keyword": found.keyword}
     best_partitions = [evidence.rows[uid].partition for uid in arms.get("dense", found.keyword)]
-    evidence, named_times = _of_named_times(retrieved, reader, evidence, deps)
-    ids = scoring.union_in_order(found.dense, list(found.keyword)[:KEYWORD_CANDIDATE_LIMIT], named_times)
+    with deps.ledger.read() as connection:
+        of_named_times = [
+            uid
+            for start, end in analysis.period_bounds
+            for uid in memories.ids_between(connection, query.view, start, end, DATED_LIMIT)
+        ]
+        evidence, of_named_times = reader.visible(evidence, of_named_times)
+    ids = scoring.union_in_order(found.dense, list(found.keyword)[:KEYWORD_CANDIDATE_LIMIT], of_named_times)
     degraded = retrieved.degraded | found.degraded
     if not ids and "vectors" in degraded:
         evidence, ids = _newest(retrieved, reader, evidence, deps)
@@ -156,22 +161,6 @@ def found_by_arms(
     return FoundByArms(evidence, {**of_unread, **by_vector}, by_words, degraded)
 
 
-def _of_named_times(
-    retrieved: Retrieved, reader: EvidenceReader, evidence: Evidence, deps: SearchDeps
-) -> tuple[Evidence, list[str]]:
-    """Returns the newest visible memories of each period that the query names."""
-    view = retrieved.query.view
-    with deps.ledger.read() as connection:
-        return reader.visible(
-            evidence,
-            [
-                uid
-                for start, end in retrieved.analysis.period_bounds
-                for uid in memories.ids_between(connection, view, start, end, DATED_LIMIT)
-            ],
-        )
-
-
 def _newest(
     retrieved: Retrieved, reader: EvidenceReader, evidence: Evidence, deps: SearchDeps
 ) -> tuple[Evidence, list[str]]:
@@ -205,7 +194,7 @@ def _with_partitions(candidates: Candidates, keys: Sequence[str], deps: SearchDe
         further = [
             *query_term_counts(query.text),
             *query_term_counts(retrieved.analysis.text_without_times),
-            *(term for terms in token_matching.terms_of(words).values() for term in terms),
+            *(term for terms in matching.terms_of(words).values() for term in terms),
             *map(term_id, term_overlap.query_words(query.text)),
         ]
         first = statistics[0].with_terms(connection, further)
@@ -302,9 +291,9 @@ def _query_matches(candidates: Candidates) -> TokenMatches | CharacterMatches | 
         if all(analysis.temporal_proximity(at) == 1.0 for at in times):
             text = analysis.text_without_times
     if not encoded.is_supported_script:
-        return character_matching.character_matches(text, size, frequencies)
+        return matching.character_matches(text, size, frequencies)
     if encoded.tokens is None or not encoded.tokens.words:
         return None
     ignored = set(tokens(analysis.text)).difference(tokens(text))
-    weights = token_matching.token_weights(encoded.tokens.words, size, frequencies, ignored)
+    weights = matching.token_weights(encoded.tokens.words, size, frequencies, ignored)
     return TokenMatches(weights, query_tokens=encoded.tokens.tokens)

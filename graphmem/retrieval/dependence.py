@@ -69,32 +69,25 @@ def depends_on_conversation(query: str) -> bool:
     another language than English and Chinese is not judged, and True, unless it asks for all of a time ("Was habe ich
     gestern gemacht?").
     """
-    if is_unspaced(query):
-        return _depends_in_chinese(query) if _is_chinese(query) else not _asks_for_time(query)
-    return _depends_in_english(query.strip()) if is_english(query) else not _asks_for_time(query)
+    if not is_unspaced(query):
+        if not is_english(query):
+            return not _asks_for_time(query)
+        query = query.strip()
+        naming = sum(word not in _REACTIONS for word in query_words(query))
+        if not naming:  # the month of May is named by a word that names nothing else
+            naming = sum(period.is_exact for period in periods_in(query, _ANY_MOMENT))
+        if not 0 < naming <= MAX_WITH_REFERENCE:
+            return not naming
+        antecedent = _ANTECEDENT.search(query)
+        end = len(query) if antecedent is None else antecedent.end()
+        outward = query[:end] + _PRONOUN.sub("", query[end:])
+        return _REFERENCE.search(_NO_REFERENCE.sub(" ", outward).strip()) is not None
+    if _HAN.search(query) is None or _KANA_OR_HANGUL.search(query) is not None:  # not Chinese
+        return not _asks_for_time(query)
+    naming = sum(char.isalnum() and char not in FUNCTION_CHARACTERS for char in _EMPTY_CHINESE.sub("", query))
+    refers = _CHINESE_REFERENCE.search(query) is not None
+    return naming < MIN_CHARACTERS or (refers and naming <= MAX_WITH_REFERENCE)
 
 
 def _asks_for_time(query: str) -> bool:
     return names_nothing(query, strip_times(query, _ANY_MOMENT))
-
-
-def _depends_in_english(query: str) -> bool:
-    naming = sum(word not in _REACTIONS for word in query_words(query))
-    if not naming:  # the month of May is named by a word that names nothing else
-        naming = sum(period.is_exact for period in periods_in(query, _ANY_MOMENT))
-    if not 0 < naming <= MAX_WITH_REFERENCE:
-        return not naming
-    antecedent = _ANTECEDENT.search(query)
-    end = len(query) if antecedent is None else antecedent.end()
-    outward = query[:end] + _PRONOUN.sub("", query[end:])
-    return _REFERENCE.search(_NO_REFERENCE.sub(" ", outward).strip()) is not None
-
-
-def _is_chinese(query: str) -> bool:
-    return _HAN.search(query) is not None and _KANA_OR_HANGUL.search(query) is None
-
-
-def _depends_in_chinese(query: str) -> bool:
-    naming = sum(char.isalnum() and char not in FUNCTION_CHARACTERS for char in _EMPTY_CHINESE.sub("", query))
-    refers = _CHINESE_REFERENCE.search(query) is not None
-    return naming < MIN_CHARACTERS or (refers and naming <= MAX_WITH_REFERENCE)

@@ -12,8 +12,8 @@ from sqlalchemy import Connection
 from graphmem.boundary.filters import Matcher
 from graphmem.model import ASSISTANT, CandidateRow
 from graphmem.plugins import Matrix
-from graphmem.retrieval.character_matching import CharacterMatches
 from graphmem.retrieval.features import Evidence, SpaceEstimates, UnreadMemories
+from graphmem.retrieval.matching import CharacterMatches
 from graphmem.retrieval.types import EncodedQuery, SearchDeps, SearchQuery
 from graphmem.stores.ledger import Ledger, candidate_rows, memories
 from graphmem.stores.ledger.candidate_rows import CandidateReader
@@ -80,32 +80,27 @@ class EvidenceReader:
             pairs = {one.id: (evidence.ids.get(one.before), evidence.ids.get(one.after)) for one in new}
             evidence = replace(evidence, neighbours={**evidence.neighbours, **pairs})
             uncompared = [uid for uid in evidence.with_neighbours(pairs) if uid not in evidence.similarity]
-            return self._with_similarities(connection, evidence, [evidence.rows[uid].row for uid in uncompared])
-
-    def _with_similarities(self, connection: Connection, evidence: Evidence, rows: Sequence[int]) -> Evidence:
-        """Adds exact cosines from the ledger's vectors, whichever arm found the memories.
-
-        In the multilingual space if the query has a vector there alone. A query that has both is compared there with
-        the memories that have no other vector, and `SpaceEstimates` converts these cosines.
-        """
-        encoded = self.encoded
-        if encoded.vector is None:
-            cosines = self._multilingual_cosines(connection, evidence, rows)
-            return replace(evidence, similarity={**evidence.similarity, **cosines})
-        found = self.candidates.cosines(connection, rows, encoded.vector)
-        similarity = {**evidence.similarity, **_by_id(evidence, found)}
-        without = [row for row in rows if row not in found]
-        cosines = self._multilingual_cosines(connection, evidence, without)
-        unread = evidence.unread
-        if cosines and unread is None:
-            both = [evidence.rows[uid].row for uid in similarity]
-            read = self._multilingual_cosines(connection, evidence, both)
-            unread = UnreadMemories(cosines, read, SpaceEstimates(similarity, read))
-        elif cosines and unread is not None:
-            unread = replace(unread, cosines={**unread.cosines, **cosines})
-        if unread is not None:
-            similarity |= unread.similarity.convert(cosines)
-        return replace(evidence, similarity=similarity, unread=unread)
+            rows = [evidence.rows[uid].row for uid in uncompared]
+            # Exact cosines from the ledger's vectors, whichever arm found the memories: in the multilingual space if
+            # the query has a vector there alone. A query that has both is compared there with the memories that have no
+            # other vector, and `SpaceEstimates` converts these cosines.
+            if (vector := self.encoded.vector) is None:
+                cosines = self._multilingual_cosines(connection, evidence, rows)
+                return replace(evidence, similarity={**evidence.similarity, **cosines})
+            found = self.candidates.cosines(connection, rows, vector)
+            similarity = {**evidence.similarity, **_by_id(evidence, found)}
+            without = [row for row in rows if row not in found]
+            cosines = self._multilingual_cosines(connection, evidence, without)
+            unread = evidence.unread
+            if cosines and unread is None:
+                both = [evidence.rows[uid].row for uid in similarity]
+                read = self._multilingual_cosines(connection, evidence, both)
+                unread = UnreadMemories(cosines, read, SpaceEstimates(similarity, read))
+            elif cosines and unread is not None:
+                unread = replace(unread, cosines={**unread.cosines, **cosines})
+            if unread is not None:
+                similarity |= unread.similarity.convert(cosines)
+            return replace(evidence, similarity=similarity, unread=unread)
 
     def _multilingual_cosines(
         self, connection: Connection, evidence: Evidence, rows: Sequence[int]

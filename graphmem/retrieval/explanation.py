@@ -184,8 +184,13 @@ class ExplanationBuilder:
             if name in arms
         ]
         if len(steps) > 1:
-            path = " → ".join(_step_label(step) for step in steps[:-1])
-            reasons.append((share(*PATH_ARMS), f"{REACHED_FROM} {path}"))
+            labels = (
+                _quoted(step["memory"])
+                if step["type"] == "memory"
+                else str(step["name"] if step["type"] == "entity" else step["predicate"])
+                for step in steps[:-1]
+            )
+            reasons.append((share(*PATH_ARMS), f"{REACHED_FROM} {' → '.join(labels)}"))
         reasons.sort(key=lambda reason: -reason[0])  # stable: equal ones in the order of REASONS
         return "; ".join(words for _, words in reasons) or NO_REASON
 
@@ -212,17 +217,11 @@ class ExplanationBuilder:
         return scores_and_ranks
 
     def _path(self, uid: str) -> list[Node]:
-        if uid not in self._paths:
-            self._paths[uid] = self._likeliest_path(uid)
-        return self._paths[uid]
-
-    def _likeliest_path(self, uid: str) -> list[Node]:
         """Returns PageRank's path to a memory; the memory alone if it is the nearest to the query or has no path."""
-        if uid != self._nearest:
-            for walk in self._walks:
-                if 0 < len(path := walk.path(uid)) <= MAX_PATH_LENGTH:
-                    return path
-        return [("memory", uid)]
+        if uid not in self._paths:
+            paths = (walk.path(uid) for walk in self._walks) if uid != self._nearest else iter(())
+            self._paths[uid] = next((path for path in paths if 0 < len(path) <= MAX_PATH_LENGTH), [("memory", uid)])
+        return self._paths[uid]
 
 
 def _steps(
@@ -230,37 +229,21 @@ def _steps(
 ) -> list[dict[str, Any]]:
     steps: list[dict[str, Any]] = []
     for kind, name in path:
-        if kind == "memory" and steps and steps[-1]["type"] == "memory":
-            steps.append({"type": "relation", "predicate": _neighbour(records.get(steps[-1]["id"]), records.get(name))})
-        if kind == "memory":
-            steps.append({"type": "memory", "id": name, **_memory_details(records.get(name))})
-        else:
-            steps.append({"type": "entity", "key": name, **_entity_details(entities.get(name), name)})
+        if kind != "memory":
+            entity = entities.get(name)
+            shown, entity_type = (name, EntityType.OTHER) if entity is None else (entity.name, entity.type)
+            steps.append({"type": "entity", "key": name, "name": shown, "entity_type": entity_type.value})
+            continue
+        record = records.get(name)
+        if steps and steps[-1]["type"] == "memory":
+            last = records.get(steps[-1]["id"])
+            is_before = last is not None and record is not None and (record.at, record.row) < (last.at, last.row)
+            steps.append({"type": "relation", "predicate": PREVIOUS_MESSAGE if is_before else NEXT_MESSAGE})
+        details: dict[str, Any] = {"memory": ""}  # erased since the graph was read
+        if record is not None:
+            details = {"memory": record.text, "at": iso(record.at), "role": record.role, "actor_id": record.actor_id}
+        steps.append({"type": "memory", "id": name, **details})
     return steps
-
-
-def _neighbour(one: MemoryRecord | None, other: MemoryRecord | None) -> str:
-    """Tells whether `other` is the message after `one` in their session, or the one before it."""
-    is_before = one is not None and other is not None and (other.at, other.row) < (one.at, one.row)
-    return PREVIOUS_MESSAGE if is_before else NEXT_MESSAGE
-
-
-def _memory_details(record: MemoryRecord | None) -> dict[str, Any]:
-    if record is None:  # erased since the graph was read
-        return {"memory": ""}
-    return {"memory": record.text, "at": iso(record.at), "role": record.role, "actor_id": record.actor_id}
-
-
-def _entity_details(entity: Entity | None, key: str) -> dict[str, str]:
-    if entity is None:
-        return {"name": key, "entity_type": EntityType.OTHER.value}
-    return {"name": entity.name, "entity_type": entity.type.value}
-
-
-def _step_label(step: Mapping[str, Any]) -> str:
-    if step["type"] == "memory":
-        return _quoted(step["memory"])
-    return str(step["name"] if step["type"] == "entity" else step["predicate"])
 
 
 def _quoted(text: str) -> str:

@@ -113,14 +113,14 @@ def search_with_fallback(
         outcome = search(query)
         outcomes.append(outcome)
         enough = is_sufficient(outcome)
-        yield FallbackStep(
-            kind,
-            query,
-            interleave([*_plausible(outcomes[:-1]), outcome] if enough else outcomes),
-            enough,
-            outcome.best_relevance,
-            monotonic() - begin,
-        )
+        shown = outcomes
+        if enough:  # of the searches before only the first, that by the question alone, with hits that may answer it
+            first = outcomes[: min(1, len(outcomes) - 1)]
+            plausible = (
+                replace(one, hits=tuple(hit for hit in one.hits if hit.relevance >= PLAUSIBLE)) for one in first
+            )
+            shown = [*plausible, outcome]
+        yield FallbackStep(kind, query, interleave(shown), enough, outcome.best_relevance, monotonic() - begin)
         if enough or outcome.best_relevance is None:
             return
         begin = monotonic()
@@ -143,7 +143,10 @@ def _queries(
     if model is None:
         return
     try:
-        rewritten = _rewritten(conversation, model, seconds_left() - SEARCH_SECONDS)
+        if (seconds := seconds_left() - SEARCH_SECONDS) < SEARCH_SECONDS:
+            raise LLMUnavailable("no time is left for the language model", is_timeout=True)
+        answer = model.answer(rewrite_prompt(conversation, min(seconds, REWRITE_SECONDS)))
+        rewritten = clean_rewrite(answer.value)
     except LLMError as error:
         on_rewrite_failure("timeout" if isinstance(error, LLMUnavailable) and error.is_timeout else "failed")
         return
@@ -167,11 +170,6 @@ def interleave(outcomes: Sequence[SearchOutcome]) -> tuple[Hit, ...]:
     """
     ranks = zip_longest(*(outcome.hits for outcome in reversed(outcomes)))
     return tuple({hit.record.id: hit for rank in ranks for hit in rank if hit is not None}.values())
-
-
-def _plausible(earlier: Sequence[SearchOutcome]) -> list[SearchOutcome]:
-    """Returns the first of earlier searches, that by the question alone, with those of its hits that may answer it."""
-    return [replace(one, hits=tuple(hit for hit in one.hits if hit.relevance >= PLAUSIBLE)) for one in earlier[:1]]
 
 
 def without_turns(outcome: SearchOutcome, turns: Iterable[Message]) -> SearchOutcome:
@@ -214,24 +212,14 @@ def rewrite_prompt(conversation: ConversationQuery, seconds: float) -> Prompt:
     return Prompt(REWRITE, system, json.dumps(data, ensure_ascii=False), timeout=seconds)
 
 
-def _rewritten(conversation: ConversationQuery, model: LanguageModel, seconds: float) -> str:
-    """Returns the rewritten query, "" for none. Raises LLMError."""
-    if seconds < SEARCH_SECONDS:
-        raise LLMUnavailable("no time is left for the language model", is_timeout=True)
-    return clean_rewrite(model.answer(rewrite_prompt(conversation, min(seconds, REWRITE_SECONDS))).value)
-
-
 def clean_rewrite(value: object) -> str:
     """Returns the query in a model's answer: its first line of words, without list marks, labels and quotes.
 
     "" if there is none. At most `MAX_REWRITE_CHARS` characters.
     """
     lines = value.splitlines() if isinstance(value, str) else []
-    bare_lines = (_bare_line(line) for line in lines if not _FENCE.match(line))
+    without_marks = (_LIST_MARK.sub("", line).strip(_QUOTES) for line in lines if not _FENCE.match(line))
+    bare_lines = (_LABEL.sub("", line).strip(_QUOTES) for line in without_marks)
     # A line that ends with a colon ("Here is the query:") announces the query.
-    candidates = [line for line in bare_lines if line]
-    return next((line for line in candidates if not line.endswith((":", "："))), "")[:MAX_REWRITE_CHARS]
-
-
-def _bare_line(line: str) -> str:
-    return _LABEL.sub("", _LIST_MARK.sub("", line).strip(_QUOTES)).strip(_QUOTES)
+    queries = (line for line in bare_lines if line and not line.endswith((":", "：")))
+    return next(queries, "")[:MAX_REWRITE_CHARS]

@@ -15,9 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from graphmem.model import ASSISTANT, AnswerType, CandidateRow
-from graphmem.retrieval.character_matching import CharacterMatches
+from graphmem.retrieval.matching import CharacterMatches, TokenMatches
 from graphmem.retrieval.query_analysis import AnalyzedQuery
-from graphmem.retrieval.token_matching import TokenMatches
 
 Column = npt.NDArray[np.float64]
 Columns = dict[str, Column]

@@ -10,11 +10,11 @@ from functools import partial
 import numpy as np
 
 from graphmem.model import GraphBounds, MentionKind, Seeds, Subgraph, View
-from graphmem.retrieval import scoring, token_matching
+from graphmem.retrieval import matching, scoring
 from graphmem.retrieval.arms import Attempt, attempt
 from graphmem.retrieval.candidates import Candidates
+from graphmem.retrieval.matching import MatchMatrix
 from graphmem.retrieval.pagerank import MENTION_WEIGHTS, WalkResult, personalized_pagerank, rarity
-from graphmem.retrieval.token_matching import MatchMatrix
 from graphmem.retrieval.types import SearchDeps, SearchPartition
 
 # Memories that PageRank may add to the candidates.
@@ -213,4 +213,4 @@ def marginal_gains(
         if matches is not None and rows is not None:
             gains = gains * matches.gain(rows, seed)
         best = np.maximum(best, gains)
-    return token_matching.relative_to_max(dict(zip(ids, best.tolist(), strict=True)))
+    return matching.relative_to_max(dict(zip(ids, best.tolist(), strict=True)))

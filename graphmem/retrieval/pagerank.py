@@ -170,8 +170,20 @@ class _TransitionGraph:
         The returned share goes to entities that only this memory mentions; they are no nodes and pass it back one round
         later.
         """
-        before, after, ends = self._adjacent_memories()
-        out_weights = self._out_weights(ends)
+        adjacent = [(self.memories.get(before, -1), self.memories.get(after, -1)) for before, after in self._next_pairs]
+        inside = [pair for pair in adjacent if min(pair) >= 0]
+        before, after = np.array(inside, dtype=int).reshape(-1, 2).T
+        # Also those of pairs that leave the subgraph; a memory occurs once for each of its pairs.
+        ends = [end for pair in adjacent for end in pair if end >= 0]
+        mentioned = np.bincount(self._mention_memories, self._mention_weights, minlength=len(self))
+        out_weights: Vector = self._unshared_weights + mentioned
+        out_weights += NEXT_WEIGHT * np.bincount(np.array(ends, dtype=int), minlength=len(self))
+        # An entity's full out-weight is its frequency times the mean weight of the mentions read.
+        has_weight = self._mention_weights > 0
+        totals = np.bincount(self._mention_entities[has_weight], self._mention_weights[has_weight], minlength=len(self))
+        counts = np.bincount(self._mention_entities[has_weight], minlength=len(self))
+        entities = slice(len(self.memories), None)
+        out_weights[entities] += self._frequencies * totals[entities] / np.maximum(counts[entities], 1)
         sources = np.concatenate([self._mention_memories, self._mention_entities, before, after])
         targets = np.concatenate([self._mention_entities, self._mention_memories, after, before])
         weights = np.concatenate([self._mention_weights, self._mention_weights, np.full(2 * len(before), NEXT_WEIGHT)])
@@ -181,28 +193,6 @@ class _TransitionGraph:
         shares = np.asarray(np.bincount(numbers, weights / out_weights[sources], minlength=len(pairs)), dtype=float)
         returned = np.divide(self._unshared_weights, out_weights, out=np.zeros(len(self)), where=out_weights > 0)
         return _Edges(pairs // len(self), pairs % len(self), shares), returned, out_weights
-
-    def _adjacent_memories(self) -> tuple[Indices, Indices, list[int]]:
-        """Returns the pairs of consecutive memories within the subgraph, and for each pair the ends within it.
-
-        The ends include those of pairs that leave the subgraph; a memory occurs once for each of its pairs.
-        """
-        pairs = [(self.memories.get(before, -1), self.memories.get(after, -1)) for before, after in self._next_pairs]
-        inside = [pair for pair in pairs if min(pair) >= 0]
-        before, after = np.array(inside, dtype=int).reshape(-1, 2).T
-        return before, after, [end for pair in pairs for end in pair if end >= 0]
-
-    def _out_weights(self, ends: Sequence[int]) -> Vector:
-        """Returns the full out-weights; an entity's is its frequency times the mean weight of the mentions read."""
-        mentioned = np.bincount(self._mention_memories, self._mention_weights, minlength=len(self))
-        out_weights: Vector = self._unshared_weights + mentioned
-        out_weights += NEXT_WEIGHT * np.bincount(np.array(ends, dtype=int), minlength=len(self))
-        has_weight = self._mention_weights > 0
-        totals = np.bincount(self._mention_entities[has_weight], self._mention_weights[has_weight], minlength=len(self))
-        counts = np.bincount(self._mention_entities[has_weight], minlength=len(self))
-        entities = slice(len(self.memories), None)
-        out_weights[entities] += self._frequencies * totals[entities] / np.maximum(counts[entities], 1)
-        return np.asarray(out_weights)
 
 
 def _power_iteration(edges: _Edges, returned: Vector, restart: Vector) -> Vector:

@@ -15,7 +15,7 @@ import numpy as np
 
 from graphmem.model import AnswerType
 from graphmem.retrieval.features import Column, Evidence, FeatureTable
-from graphmem.retrieval.token_matching import relative_to_max
+from graphmem.retrieval.matching import relative_to_max
 from graphmem.text import split_title, term_counts
 
 # Top hits in whose texts titles are looked for.
@@ -55,7 +55,10 @@ def named_by_hits(
     """
     if evidence.matches is None or not titles:
         return {}
-    term_weights = {term: _term_weight(size, frequencies.get(term, 0)) for terms in titles.values() for term in terms}
+    terms = frozenset[int]().union(*titles.values())
+    term_weights = {
+        term: log(1 + size / (frequencies.get(term, 0) + 0.5)) / log(1 + size) if size else 0.0 for term in terms
+    }
     rows = evidence.matches.matrix(titles)
     best = np.zeros(len(titles))
     for hit, (share, hit_terms) in hits.items():
@@ -75,10 +78,6 @@ def _named_part(title: frozenset[int], text_terms: frozenset[int], term_weights:
         return 0.0
     title_weight = sum(term_weights[term] for term in title)
     return sum(term_weights[term] for term in shared) / title_weight * min(title_weight, 1.0)
-
-
-def _term_weight(size: int, df: int) -> float:
-    return log(1 + size / (df + 0.5)) / log(1 + size) if size else 0.0
 
 
 def redundancy(evidence: Evidence, best_hit: str, passages: Sequence[str]) -> dict[str, float]:

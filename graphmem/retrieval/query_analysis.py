@@ -188,18 +188,15 @@ def analyze_query(query: str, now: datetime) -> AnalyzedQuery:
         zone=zone,
         asks_assistant=bool(_ASSISTANT.search(about_assistant)),
         is_only_temporal=any(period.start <= clock for period in periods)
-        and _names_nothing(query, without_times, clock),
+        and (
+            not query_words(strip_times(query, clock))
+            or _NAMES_NOTHING.fullmatch(simplify(without_times)) is not None
+            or names_nothing(query, without_times)
+        ),
         asks_assistant_said=bool(_ASSISTANT_SAID.search(about_assistant)),
         is_question=is_question(query) or bool(_QUESTION.search(query)),
         text_without_times=without_times,
     )
-
-
-def _names_nothing(query: str, without_times: str, clock: datetime) -> bool:
-    """Whether a query has no word that names something besides its times."""
-    if not query_words(strip_times(query, clock)):
-        return True
-    return _NAMES_NOTHING.fullmatch(simplify(without_times)) is not None or names_nothing(query, without_times)
 
 
 def _by_clock(moment: datetime, zone: tzinfo) -> datetime:

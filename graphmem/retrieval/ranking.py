@@ -15,10 +15,10 @@ from graphmem.retrieval import passages, relevance, scoring, term_overlap
 from graphmem.retrieval.arms import attempt
 from graphmem.retrieval.assessment import ASKS, relevances_of
 from graphmem.retrieval.candidates import Candidates, found_by_arms
-from graphmem.retrieval.character_matching import CharacterMatches
 from graphmem.retrieval.explanation import ExplanationBuilder
 from graphmem.retrieval.features import FeatureTable
 from graphmem.retrieval.graph_walk import Walked
+from graphmem.retrieval.matching import CharacterMatches
 from graphmem.retrieval.relevance import Relevance
 from graphmem.retrieval.requests import MAX_REQUEST_CHARS, asks_for_requests, is_request
 from graphmem.retrieval.reranking import BoundedReranker, reranked
@@ -186,24 +186,16 @@ def may_be_hits(
         with deps.ledger.read() as connection:
             grouped = group_sources(grouped, memories.facts_of(connection, source_rows))
     grouped = [memory for memory in grouped if memory.id not in candidates.repetitions]
-    if query.for_prompt and not asks_for_requests(query.text):
-        return _without_requests(candidates, grouped, deps, most)
-    return grouped[:most]
-
-
-def _without_requests(
-    candidates: Candidates, ranked: Sequence[RankedMemory], deps: SearchDeps, most: int
-) -> list[RankedMemory]:
-    """Returns the first `most` memories without the user's requests to an assistant, which tell nothing."""
-    others: list[RankedMemory] = []
-    unread = list(ranked)
+    if not query.for_prompt or asks_for_requests(query.text):
+        return grouped[:most]
+    others, unread = list[RankedMemory](), grouped
     while unread and len(others) < most:
         wanted = most - len(others)
         some, unread = unread[:wanted], unread[wanted:]
-        rows = {candidates.evidence.rows[memory.id].row: memory.id for memory in some}
+        ids = {rows[memory.id].row: memory.id for memory in some}
         with deps.ledger.read() as connection:
-            read = candidate_rows.read_short_user_texts(connection, list(rows), MAX_REQUEST_CHARS)
-        texts = {rows[row]: text for row, text in read.items()}
+            read = candidate_rows.read_short_user_texts(connection, list(ids), MAX_REQUEST_CHARS)
+        texts = {ids[row]: text for row, text in read.items()}
         others += [one for one in some if one.id not in texts or not is_request(texts[one.id])]
     return others
 

@@ -109,15 +109,14 @@ def is_request(text: str) -> bool:
     if len(text) > MAX_REQUEST_CHARS:
         return False
     sentences = [sentence for sentence in _SENTENCE.findall(text) if sentence.strip()]
-    others = [sentence for sentence in sentences if not _asks_for_something(sentence)]
+    others = [
+        sentence
+        for sentence in sentences
+        if not (_CHINESE if is_unspaced(sentence) else _ENGLISH).match(sentence) or _tells_something(sentence)
+    ]
     return len(others) < len(sentences) and all(
         _SOCIAL.match(sentence) or (is_question(sentence) and not _tells_something(sentence)) for sentence in others
     )
-
-
-def _asks_for_something(sentence: str) -> bool:
-    pattern = _CHINESE if is_unspaced(sentence) else _ENGLISH
-    return pattern.match(sentence) is not None and not _tells_something(sentence)
 
 
 def _tells_something(sentence: str) -> bool:

@@ -11,9 +11,8 @@ import numpy as np
 from graphmem.errors import ModelError
 from graphmem.model import MemoryRecord
 from graphmem.plugins import Embedder, LocatingEmbedder
-from graphmem.retrieval import character_matching
-from graphmem.retrieval.character_matching import CharacterMatches, QueryPart
-from graphmem.retrieval.token_matching import Row, TokenMatches
+from graphmem.retrieval import matching
+from graphmem.retrieval.matching import CharacterMatches, Row, TokenMatches
 
 # Characters up to which a memory is shown whole, and of the excerpt of a longer one.
 UNSPLIT_CHARS, CONTEXT_CHARS = 600, 400
@@ -129,13 +128,16 @@ class SentenceMatcher:
 
         `divided` has each memory with the spans of its sentences, `windows` the token matrices (int8) of memories by
         row. Word and token scores are each divided by their maximum in the memory and added: by tokens alone, a
-        sentence of common words may come before the only one that has the word asked for.
+        sentence of common words may come before the only one that has the word asked for. A word of the query weighs
+        more, the fewer of the sentences have it.
         """
-        parts = character_matching.parts_of(self.query)
+        parts = matching.parts_of(self.query)
         token_scores = self._token_scores(divided, windows)
         found: dict[str, SentenceMatch] = {}
         for (record, spans), by_tokens in zip(divided, token_scores, strict=True):
-            by_words = _word_scores(parts, [record.text[start:end] for start, end in spans])
+            texts = [record.text[start:end] for start, end in spans]
+            compared = matching.match_among(parts, texts[:MAX_SENTENCES])
+            by_words = np.concatenate([compared, np.zeros(len(texts) - len(compared))])
             scores = _divided_by_max(by_words) + _divided_by_max(by_tokens)
             if scores.any():
                 found[record.id] = SentenceMatch(record.text, spans, scores, by_tokens)
@@ -190,12 +192,6 @@ class SentenceMatcher:
             if place >= 0:
                 scores[number][place] = score
         return scores
-
-
-def _word_scores(parts: Sequence[QueryPart], texts: Sequence[str]) -> Row:
-    """Scores sentences by the query's words in them; a word weighs more, the fewer of the sentences have it."""
-    compared = character_matching.match_among(parts, texts[:MAX_SENTENCES])
-    return np.concatenate([compared, np.zeros(len(texts) - len(compared))])
 
 
 def _divided_by_max(scores: Row) -> Row:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from graphmem.extraction.language_detection import is_german
-from graphmem.retrieval.character_matching import PARTIAL_WEIGHT, stem_prefix
+from graphmem.retrieval.matching import PARTIAL_WEIGHT, stem_prefix
 from graphmem.text import bare_terms, idf, is_unspaced, query_tokens, term_id, tokens, tokens_with_and_without_marks
 
 # The least letters of a word that is found as the end of a German compound (Karte in Krankenversicherungskarte), and of

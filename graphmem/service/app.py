@@ -42,14 +42,24 @@ from graphmem.service.middleware import (
     RateLimits,
     RequestLog,
 )
-from graphmem.service.proxy import routes as proxy_routes
 from graphmem.service.proxy.proxy import AGENT_HEADER, SESSION_HEADER, ChatProxy
+from graphmem.service.proxy.routes import router as proxy_router
 from graphmem.service.proxy.upstream import Upstream, configured_endpoint
+from graphmem.service.rest.chats import router as chats_router
 from graphmem.service.rest.dependencies import Service, refuse_unread
+from graphmem.service.rest.events import router as events_router
+from graphmem.service.rest.graph import router as graph_router
 from graphmem.service.rest.health import metrics_router
 from graphmem.service.rest.health import router as health_router
+from graphmem.service.rest.lifecycle import router as lifecycle_router
+from graphmem.service.rest.maintenance import router as maintenance_router
+from graphmem.service.rest.mem0 import router as mem0_router
+from graphmem.service.rest.mem0_admin import router as mem0_admin_router
+from graphmem.service.rest.mem0_platform import router as mem0_platform_router
+from graphmem.service.rest.memories import router as memories_router
 from graphmem.service.rest.page import router as page_router
-from graphmem.service.rest.routers import ROUTERS
+from graphmem.service.rest.settings import router as settings_router
+from graphmem.service.rest.transfer import router as transfer_router
 from graphmem.service.schemas import Mem0Fields
 from graphmem.settings.schema import ServeSettings
 
@@ -61,8 +71,26 @@ OPEN_PATHS = ("/", "/healthz", "/readyz", "/openapi.json", "/ui/")
 ADDING_PATHS = frozenset({"/memories", "/v3/memories/add/", "/chats/saved"})
 # Headers that say who calls, and for whom, beside those that the settings of the proxy name.
 CREDENTIALS = ("Authorization", "X-API-Key", USER_HEADER, AGENT_HEADER, SESSION_HEADER)
+# In the order of the reference.
+ROUTERS = (
+    mem0_router,
+    memories_router,
+    lifecycle_router,
+    chats_router,
+    events_router,
+    graph_router,
+    settings_router,
+    transfer_router,
+    maintenance_router,
+    mem0_admin_router,
+    mem0_platform_router,
+    proxy_router,
+    health_router,
+    metrics_router,
+    page_router,
+)
 # Routers that take more than they read: the proxy's endpoint reads it, and watchers add queries against caches.
-LENIENT = (proxy_routes.router, health_router)
+LENIENT = (proxy_router, health_router)
 # Query parameters that may be there several times: lists, and those that are ignored.
 REPEATABLE = frozenset({"kinds", *Mem0Fields.model_fields})
 

@@ -205,6 +205,9 @@ class LedgerGauges(Collector):
         if latest.retention is not None:
             retention = [((), latest.retention)]
             yield _gauge("retention_ratio", "Mean retention of short-term memories at the last cycle.", (), retention)
+        if latest.compression is not None:
+            help_text = "Mean number of memories that one made of several stands for."
+            yield _gauge("compression_ratio", help_text, (), [((), latest.compression)])
         yield _gauge("ledger_bytes", "Size of the ledger.", (), [([], latest.ledger_bytes)])
         yield _gauge("embedding_bytes", "Size of the embeddings in the ledger.", (), [([], latest.embedding_bytes)])
         pending = (([name], number) for name, number in latest.pending_changes.items())

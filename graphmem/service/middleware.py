@@ -137,14 +137,14 @@ class Hosts:
             if re.sub(r":\d+$", "", address) not in self._allowed:
                 raise Problem(421, "This host name is not served here; add it to serve.allowed_hosts.")
             origin = headers.get("origin")
-            if not (origin is None or "*" in self._origins or origin in self._origins or _is_of(origin, address)):
+            if not (
+                origin is None
+                or "*" in self._origins
+                or origin in self._origins
+                or (origin.lower() in {f"http://{address}", f"https://{address}"})
+            ):
                 raise Problem(403, "Pages of this origin may not call; add it to serve.cors_origins.", "other_origin")
         await self._app(scope, receive, send)
-
-
-def _is_of(origin: str, address: str) -> bool:
-    """Tells whether an origin is that of a host and port, over HTTP or, by a proxy in front, HTTPS."""
-    return origin.lower() in {f"http://{address}", f"https://{address}"}
 
 
 class Heads:
@@ -166,7 +166,11 @@ class Heads:
         if scope["type"] == "http":
             address = scope.get("raw_path", b"") + b"?" + scope["query_string"]
             _check_head(len(address), scope["headers"])
-            _check_encoding(address)
+            try:
+                unquote_to_bytes(address).decode()
+            except UnicodeDecodeError:
+                detail = "The address cannot be read: percent-encode its path and query as UTF-8."
+                raise Problem(400, detail, "unreadable_address") from None
             headers = (name.decode("latin-1").lower() for name, _ in scope["headers"])
             _refuse_repeated(self._single[name] for name in headers if name in self._single)
             if scope["path"] not in self._forwarded_paths:
@@ -193,14 +197,6 @@ def _check_head(address_bytes: int, headers: Collection[tuple[bytes, bytes]]) ->
     if {b"content-length", b"transfer-encoding"} <= {name for name, _ in headers}:
         detail = "Content-Length and Transfer-Encoding are both there; send the one that is true."
         raise Problem(400, detail, "two_lengths", _CLOSE)
-
-
-def _check_encoding(address: bytes) -> None:
-    try:
-        unquote_to_bytes(address).decode()
-    except UnicodeDecodeError:
-        detail = "The address cannot be read: percent-encode its path and query as UTF-8."
-        raise Problem(400, detail, "unreadable_address") from None
 
 
 class BodyLimit:
@@ -351,7 +347,7 @@ class RateLimits:
     def __init__(self, settings: ServeSettings) -> None:
         url, options = "async+memory://", {}
         if settings.redis_url is not None:
-            url = _async_url(settings.redis_url.get_secret_value())
+            url = f"async+{settings.redis_url.get_secret_value().removeprefix('async+')}"
             options = {"implementation": "redispy", "wrap_exceptions": True, **redis_options("serve.redis_url")}
         self._limiter = SlidingWindowCounterRateLimiter(storage_from_string(url, **options))
         self._request, self._add, self._refusal = map(parse, (settings.rate, settings.add_rate, limits.REFUSALS))
@@ -397,10 +393,6 @@ def _counted_address(address: str) -> str:
     if not isinstance(parsed, IPv6Address):
         return address
     return str(parsed.ipv4_mapped or ip_network((parsed.packed, 64), strict=False))
-
-
-def _async_url(url: str) -> str:
-    return url if url.startswith("async+") else f"async+{url}"
 
 
 def takes_gzip(headers: Headers) -> bool:

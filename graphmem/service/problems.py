@@ -213,24 +213,16 @@ async def _on_invalid_request(request: Request, error: Exception) -> JSONRespons
     elif any(one["loc"] == ("body",) for one in errors) and not content_type.endswith(("/json", "+json")):
         problem = Problem(415, "The body must be JSON; send the header Content-Type: application/json.")
     else:
-        fields = _errors_by_field(error)
+        found: dict[tuple[str, ...], list[Any]] = {}
+        for one in errors:  # of a field that takes several forms, the errors of each
+            found.setdefault(_field(one, error.body), []).append(one)
+        # Those about the whole of a field are of forms that it does not have if others are about a part of it.
+        wholes = {field[:length] for field in found for length in range(1, len(field))}
+        fields = {field: of_field for field, of_field in found.items() if field not in wholes}
         lines = [_sentence(field, found, request) for field, found in list(fields.items())[: limits.MAX_REPORTED]]
         more = len(fields) - len(lines)
         problem = Problem(422, "; ".join(lines) + (f"; and {more} more" if more else ""), "invalid_request")
     return problem.response(request.state.request_id, request.url.path)
-
-
-def _errors_by_field(error: RequestValidationError) -> dict[tuple[str, ...], list[Any]]:
-    """Returns pydantic's errors by the place of the field: "query" or "body", and the names that lead to it.
-
-    Of a field that takes several forms, the errors of each are there. Those about the whole of a field are left out if
-    there are others about a part of it: they are of forms that it does not have.
-    """
-    found: dict[tuple[str, ...], list[Any]] = {}
-    for one in error.errors():
-        found.setdefault(_field(one, error.body), []).append(one)
-    wholes = {field[:length] for field in found for length in range(1, len(field))}
-    return {field: errors for field, errors in found.items() if field not in wholes}
 
 
 def _field(error: Any, body: Any) -> tuple[str, ...]:
@@ -266,7 +258,11 @@ def _sentence(field: tuple[str, ...], errors: list[Any], request: Request) -> st
 
 def advice(place: str, name: str, request: Request) -> str:
     """Returns what to do about an unknown field: where it belongs, or the name that was meant."""
-    known = _known_fields(request)
+    operation = operation_of(request) or {}
+    content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
+    model = content.get("schema", {}).get("$ref", "").rpartition("/")[2]
+    schemas = _document_of(request.scope["route"]).get("components", {}).get("schemas", {})
+    known = {"query": query_names(operation), "body": list(schemas.get(model, {}).get("properties", {}))}
     for other in known.keys() - {place}:
         if name in known[other]:
             return f"; it belongs in the {other}"
@@ -300,13 +296,3 @@ def operation_of(request: Request) -> dict[str, Any] | None:
 def query_names(operation: Mapping[str, Any]) -> list[str]:
     """Returns the names of an operation's query parameters."""
     return [one["name"] for one in operation.get("parameters", ()) if one["in"] == "query"]
-
-
-def _known_fields(request: Request) -> dict[str, list[str]]:
-    """Returns the names of a route's query parameters, and those of its body's fields."""
-    operation = operation_of(request) or {}
-    content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
-    model = content.get("schema", {}).get("$ref", "").rpartition("/")[2]
-    schemas = _document_of(request.scope["route"]).get("components", {}).get("schemas", {})
-    fields = schemas.get(model, {}).get("properties", {})
-    return {"query": query_names(operation), "body": list(fields)}

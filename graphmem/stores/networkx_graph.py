@@ -48,7 +48,8 @@ class NetworkxIndex:
         with self._lock:
             self._check_open()
             for state in memories:
-                if state.record.seq >= self._seq(state.record.id):
+                stored_record = self._graph.nodes.get(("memory", state.record.id), {}).get("record")
+                if stored_record is None or state.record.seq >= stored_record.seq:
                     formerly_mentioned = self._drop_memory(state.record.id, keep_node=True)
                     self._add_memory(state)
                     self._prune(formerly_mentioned)
@@ -61,10 +62,6 @@ class NetworkxIndex:
                 if entity.id not in self._entity_states or entity.seq >= self._entity_states[entity.id].seq:
                     self._drop_entity_state(entity.id)
                     self._add_entity_state(entity)
-
-    def _seq(self, uid: str) -> int:
-        record = self._graph.nodes.get(("memory", uid), {}).get("record")
-        return 0 if record is None else record.seq
 
     def _add_memory(self, state: MemoryState) -> None:
         record, node = state.record, ("memory", state.record.id)

@@ -412,7 +412,13 @@ class Projection:
                 batch = self._read_batch(connection, state, partition)
         state, cursor, changes, write = batch
         if cursor is None and self.shared:
-            self._start_over(state.epoch)
+            # Without a cursor, after a reset or a killed rebuild, the contents are unknown.
+            self._ahead.clear()
+            self._sink.wipe()
+            with self._ledger.write([self._cursor_name]) as connection:
+                if not self._was_reset(connection, state.epoch, outbox.epoch(connection)):
+                    outbox.remove_dead_letters(connection, self._cursor_name)
+                    outbox.move_cursor(connection, self._cursor_name, 0)
         refused = write()
         passed = min(max(cursor or 0, min(changes.upto, state.extent.last)), state.extent.newest)
         if partition is None:
@@ -439,15 +445,6 @@ class Projection:
         self._sink.wipe()
         self._partition_cursors.clear()
         self._ahead.clear()
-
-    def _start_over(self, epoch: int) -> None:
-        """Empties a projection without a cursor: after a reset or a killed rebuild, its contents are unknown."""
-        self._ahead.clear()
-        self._sink.wipe()
-        with self._ledger.write([self._cursor_name]) as connection:
-            if not self._was_reset(connection, epoch, outbox.epoch(connection)):
-                outbox.remove_dead_letters(connection, self._cursor_name)
-                outbox.move_cursor(connection, self._cursor_name, 0)
 
     def _was_reset(self, connection: Connection, epoch: int, current: int) -> bool:
         """Returns True if the ledger was reset after a batch was read in `epoch`; then deletes the shared cursor.
@@ -607,14 +604,10 @@ class Projection:
             ids = [uid for problem in ("missing", "stale", "dead_letters") for uid in report[problem]]
             for start in range(0, len(ids), BATCH):
                 self._redeliver(ids[start : start + BATCH])
-            if ids and self._still_differs():
+            left = self.verify() if ids else CLEAN_REPORT
+            if any(left[problem] for problem in ("missing", "extra", "stale", "unreadable")):
                 # The ledger came from a backup: the projection holds newer states and rightly refuses older ones.
                 self.rebuild(list(self._partition_cursors))
-
-    def _still_differs(self) -> bool:
-        """Returns True if the projection differs from the ledger. A concurrent write does not count (see `verify`)."""
-        report = self.verify()
-        return any(report[problem] for problem in ("missing", "extra", "stale", "unreadable"))
 
     def _redeliver(self, ids: Sequence[str]) -> None:
         with self._ledger.read() as connection:

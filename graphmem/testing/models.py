@@ -144,7 +144,8 @@ def _parts(sentence: str) -> Iterator[tuple[bool, str]]:
     """Splits a sentence into (True, name) and (False, other word or sign)."""
     name_words: list[str] = []
     for word in _WORD.findall(sentence):
-        if _is_name(word):
+        is_capitalised = word[0].isupper() and mostly_latin(word[0])
+        if is_capitalised and word.casefold().partition("'")[0] not in STOP_WORDS:
             name_words.append(word)
             continue
         if name_words:
@@ -153,10 +154,6 @@ def _parts(sentence: str) -> Iterator[tuple[bool, str]]:
         yield False, word
     if name_words:
         yield True, " ".join(name_words)
-
-
-def _is_name(word: str) -> bool:
-    return word[0].isupper() and mostly_latin(word[0]) and word.casefold().partition("'")[0] not in STOP_WORDS
 
 
 def _statements(parts: Sequence[tuple[str, str]], fact: str) -> Iterator[Statement]:

@@ -181,7 +181,7 @@ class RecordReader:
     def command(self, record: Mapping[str, Any]) -> ImportCommand | None:
         """Converts a record to its command, or None for the header and the trailer. Raises ValidationError."""
         fields = FieldReader(record)
-        record_type = fields.required("type", _record_type)
+        record_type = fields.required("type", lambda value, path: validation.one_of(value, path, _READERS))
         command = _READERS[record_type](self, fields)
         if record_type != "end":  # `jsonl` has compared the trailer byte by byte
             fields.refuse_unknown()
@@ -210,11 +210,11 @@ class RecordReader:
         """Reads a memory with its history, links, extraction and embeddings."""
         uid, scope = fields.required("id", validation.uuid), fields.scope()
         further_runs = fields.list_of("further_runs", validation.stored_name) or ()
-        base = _empty_memory(uid, scope, _memory_kind(fields), self._now)
+        kind = fields.optional("kind", lambda value, path: validation.one_of(value, path, Kind)) or Kind.EPISODE
+        base = _empty_memory(uid, scope, Kind(kind), self._now)
         attachments = fields.list_of("attachments", self._attachment_with_data) or ()
-        record = self._read_state(
-            fields, replace(base, further_runs=_further_runs(further_runs, scope), attachments=attachments)
-        )
+        own_runs = tuple(run for run in dict.fromkeys(further_runs) if run != scope.run_id)
+        record = self._read_state(fields, replace(base, further_runs=own_runs, attachments=attachments))
         events = fields.list_of("events", lambda value, path: self._read_event(FieldReader(value, path), record)) or ()
         key, content = self._recognition(fields, record, events)
         extraction = self._extraction(fields)
@@ -293,7 +293,9 @@ class RecordReader:
         valid_from, valid_to = self._validity(fields, at)
         # The offset is unknown if the field is there and null, as our exports have it.
         knows_offset = fields.has_unread("utc_offset")
-        utc_offset = fields.optional("utc_offset", _utc_offset)
+        utc_offset = fields.optional(
+            "utc_offset", lambda value, path: validation.count(value, path, -MAX_OFFSET, MAX_OFFSET)
+        )
         return replace(
             base,
             text=fields.required("text", validation.content),
@@ -313,9 +315,11 @@ class RecordReader:
             source_only=fields.optional("source_only", validation.flag) or False,
             confidence=_share(fields.optional("confidence", validation.share), 1.0),
             version=fields.optional("version", _version) or 1,
-            layer=Layer(fields.optional("layer", _layer) or Layer.SHORT_TERM),
+            layer=Layer(
+                fields.optional("layer", lambda value, path: validation.one_of(value, path, LAYERS)) or Layer.SHORT_TERM
+            ),
             importance=_share(fields.optional("importance", validation.share), NEUTRAL_IMPORTANCE),
-            level=fields.optional("level", _level) or 0,
+            level=fields.optional("level", lambda value, path: validation.count(value, path, 0, MAX_LEVEL)) or 0,
             pinned=fields.optional("pinned", validation.flag) or False,
             forgotten_at=fields.optional("forgotten_at", self._moment),
             utc_offset=utc_offset if knows_offset else offset_minutes(said_at, self._target.timezone),
@@ -324,16 +328,16 @@ class RecordReader:
     def _validity(self, fields: FieldReader, at: datetime) -> tuple[datetime, datetime | None]:
         """Reads `valid_from` and `valid_to`; refuses one that ended before it began: it would never be found."""
         valid_from = fields.optional("valid_from", self._moment) or at
-        valid_to = fields.optional("valid_to", lambda value, path: self._not_before(valid_from, value, path))
-        return valid_from, valid_to
 
-    def _not_before(self, valid_from: datetime, value: object, path: str) -> datetime:
-        valid_to = self._moment(value, path)
-        if valid_to < valid_from:
-            validation.refuse(
-                path, value, f"is before valid_from ({valid_from.isoformat()}); give a later time, or leave it out"
-            )
-        return valid_to
+        def not_before(value: object, path: str) -> datetime:
+            valid_to = self._moment(value, path)
+            if valid_to < valid_from:
+                validation.refuse(
+                    path, value, f"is before valid_from ({valid_from.isoformat()}); give a later time, or leave it out"
+                )
+            return valid_to
+
+        return valid_from, fields.optional("valid_to", not_before)
 
     def _read_event(self, fields: FieldReader, record: MemoryRecord) -> Event:
         name = fields.required("event", lambda value, path: validation.one_of(value, path, EVENTS))
@@ -427,7 +431,10 @@ class RecordReader:
         events = fields.list_of("events", lambda value, path: self._read_event(FieldReader(value, path), erased)) or ()
         keys = fields.list_of("keys", validation.stored_name) or ()
         own_keys = tuple(keys) if self._has_own_keys else ()
-        return ImportTombstone(uid, scope, at, tuple(map(_without_texts, events)), own_keys)
+        without_texts = tuple(
+            replace(event, old_text=None, new_text=None, previous_state=None, reason=None) for event in events
+        )
+        return ImportTombstone(uid, scope, at, without_texts, own_keys)
 
     def alias(self, fields: FieldReader) -> ImportAlias:
         """Reads an alias: two keys that mean one entity or, with "negated", do not."""
@@ -540,19 +547,6 @@ def _empty_memory(uid: str, scope: Scope, kind: Kind, at: datetime) -> MemoryRec
     return MemoryRecord(uid, scope.partition, scope, kind, "", at, at, at, at, "")
 
 
-def _further_runs(runs: tuple[str, ...], scope: Scope) -> tuple[str, ...]:
-    """Returns further runs without duplicates and without the memory's own run."""
-    return tuple(run for run in dict.fromkeys(runs) if run != scope.run_id)
-
-
-def _record_type(value: object, path: str) -> str:
-    return validation.one_of(value, path, _READERS)
-
-
-def _memory_kind(fields: FieldReader) -> Kind:
-    return Kind(fields.optional("kind", lambda value, path: validation.one_of(value, path, Kind)) or Kind.EPISODE)
-
-
 def _version(value: object, path: str) -> int:
     return validation.count(value, path, 1, MAX_VERSION)
 
@@ -573,18 +567,6 @@ def _held(fields: FieldReader) -> Brake:
     return held
 
 
-def _utc_offset(value: object, path: str) -> int:
-    return validation.count(value, path, -MAX_OFFSET, MAX_OFFSET)
-
-
-def _level(value: object, path: str) -> int:
-    return validation.count(value, path, 0, MAX_LEVEL)
-
-
-def _layer(value: object, path: str) -> str:
-    return validation.one_of(value, path, LAYERS)
-
-
 def _share(share: float | None, default: float) -> float:
     return default if share is None else share
 
@@ -601,10 +583,6 @@ def _message_recognition(fields: FieldReader) -> tuple[str | None, int | None]:
     ordinal = fields.optional("ordinal", lambda value, path: validation.count(value, path, 1, validation.MAX_MESSAGES))
     fields.refuse_unknown()
     return key, ordinal
-
-
-def _without_texts(event: Event) -> Event:
-    return replace(event, old_text=None, new_text=None, previous_state=None, reason=None)
 
 
 def _link(value: object, path: str) -> ImportLink:

@@ -1,23 +1,30 @@
-"""Imports records in batches, each stored in one transaction; an import that broke off can simply be repeated."""
+"""Imports records in batches, each stored in one transaction; an import that broke off can simply be repeated.
+
+A user's `before_store` is applied to each memory: to its text and to the earlier texts of its history.
+"""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 from graphmem import types
 from graphmem.commands.imports import LACKING_KEY
 from graphmem.commands.types import ImportCommand, ImportMemory, OutcomeType
+from graphmem.digests import Digests
 from graphmem.engine import PROJECTION_NAMES, Engine
 from graphmem.errors import ConfigError, ValidationError
-from graphmem.ingest.hooks import BeforeStore, log_refused
-from graphmem.model import MemoryRecord
+from graphmem.ingest import messages
+from graphmem.ingest.hooks import BeforeStore, apply_before_store, log_refused
+from graphmem.model import Event, MemoryRecord, Message
 from graphmem.stores.ledger import jobs
 from graphmem.stores.projection import Progress
+from graphmem.text import content_hash
 from graphmem.transfer.format import ImportTarget, RecordReader
-from graphmem.transfer.import_hook import apply_hook
 
 # The largest batch: its number of records and the characters of its memories. A single memory may be longer.
 BATCH, BATCH_CHARS = 200, 1_000_000
@@ -186,3 +193,115 @@ class _ImportProgress:
         if pending:
             result["pending"] = pending
         return result
+
+
+# --- before_store ---------------------------------------------------------------------------------------------------
+
+
+HookResult = tuple[Message, Mapping[str, Any]]
+
+
+def apply_hook(hook: BeforeStore | None, command: ImportMemory, digests: Digests) -> ImportMemory | None:
+    """Returns the command with the text, name and metadata that the hook allows; None if the hook refuses the memory.
+
+    If the hook changes the memory, the imported extraction and embeddings are dropped, and computed later, as is its
+    importance. Raises ConfigError if the hook fails.
+    """
+    if hook is None:
+        return command
+    memory = _HookedMemory(hook, command.record)
+    name = memory.stored_name(command.record.actor_id, command.record.speaker)
+    attachments = command.record.attachments
+    said = replace(memory.as_message(command.record.message().content, name), attachments=attachments)
+    if attachments:
+        allowed = apply_before_store(hook, said, command.record.metadata)
+    else:
+        allowed = memory.allowed(command.record.text, name, command.record.metadata)
+    if allowed is None or not allowed[0].text:
+        return None
+    message, metadata = allowed
+    command = replace(command, events=tuple(memory.allowed_event(event, message.name) for event in command.events))
+    if allowed == (said, command.record.metadata):
+        return command
+    record = replace(command.record, text=message.text, metadata=metadata, attachments=message.attachments)
+    if message.name != name:
+        has_speaker_only = name is not None and record.actor_id is None
+        actor = None if has_speaker_only else message.name
+        record = replace(record, actor_id=actor, speaker=messages.speaker_of(message, record.scope))
+    return replace(
+        command,
+        record=record,
+        text_hash=content_hash(record.partition, record.embedded_text),
+        content_digest=digests.content_digest(message.identity),
+        extraction=None,
+        embedded=None,
+        vitals=None if command.vitals is None else command.vitals._replace(rated=None),
+    )
+
+
+class _HookedMemory:
+    """Calls the hook for the texts of a memory and of its history, once for each distinct text."""
+
+    def __init__(self, hook: BeforeStore, record: MemoryRecord) -> None:
+        self._hook = hook
+        self._record = record
+        self._hook_results: dict[str, HookResult | None] = {}
+
+    def as_message(self, text: str, name: str | None) -> Message:
+        """Returns one of the memory's texts as a message."""
+        record = self._record
+        return Message(
+            record.role or "user", text, record.at, name=name, id=record.message_id, utc_offset=record.utc_offset
+        )
+
+    def stored_name(self, actor: str | None, speaker: str | None) -> str | None:
+        """Returns the name that the hook gets: `actor`, else `speaker`, else None.
+
+        A speaker that was only derived from the user's or agent's id (`messages.speaker_of`) is left out, as in `add`.
+        """
+        return actor or (
+            speaker if speaker != messages.speaker_of(self.as_message("", None), self._record.scope) else None
+        )
+
+    def allowed(self, text: str, name: str | None, metadata: Mapping[str, Any]) -> HookResult | None:
+        """Returns one of the memory's texts with its metadata as the hook allows them, or None if it refuses."""
+        cache_key = json.dumps([text, name, dict(metadata)], sort_keys=True)
+        if cache_key not in self._hook_results:
+            self._hook_results[cache_key] = apply_before_store(self._hook, self.as_message(text, name), metadata)
+        return self._hook_results[cache_key]
+
+    def allowed_event(self, event: Event, actor: str | None) -> Event:
+        """Returns an event with the texts and the name that the hook allows.
+
+        `actor` is the name that the hook allows for the memory's current text: it replaces the memory's name in the
+        event. If the hook changes anything in the event, `previous_state` is dropped, because `undo` would restore the
+        original text from it.
+        """
+        name = event.actor_id or self.stored_name(self._record.actor_id, self._record.speaker)
+        old, new = (self._allowed_text(text, name) for text in (event.old_text, event.new_text))
+        actor_id = actor
+        if event.actor_id is None:
+            actor_id = None
+        elif event.actor_id != self._record.actor_id:
+            without_texts = None if event.old_text or event.new_text else event.actor_id
+            actor_id = next((result.name for result in (old, new) if isinstance(result, Message)), without_texts)
+        texts = tuple(result.content if isinstance(result, Message) else result for result in (old, new))
+        keeps_state = (*texts, actor_id) == (event.old_text, event.new_text, event.actor_id)
+        if keeps_state and (state := event.previous_state) is not None:
+            name = self.stored_name(state["actor_id"], state["speaker"])
+            message = self.as_message(state["text"], name)
+            keeps_state = self.allowed(state["text"], name, state["metadata"]) == (message, state["metadata"])
+        return replace(
+            event,
+            old_text=texts[0],
+            new_text=texts[1],
+            actor_id=actor_id,
+            previous_state=event.previous_state if keeps_state else None,
+        )
+
+    def _allowed_text(self, text: str | None, name: str | None) -> Message | str | None:
+        """Returns a text as the allowed message; None for a refused or missing text, "" for an empty one."""
+        if not text:
+            return text
+        allowed = self.allowed(text, name, self._record.metadata)
+        return None if allowed is None else allowed[0]

@@ -183,28 +183,21 @@ def open_reader(source: object) -> Iterator[tuple[Iterator[Mapping[str, Any]], i
             if path.exists() and not path.is_file():
                 raise StoreError(f"{path}: is no file; name one that export has written")
         with _as_store_error(f"{path} cannot be read"), path.open("rb") as file:
-            total = _count_records(path, file.readline)
+            count = 0
+            try:
+                for _ in read_records(file.readline):
+                    count += 1
+            except ValidationError as error:
+                advice = _PARTIAL_IMPORT_ADVICE if count else ""
+                raise ValidationError(f"{path}: {error}; nothing was imported{advice}") from error
             file.seek(0)
-            yield read_records(file.readline), total
+            yield read_records(file.readline), count - 1
         return
     readline = getattr(source, "readline", None)
     if not callable(readline) or getattr(source, "closed", False):
         _refuse_file(source, "read line by line")
     with _as_store_error("the file cannot be read"):
         yield read_records(readline), None
-
-
-def _count_records(path: Path, readline: Callable[[int], bytes]) -> int:
-    """Returns the number of records behind the header. Raises ValidationError for an incomplete file."""
-    count = 0
-    try:
-        for _ in read_records(readline):
-            count += 1
-    except ValidationError as error:
-        raise ValidationError(
-            f"{path}: {error}; nothing was imported{_PARTIAL_IMPORT_ADVICE if count else ''}"
-        ) from error
-    return count - 1
 
 
 # Advice for a damaged file. It is left out for a bad first line: nothing precedes that, and its error has a remedy.
@@ -226,9 +219,18 @@ def read_records(readline: Callable[[int], bytes | str]) -> Iterator[Mapping[str
         record = _parse_line(line, number)
         record_type = record.get("type")
         if number == 1:
-            _check_header(record)
+            if record_type != "graphmem":
+                raise ValidationError(
+                    'line 1: is not {"type": "graphmem", "format": …}; this is no export of graphmem\'s; '
+                    "texts are stored by `add`, exported chats are imported by `graphmem migrate jsonl`"
+                )
+            check_format(FieldReader(record))
         if record_type == "end":
-            _check_end(line, trailer.line(record), number)
+            expected = trailer.line(record)
+            if line + b"\n" == expected:
+                raise _cut_off_error(number)
+            if line != expected:
+                raise ValidationError(f"line {number}: the lines are not those that were written; the file was altered")
             if next(lines, None) is not None:
                 raise ValidationError(
                     f"line {number + 1}: stands behind the end of the export, which is line {number}; remove what "
@@ -238,14 +240,6 @@ def read_records(readline: Callable[[int], bytes | str]) -> Iterator[Mapping[str
         trailer.add(record_type, line)
         yield record
     raise ValidationError(f"line {number + 1}: the end is missing; the file was cut off")
-
-
-def _check_end(line: bytes, expected: bytes, number: int) -> None:
-    if line == expected:
-        return
-    if line + b"\n" == expected:
-        raise _cut_off_error(number)
-    raise ValidationError(f"line {number}: the lines are not those that were written; the file was altered")
 
 
 def _cut_off_error(number: int) -> ValidationError:
@@ -288,12 +282,3 @@ def _parse_line(line: bytes, number: int) -> Mapping[str, Any]:
 
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(name)
-
-
-def _check_header(record: Mapping[str, Any]) -> None:
-    if record.get("type") != "graphmem":
-        raise ValidationError(
-            'line 1: is not {"type": "graphmem", "format": …}; this is no export of graphmem\'s; '
-            "texts are stored by `add`, exported chats are imported by `graphmem migrate jsonl`"
-        )
-    check_format(FieldReader(record))

@@ -11,7 +11,7 @@ from typing import Any, cast
 from graphmem import __version__
 from graphmem.boundary import validation
 from graphmem.digests import Digests
-from graphmem.model import Attachment, Event, Item, MemoryRecord, MentionKind, Scope, iso, optional_iso
+from graphmem.model import Attachment, Event, Item, Scope, iso, optional_iso
 from graphmem.stores.blobs import BlobFolder
 from graphmem.stores.ledger.attachments import BLOBS, decode
 from graphmem.stores.ledger.export_queries import ExportedMemory, ExportedName, ExportedTombstone
@@ -50,11 +50,18 @@ def memory(
     `model` names the embedding model.
     """
     record = exported.record
-    attached = [{**_attachment(one), **_attachment_data(one, blobs)} for one in record.attachments]
+    attached = []
+    for one in record.attachments:
+        fields: dict[str, Any] = {**_attachment(one)}
+        if blobs is not None and one.sha256 is not None and one.ref.startswith(BLOBS):
+            data = blobs.read(one.sha256)
+            fields |= {} if data is None else {"data": b64encode(data).decode()}
+        attached.append(fields)
     converted = {
         "type": "memory",
         "id": record.id,
-        **_memory_scope(record),
+        **_scope_fields(record.scope),
+        **({"further_runs": list(record.further_runs)} if record.further_runs else {}),
         "kind": record.kind,
         **_state_fields(encode_record(record)),
         "recognition": _message_recognition(exported, digests),
@@ -95,22 +102,8 @@ def _attachment(attachment: Attachment) -> records.Attachment:
     }
 
 
-def _attachment_data(attachment: Attachment, blobs: BlobFolder | None) -> dict[str, Any]:
-    digest = attachment.sha256
-    data = None if blobs is None or digest is None or not attachment.ref.startswith(BLOBS) else blobs.read(digest)
-    return {} if data is None else {"data": b64encode(data).decode()}
-
-
 def _scope_fields(scope: Scope) -> records.ScopeIds:
     return {"user_id": scope.user_id, "agent_id": scope.agent_id, "run_id": scope.run_id}
-
-
-def _memory_scope(record: MemoryRecord) -> records.MemoryScope:
-    scope = record.scope
-    fields: records.MemoryScope = {"user_id": scope.user_id, "agent_id": scope.agent_id, "run_id": scope.run_id}
-    if record.further_runs:
-        fields["further_runs"] = list(record.further_runs)
-    return fields
 
 
 def _state_fields(state: Mapping[str, Any]) -> records.State:
@@ -196,13 +189,14 @@ def _mentions(exported: ExportedMemory) -> list[records.Mention] | None:
     if not exported.embedded and not exported.mentions:
         return None
     return [
-        {"key": entity.key, "name": entity.name, "type": entity.type, "kind": _mention_kind(kind)}
+        {
+            "key": entity.key,
+            "name": entity.name,
+            "type": entity.type,
+            "kind": cast("records.MentionKindName", kind.name.lower()),
+        }
         for entity, kind in exported.mentions
     ]
-
-
-def _mention_kind(kind: MentionKind) -> records.MentionKindName:
-    return cast("records.MentionKindName", kind.name.lower())
 
 
 def _embeddings(exported: ExportedMemory, model: str | None) -> records.Embeddings | None:

@@ -31,7 +31,7 @@ from support.waiting import TIMEOUT, wait_until
 from graphmem import AsyncMemory, Memory, Settings
 from graphmem.commands.types import RetireMemory
 from graphmem.errors import ConfigError, NotFoundError, PartialWrite, ValidationError
-from graphmem.ingest.facts import summaries, summary_requests
+from graphmem.ingest.facts import summaries
 from graphmem.ingest.facts.pipeline import SUMMARISED_WITH_FACTS
 from graphmem.service.listing import list_memories
 from graphmem.testing import ModelEndpoint, behaviours
@@ -1025,9 +1025,9 @@ def test_each_part_of_a_long_call_goes_on_from_the_summary_of_the_part_before(me
     requests = fact_requests(model)
     assert len(requests) == result["usage"]["chunks"] > 1
     ends = [", ".join(one["text"] for one in shown_messages(request)) for request in requests]
-    assert [one["summary"] for one in requests[1:]] == [summary_requests.read_summary(f"Of {end}") for end in ends[:-1]]
+    assert [one["summary"] for one in requests[1:]] == [summaries.read_summary(f"Of {end}") for end in ends[:-1]]
     (summary,) = memory.get_all(**ANN, kinds="summary")["results"]
-    assert summary["memory"] == summary_requests.read_summary(f"Of {ends[-1]}")
+    assert summary["memory"] == summaries.read_summary(f"Of {ends[-1]}")
 
 
 @pytest.mark.parametrize("summary", ["null", "3", '" "'])

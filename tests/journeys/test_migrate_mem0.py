@@ -28,8 +28,7 @@ from graphmem import Memory, Settings
 from graphmem.cli.app import app
 from graphmem.extraction.spacy.extractor import DEFAULT_MODELS
 from graphmem.transfer.sources import pickle_reader, safe_unpickler
-from graphmem.transfer.sources.mem0 import DELETED
-from graphmem.transfer.sources.mem0_payloads import NO_TIME
+from graphmem.transfer.sources.mem0 import DELETED, NO_TIME
 
 OLDER = Path(__file__).parent.parent / "data" / "mem0-1.0.11"
 runner = CliRunner()

@@ -46,6 +46,7 @@ def counted() -> ServiceMetrics:
     gauges = Gauges(
         {("fact", "short_term"): 1},
         1.0,
+        3.0,
         1,
         1,
         {"vectors": 0},

@@ -24,9 +24,9 @@ from support.waiting import SLOWNESS, wait_until
 
 from graphmem import Memory
 from graphmem.service import limits
+from graphmem.service.app import ROUTERS
 from graphmem.service.connections import Connection
 from graphmem.service.keys import Keys
-from graphmem.service.rest.routers import ROUTERS
 
 LIMIT = 1024 * 1024
 # Stands in everything that these requests send.

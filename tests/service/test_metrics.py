@@ -122,7 +122,7 @@ def test_additions_searches_and_recalls_are_counted(memory: Memory) -> None:
         assert values["recall_total{outcome=enough,step=1}"] == 1
         assert values["model_duration_seconds_count{operation=embed}"] >= 3
         assert values["memories{kind=episode,layer=short_term}"] == 1
-        assert "retention_ratio{}" not in values  # the lifecycle is off
+        assert not {"retention_ratio{}", "compression_ratio{}"} & set(values)  # the lifecycle is off
         assert values["embedding_bytes{}"] > 0
         assert not [name for name in values if "projection=" in name]  # the ledger is all
 
@@ -212,6 +212,17 @@ def test_memories_are_counted_by_layer_and_their_mean_retention_is_shown(make_me
     assert values["retention_ratio{}"] == round(math.exp(-1 / strength), 4)
 
 
+def test_the_compression_is_that_of_what_stands_for_several(make_memory: Make) -> None:
+    """LIFECYCLE §7: memories taken in by memories made, of which one that only took another one in is none."""
+    memory = make_memory(lifecycle={"enabled": True, "daily_at": "never", "brake_share": 1.0})
+    memory.add(["The shop sells bread", "The shop sells bread.", "The shop sells bread!"], **ANA)
+    memory.add(["I like green tea."], **ANA)
+    with client_of(memory) as client:
+        memory.tend(**ANA)
+        values = scrape(client)
+    assert values["compression_ratio{}"] == 3
+
+
 # --- the gauges -----------------------------------------------------------------------------------------------------
 
 
@@ -227,7 +238,7 @@ class Readings:
         self.now += self.duration
         if self.is_away:
             raise StoreUnavailable("away")
-        return Gauges({("fact", "short_term"): self.count}, None, 1, 2, {}, {}, [], {}, {})
+        return Gauges({("fact", "short_term"): self.count}, None, None, 1, 2, {}, {}, [], {}, {})
 
     async def facts(self) -> float | None:
         return read((await self.metrics.text()).decode()).get("memories{kind=fact,layer=short_term}")

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, select
 
 from graphmem.folding import without_marks
 from graphmem.model import EmbeddingSpec, GraphBounds, Kind, Scope, Seeds, View
-from graphmem.stores.ledger import Ledger, change_feed, entity_names, graph_neighbourhood, term_stats
+from graphmem.stores.ledger import Ledger, change_feed, embedded_graph, entity_names, term_stats
 from graphmem.stores.ledger import memories as memory_rows
 from graphmem.stores.ledger.candidate_rows import CandidateReader
 from graphmem.stores.ledger.columns import Columns, PartitionColumns, VisibleColumns
@@ -93,9 +93,9 @@ def assert_columns_agree(ledger: Ledger, spec) -> int:
                 )
                 _assert_indexes_agree(connection, ledger, spec, view, visible)
                 for seeds in (Seeds(tuple(keys[:2]), tuple(uids[-2:])), Seeds(tuple(keys), ()), Seeds((), tuple(uids))):
-                    assert graph_neighbourhood.neighbourhood(
+                    assert embedded_graph.neighbourhood(
                         connection, view, seeds, BOUNDS, visible
-                    ) == graph_neighbourhood.neighbourhood(connection, view, seeds, BOUNDS)
+                    ) == embedded_graph.neighbourhood(connection, view, seeds, BOUNDS)
                 compared += 1
     return compared
 

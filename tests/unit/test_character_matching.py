@@ -11,12 +11,12 @@ from graphmem.errors import EmbeddingError
 from graphmem.models.minilm import MiniLM
 from graphmem.models.script_support import _PAIRS, ScriptSupport, script_of
 from graphmem.plugins import Matrix
-from graphmem.retrieval import character_matching
-from graphmem.retrieval.character_matching import PARTIAL_WEIGHT
+from graphmem.retrieval import matching
+from graphmem.retrieval.matching import PARTIAL_WEIGHT
 
 
 def rows(question: str, *texts: str) -> list[list[float]]:
-    matches = character_matching.character_matches(question, 100, {})
+    matches = matching.character_matches(question, 100, {})
     assert matches is not None
     return matches.nearest(texts).tolist()
 
@@ -27,7 +27,7 @@ def test_a_character_counts_fully_next_to_its_neighbour_in_the_question() -> Non
 
 def test_function_characters_alone_match_nothing() -> None:
     assert rows("我的狗在哪里", "狗") == [[PARTIAL_WEIGHT]]
-    assert character_matching.character_matches("是吗？", 100, {}) is None
+    assert matching.character_matches("是吗？", 100, {}) is None
 
 
 def test_words_of_other_scripts_count_in_part_by_their_prefix() -> None:
@@ -54,16 +54,16 @@ def test_words_are_compared_whole(question: str, text: str, wanted: float) -> No
 
 
 def test_a_very_long_question_is_cut_to_the_maximum_of_parts() -> None:
-    matches = character_matching.character_matches("".join(chr(0x4E00 + n) for n in range(1500)), 100, {})
+    matches = matching.character_matches("".join(chr(0x4E00 + n) for n in range(1500)), 100, {})
     assert matches is not None
-    assert len(matches.parts) == character_matching.MAX_PARTS
+    assert len(matches.parts) == matching.MAX_PARTS
     assert matches.weights.sum() == pytest.approx(1.0)
 
 
 def test_rare_parts_weigh_more() -> None:
     from graphmem.text import term_id
 
-    matches = character_matching.character_matches("北京 美丽", 100, {term_id("北京"): 60, term_id("美丽"): 1})
+    matches = matching.character_matches("北京 美丽", 100, {term_id("北京"): 60, term_id("美丽"): 1})
     assert matches is not None
     assert matches.weights.sum() == pytest.approx(1.0)
     weights = dict(zip((part.prefix for part in matches.parts), matches.weights, strict=True))

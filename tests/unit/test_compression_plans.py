@@ -221,12 +221,87 @@ def test_a_faded_memory_is_not_merged_into_one_that_says_something_else(other: s
     assert planned(memories, [0, 5], {"0": said, "1": f"{said}."}).merged == {"0": "1"}
 
 
-def test_merges_take_no_more_room_than_the_long_term_layer_has() -> None:
-    memories, degrees, texts = like(TEXTS)
-    full = [memory(9, layer=Layer.LONG_TERM, memory_type="fact")]
-    plan = planned([*memories, *full], [*degrees, 90], texts, policy=LifecyclePolicy(long_term_capacity=1))
-    assert plan.compositions == ()
+@pytest.mark.parametrize("has_model", [True, False])
+def test_what_stands_for_others_competes_for_the_room(has_model: bool) -> None:  # noqa: FBT001
+    """By what it is worth, as what is promoted does; without room the others stay as they are."""
+    memories, degrees, texts = like(TEXTS if has_model else TEXTS[:1] * 3, importance=0.4)
+    full = replace(memory(9, layer=Layer.LONG_TERM, memory_type="fact"), created_at=NOW - 40 * DAY)
+    policy = LifecyclePolicy(long_term_capacity=1)
+
+    def planned_beside(importance: float) -> CyclePlan:
+        kept = replace(full, importance=importance)
+        return planned([*memories, kept], [*degrees, 90], texts, policy=policy, has_model=has_model)
+
+    plan = planned_beside(0.5)
+    assert [one.memory.id for one in plan.crowded] == ["9"]
+    assert (len(plan.compositions), len(plan.promoted)) == ((1, 0) if has_model else (0, 1))
+    assert "merge" not in plan.skipped
+    plan = planned_beside(0.95)
+    assert (plan.forgotten, plan.promoted, plan.compositions, plan.merged) == ((), (), (), {})
     assert plan.skipped == {"merge": "the long-term layer (long_term_capacity) has no room for 1 more"}
+
+
+def test_of_the_same_words_that_stands_for_the_others_which_was_said_again_most() -> None:
+    memories, degrees, texts = like(TEXTS[:1] * 3)
+    memories[1] = replace(memories[1], accesses=2)
+    plan = planned(memories, [0.0] * len(degrees), texts, has_model=False)
+    assert [one.memory.id for one in plan.promoted] == ["1"]
+
+
+def after(memories: list[Vitals], plan: CyclePlan) -> list[Vitals]:
+    """The memories as the next cycle finds them: what stands for others has the highest importance of all."""
+    gone = {one.memory.row for one in plan.forgotten} | {
+        one.row for composition in plan.compositions if composition.hides for one in composition.sources
+    }
+    moved = {one.memory.row for one in plan.promoted}
+    importance = {
+        target: max(one.importance for one in memories if one.id == target or plan.merged.get(one.id) == target)
+        for target in plan.merged.values()
+    }
+    return [
+        replace(
+            one,
+            layer=Layer.LONG_TERM if one.row in moved else one.layer,
+            importance=importance.get(one.id, one.importance),
+        )
+        for one in memories
+        if one.row not in gone
+    ]
+
+
+@pytest.mark.thorough
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(Layer),
+            st.sampled_from([0.4, 0.6, 0.85]),
+            st.integers(0, 3),
+            st.sampled_from([0, 1, 6, 20]),
+            st.integers(0, 3),
+            st.sampled_from([0.0, 4.0, 8.0]),
+        ),
+        max_size=24,
+    ),
+    st.integers(1, 4),
+)
+def test_a_second_cycle_finds_nothing_whoever_competes_for_the_room(
+    drawn: list[tuple[Layer, float, int, int, int, float]], capacity: int
+) -> None:
+    """Neither what was left without room, nor what took a place, nor what gave way."""
+    policy = LifecyclePolicy(long_term_capacity=capacity)
+    memories = [
+        replace(memory(row, layer=layer, importance=number, accesses=accesses), created_at=NOW - days * DAY)
+        for row, (layer, number, accesses, days, *_) in enumerate(drawn)
+    ]
+    degrees = [60.0 * thing + off for *_, thing, off in drawn]
+    texts = {str(row): f"Thing {thing} is good" for row, (*_, thing, _) in enumerate(drawn)}
+    plan = planned(memories, degrees, texts, policy=policy, has_model=False)
+    left = after(memories, plan)
+    assert sum(one.layer is Layer.LONG_TERM for one in left) <= capacity
+    decided = [one.row for one in plan.changed]
+    assert len(decided) == len(set(decided))
+    again = planned(left, [degrees[one.row] for one in left], texts, policy=policy, has_model=False)
+    assert (again.promoted, again.forgotten, again.compositions) == ((), (), ())
 
 
 def events(count: int) -> tuple[list[Vitals], list[float]]:

@@ -49,7 +49,7 @@ def partitions(draw: st.DrawFn) -> list[Vitals]:
 
 
 def planned(memories: list[Vitals], policy: LifecyclePolicy = POLICY) -> CyclePlan:
-    return make_room(plan_cycle(memories, NOW, policy), memories, NOW, policy, {})
+    return make_room(plan_cycle(memories, NOW, policy), memories, NOW, policy, {})[0]
 
 
 def after(memories: list[Vitals], plan: CyclePlan) -> list[Vitals]:

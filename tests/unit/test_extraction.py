@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from support.fake_llm import shown_messages
 
-from graphmem.ingest.facts import extraction, summary_requests
+from graphmem.ingest.facts import extraction, summaries
 from graphmem.ingest.facts.extraction import ExtractedFacts, MessagePart
 from graphmem.model import EntityType, Kind, MemoryRecord, Scope
 from graphmem.plugins import Prompt
@@ -71,8 +71,8 @@ def test_requests_for_facts_summaries_and_procedures_show_messages_alike() -> No
         read(prompt)
         for prompt in (
             extraction.build_request(parts, "user"),
-            summary_requests.summary_request("", parts),
-            summary_requests.procedure_request("", parts, None),
+            summaries.summary_request("", parts),
+            summaries.procedure_request("", parts, None),
         )
     ]
     assert [(one["speakers"], one["messages"]) for one in requests] == [

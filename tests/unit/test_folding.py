@@ -16,7 +16,7 @@ from graphmem.folding import (
     without_marks,
     without_strokes,
 )
-from graphmem.retrieval.character_matching import character_matches
+from graphmem.retrieval.matching import character_matches
 from graphmem.retrieval.term_overlap import WeightedTerms, query_words
 from graphmem.text import (
     bm25_weights,

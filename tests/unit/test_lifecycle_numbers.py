@@ -8,7 +8,7 @@ import pytest
 
 from graphmem import accesses
 from graphmem.ingest.facts.compositions import MOST_WORDS
-from graphmem.ingest.facts.summary_requests import MAX_SUMMARY_CHARS
+from graphmem.ingest.facts.summaries import MAX_SUMMARY_CHARS
 from graphmem.jobs import cycle, handover
 from graphmem.lifecycle import compression, conflicts, decay
 from graphmem.lifecycle.decay import LifecyclePolicy, Operation, matters

@@ -24,7 +24,7 @@ from graphmem.model import (
     Subgraph,
     micros,
 )
-from graphmem.retrieval import features, graph_walk, pagerank, passages, scoring, token_matching
+from graphmem.retrieval import features, graph_walk, matching, pagerank, passages, scoring
 from graphmem.retrieval.pagerank import personalized_pagerank, rarity
 from graphmem.retrieval.query_analysis import analyze_query
 from graphmem.retrieval.weights import CONFIGURATIONS
@@ -265,9 +265,9 @@ def test_a_month_in_the_query_counts() -> None:
     assert columns(evidence, "What may happen?")["date"] == [0.0, 0.0, 0.0]
 
 
-def two_tokens() -> token_matching.TokenMatches:
+def two_tokens() -> matching.TokenMatches:
     """Matches for a query of two tokens with equal weight, each along a dimension of its own."""
-    return token_matching.TokenMatches(np.array([0.5, 0.5]), query_tokens=np.eye(2, dtype=np.float32))
+    return matching.TokenMatches(np.array([0.5, 0.5]), query_tokens=np.eye(2, dtype=np.float32))
 
 
 def test_a_request_to_an_assistant_is_no_question_to_people() -> None:
@@ -398,7 +398,7 @@ def test_cosines_of_an_unsupported_script_are_no_features() -> None:
     assert values["keyword"] == [0.0, 1.0]
 
 
-def token_matches(**rows: list[float]) -> token_matching.TokenMatches:
+def token_matches(**rows: list[float]) -> matching.TokenMatches:
     matches = two_tokens()
     windows = [np.array([round(x * 127) for x in row], dtype=np.int8).tobytes() for row in rows.values()]
     return matches.with_windows(list(rows), windows)
@@ -420,15 +420,15 @@ def test_tokens_are_matched_by_the_nearest_and_squared() -> None:
 def test_matches_of_a_long_text_count_less() -> None:
     matches = two_tokens()
     token = np.array([[127, 0]], dtype=np.int8)
-    for length in (1, token_matching.LONG_TOKENS, 4 * token_matching.LONG_TOKENS):
+    for length in (1, matching.LONG_TOKENS, 4 * matching.LONG_TOKENS):
         matches = matches.with_windows([str(length)], [np.repeat(token, length, axis=0).tobytes()])
-    rows = [matches.row(str(length))[0] for length in (1, token_matching.LONG_TOKENS, 4 * token_matching.LONG_TOKENS)]
-    assert rows == pytest.approx([1.0, 1.0, 1 / (1 + 2 * token_matching.LENGTH_EXPONENT)])
+    rows = [matches.row(str(length))[0] for length in (1, matching.LONG_TOKENS, 4 * matching.LONG_TOKENS)]
+    assert rows == pytest.approx([1.0, 1.0, 1 / (1 + 2 * matching.LENGTH_EXPONENT)])
 
 
 def test_rare_words_weigh_more_and_stop_words_least() -> None:
     frequencies = {term_id("rare"): 1, term_id("common"): 50}
-    rare, common, stop = token_matching.token_weights(("rare", "common", "the"), SIZE, frequencies)
+    rare, common, stop = matching.token_weights(("rare", "common", "the"), SIZE, frequencies)
     assert rare > common > stop > 0
     assert rare + common + stop == pytest.approx(1.0)
     assert rare / stop == pytest.approx(log(1 + 100 / 2) / log(1 + 100 / 101))

@@ -32,7 +32,8 @@ def memory(row: int, importance: float, days: float = 3, accesses: int = 0, spea
 
 def given_way(memories: list[Vitals], matrices: likeness.Matrices, capacity: int) -> list[int]:
     policy = LifecyclePolicy(long_term_capacity=capacity)
-    return [one.memory.row for one in make_room(CyclePlan(), memories, NOW, policy, matrices).crowded]
+    plan, _ = make_room(CyclePlan(), memories, NOW, policy, matrices)
+    return [one.memory.row for one in plan.crowded]
 
 
 def given_way_one_by_one(memories: list[Vitals], matrices: likeness.Matrices, capacity: int) -> list[int]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from graphmem.errors import LLMUnusable
-from graphmem.ingest.facts import summary_requests
+from graphmem.ingest.facts import summaries
 from graphmem.ingest.facts.structured_output import single_line
 
 
@@ -37,12 +37,12 @@ def test_a_text_that_is_too_long_is_none() -> None:
 @pytest.mark.parametrize("answer", [{}, {"summary": 3}, {"summary": " "}, {"summary": "Ann\x00sings."}, 3, None, []])
 def test_an_answer_without_a_summary_is_refused(answer: Any) -> None:
     with pytest.raises(LLMUnusable):
-        summary_requests.read_summary(answer)
+        summaries.read_summary(answer)
 
 
 def test_a_summary_ends_with_a_sentence() -> None:
     sentence = "Ann sings. "
-    text = summary_requests.read_summary({"summary": sentence * 200})
-    assert len(text) <= summary_requests.MAX_SUMMARY_CHARS
+    text = summaries.read_summary({"summary": sentence * 200})
+    assert len(text) <= summaries.MAX_SUMMARY_CHARS
     assert text.endswith("sings.")
-    assert summary_requests.read_summary("x" * 2_000) == "x" * summary_requests.MAX_SUMMARY_CHARS
+    assert summaries.read_summary("x" * 2_000) == "x" * summaries.MAX_SUMMARY_CHARS

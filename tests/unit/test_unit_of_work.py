@@ -32,8 +32,8 @@ from graphmem.model import VECTOR, EmbeddingSpec, Extraction, Kind, Message, Sco
 from graphmem.plugins import Embedded
 from graphmem.stores.ledger import (
     change_feed,
+    embedded_graph,
     events,
-    graph_neighbourhood,
     graph_reads,
     index_blocks,
     integrity,
@@ -636,7 +636,7 @@ def test_erasing_an_episode_updates_its_successor(clerk: Any) -> None:
 def test_episodes_of_one_moment_are_in_the_order_of_arrival(clerk: Any) -> None:
     records = [clerk.say(f"memory {n}") for n in range(3)]
     with clerk.ledger.read() as connection:
-        pairs = graph_neighbourhood.next_pairs(connection, clerk.view(), [record.id for record in records])
+        pairs = embedded_graph.next_pairs(connection, clerk.view(), [record.id for record in records])
     assert pairs == sorted([(records[0].id, records[1].id), (records[1].id, records[2].id)])
 
 

@@ -112,6 +112,8 @@ def _by_system(
 
 def _figures(system: str, rows: Answers, recorded: Recorded, judges: Sequence[str]) -> dict[str, Any]:
     answer_tokens = [_tokens(one["usage"]) for one in rows]
+    memory = SYSTEMS[system].memory if system in SYSTEMS else WORDS
+    stored = [recorded.stored.get((memory, name)) for name in {one["conversation"] for one in rows}]
     return {
         "n": len(rows),
         "failed": sum(one["failure"] is not None for one in rows),
@@ -124,7 +126,8 @@ def _figures(system: str, rows: Answers, recorded: Recorded, judges: Sequence[st
         "total_ms": _percentiles([sum(one["seconds"].values()) for one in rows]),
         # None for an endpoint that counts none.
         "tokens_per_question": round(fmean(answer_tokens)) or None,
-        "tokens_per_conversation": _stored_tokens(system, {one["conversation"] for one in rows}, recorded),
+        # What the memory's model took to store one; 0 for a system without a memory.
+        "tokens_per_conversation": round(fmean(0 if one is None else _tokens(one["usage"]) for one in stored)),
         "cost": round(sum(one["usage"]["cost"] for one in rows), 6),
     }
 
@@ -166,13 +169,6 @@ def _percentiles(seconds: Sequence[float]) -> dict[str, float]:
 
 def _tokens(usage: Mapping[str, Any]) -> int:
     return int(usage["prompt_tokens"] + usage["completion_tokens"])
-
-
-def _stored_tokens(system: str, conversations: Collection[str], recorded: Recorded) -> int:
-    """Returns the mean tokens that the memory's model took to store a conversation, 0 for a system without one."""
-    memory = SYSTEMS[system].memory if system in SYSTEMS else WORDS
-    stored = [recorded.stored.get((memory, name)) for name in conversations]
-    return round(fmean(0 if one is None else _tokens(one["usage"]) for one in stored))
 
 
 def _spent(answers: Answers, recorded: Recorded, judges: Sequence[str]) -> list[dict[str, Any]]:

@@ -355,7 +355,8 @@ class Mem0Memory:
         sessions = sessions_of(conversation)
         for number, session in enumerate(sessions):
             progress("mem0", number, len(sessions))
-            messages = [{"role": one["role"], "content": _with_speaker(one)} for one in session]
+            contents = [f"{one['name']}: {one['content']}" if "name" in one else str(one["content"]) for one in session]
+            messages = [{"role": one["role"], "content": text} for one, text in zip(session, contents, strict=True)]
             self._mem0.add(messages, user_id=user, metadata={"said_at": session[0]["timestamp"]})
         return self._model.usage
 
@@ -368,10 +369,6 @@ class Mem0Memory:
         """Closes its files."""
         self._mem0.vector_store.client.close()
         self._mem0.close()
-
-
-def _with_speaker(message: Message) -> str:
-    return f"{message['name']}: {message['content']}" if "name" in message else str(message["content"])
 
 
 class _Mem0Model:

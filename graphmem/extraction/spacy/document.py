@@ -120,22 +120,8 @@ class DocumentReader:
 
     def segments_of(self, *parts: str, is_quoted: bool = False) -> Iterator[Segment]:
         """Yields the segments to parse if the parts are English; else yields none and adds their names as mentions."""
-        says_name = self._add_stated_names("\n".join(parts), is_quoted=is_quoted)
-        # First, as most letters of a short Chinese text may be those of a product: 我买了iPhone 14。
-        if chinese_words.is_chinese(" ".join(parts)):
-            chinese_words.add_mentions(" ".join(parts), self.add_mention)
-            return
-        if not says_name and is_english(" ".join(parts)):
-            yield from (Segment(text, is_quoted=is_quoted) for part in parts for text in segments(part))
-            return
-        for candidate in (candidate for part in parts for candidate in pattern_names(part)):
-            kind = MentionKind.NAME if candidate.is_certain else MentionKind.NOUN_PHRASE
-            self.add_mention(candidate.words, kind, candidate.type if candidate.is_certain else EntityType.CONCEPT)
-
-    def _add_stated_names(self, text: str, *, is_quoted: bool) -> bool:
-        """Adds what a text in German or Chinese says people are called; returns whether it says so of anybody."""
-        found = list(stated_names(text))
-        for bearer, name, fact in found:
+        names = list(stated_names("\n".join(parts)))  # what a text in German or Chinese says people are called
+        for bearer, name, fact in names:
             subject = "" if is_quoted else self._speaker
             if bearer:
                 subject = self.add_mention(bearer, MentionKind.NAME, EntityType.PERSON)
@@ -143,7 +129,16 @@ class DocumentReader:
             if subject and key and subject != key:
                 statement = Statement(subject, "be called", key, fact, EXPLICIT)
                 self._statements.setdefault((subject, statement.predicate, key, fact), statement)
-        return bool(found)
+        # First, as most letters of a short Chinese text may be those of a product: 我买了iPhone 14。
+        if chinese_words.is_chinese(" ".join(parts)):
+            chinese_words.add_mentions(" ".join(parts), self.add_mention)
+            return
+        if not names and is_english(" ".join(parts)):
+            yield from (Segment(text, is_quoted=is_quoted) for part in parts for text in segments(part))
+            return
+        for candidate in (candidate for part in parts for candidate in pattern_names(part)):
+            kind = MentionKind.NAME if candidate.is_certain else MentionKind.NOUN_PHRASE
+            self.add_mention(candidate.words, kind, candidate.type if candidate.is_certain else EntityType.CONCEPT)
 
     def add_mentions(self, doc: Doc) -> None:
         """Adds the names, noun phrases and answer types of a parsed segment. Comes before `add_statements`."""
@@ -152,8 +147,11 @@ class DocumentReader:
         # Read once: spaCy builds `doc.ents` anew at every access.
         entities = doc.ents
         self._entities = {index: entity for entity in entities for index in range(entity.start, entity.end)}
-        if _is_question_of_names(doc):
-            return
+        if is_question(doc.text):
+            words = [token for token in doc if not token.is_punct and not token.is_space]
+            # The parser takes all words of a question in another language for names: "Kannst Du mir helfen?"
+            if len(words) > MAX_NAME_WORDS and all(each.ent_type_ or is_name(each) for each in words):
+                return
         for entity in entities:
             if entity.label_ not in QUANTITY_LABELS and not is_list(entity):
                 self._add_name(self._name_span(entity.root))
@@ -195,14 +193,23 @@ class DocumentReader:
         if is_number_of_name(token):
             token = token.nbor(-1)
         token = bearer_of_suffix(token) or token
-        if token.pos_ == "PRON" or token.ent_type_ in QUANTITY_LABELS:
+        is_empty = token.lemma_ in EMPTY_NOUNS and token.pos_ != "PROPN"
+        head = partitive_head(token) if is_empty else None
+        if token.pos_ == "PRON" or token.ent_type_ in QUANTITY_LABELS or (is_empty and head is None):
             return ""
-        if token.lemma_ in EMPTY_NOUNS and token.pos_ != "PROPN":
-            return self.entity_key(head) if (head := partitive_head(token)) else ""
+        if head is not None:
+            return self.entity_key(head)
         if token.ent_type_ or is_name(token):
             return self._add_name(self._name_span(token))
         name = referent(token)
-        return self.entity_key(name) if name is not token and is_name(name) else self._add_common_noun(token)
+        if name is not token and is_name(name):
+            return self.entity_key(name)
+        chunk = self._noun_chunks.get(token.i)
+        if chunk is not None and content_words(chunk):
+            return self._add_noun_chunk(chunk)
+        words = token.lower_ if token.tag_ == "VBG" else token.lemma_
+        is_noun = token.tag_ == "VBG" or token.pos_ in ("NOUN", "ADJ")
+        return self._add_noun_phrase(words, token.text, token) if is_noun else ""
 
     def add_mention(self, words: str, kind: MentionKind, type_: EntityType, name: str = "") -> str:
         """Adds a mention of `words`, displayed as `name`; returns its key, "" if the key is unusable.
@@ -210,7 +217,9 @@ class DocumentReader:
         Of several mentions of one key, the kind and name of the strongest kind and the first specific type count.
         """
         key = normalise_key(words)
-        if not _is_usable(key):
+        if key in OPENINGS or key in NAME_SUFFIXES or _MARKUP & set(key):
+            return ""
+        if len(key) > MAX_KEY_CHARS or not any(map(str.isalpha, key)) or (len(key) == 1 and mostly_latin(key)):
             return ""
         new = Mention(key, display_form(name or words), type_, kind)
         earlier = self.mentions.get(key, new)
@@ -243,36 +252,12 @@ class DocumentReader:
         displayed = chunk.doc[content[0].i : content[-1].i + 1].text
         return self._add_noun_phrase(lemmas(content), displayed, content[-1])
 
-    def _add_common_noun(self, token: Token) -> str:
-        chunk = self._noun_chunks.get(token.i)
-        if chunk is not None and content_words(chunk):
-            return self._add_noun_chunk(chunk)
-        if token.pos_ in ("NOUN", "ADJ") or token.tag_ == "VBG":
-            words = token.lower_ if token.tag_ == "VBG" else token.lemma_
-            return self._add_noun_phrase(words, token.text, token)
-        return ""
-
     def _add_noun_phrase(self, words: str, displayed: str, token: Token) -> str:
         kind = MentionKind.NOUN_PHRASE if " " in words else MentionKind.COMMON_NOUN
         # What looks like the plural of no known word may be a name in lower case: "mercedes".
         is_word = token.lemma_ == token.lower_ or in_dictionary(token.vocab, token.lemma_)
         type_ = EntityType.CONCEPT if is_word else EntityType.OTHER
         return self.add_mention(words, kind, type_, displayed)
-
-
-def _is_question_of_names(doc: Doc) -> bool:
-    """Whether the parser takes all words of a question for names, as in another language ("Kannst Du mir helfen?")."""
-    words = [token for token in doc if not token.is_punct and not token.is_space]
-    are_names = all(each.ent_type_ or is_name(each) for each in words)
-    return is_question(doc.text) and len(words) > MAX_NAME_WORDS and are_names
-
-
-def _is_usable(key: str) -> bool:
-    if key in OPENINGS or key in NAME_SUFFIXES or _MARKUP & set(key):
-        return False
-    if len(key) > MAX_KEY_CHARS or not any(map(str.isalpha, key)):
-        return False
-    return len(key) > 1 or not mostly_latin(key)
 
 
 def answer_types_of(doc: Doc, speaker: str) -> AnswerType:

@@ -86,7 +86,10 @@ def _types_by_syntax(name: Token) -> Iterator[tuple[Token, EntityType]]:
     governor = token.head
     if token.dep_ in SUBJECTS:
         is_agent = governor.lemma_ in HUMAN_VERBS or (governor.lemma_ in AGENT_VERBS and not name.ent_type_)
-        if governor.lower_ in BIRTH_VERBS or (is_agent and not is_passive(governor)) or _is_employment(governor):
+        is_employed = governor.lemma_ in EMPLOYMENT_VERBS and any(
+            child.lower_ in ("at", "for", "as") for child in governor.children
+        )
+        if governor.lower_ in BIRTH_VERBS or (is_agent and not is_passive(governor)) or is_employed:
             yield name, EntityType.PERSON
     elif token.dep_ == "dobj" and governor.lemma_ in MEETING_VERBS:
         yield name, EntityType.PERSON
@@ -112,7 +115,3 @@ def _type_by_preposition(name: Token, preposition: Token) -> EntityType | None:
         return EntityType.PERSON
     is_creator = preposition.dep_ == "agent" and verb.lemma_ in CREATION_VERBS
     return EntityType.PERSON if is_creator and any(child.dep_ == "compound" for child in name.lefts) else None
-
-
-def _is_employment(verb: Token) -> bool:
-    return verb.lemma_ in EMPLOYMENT_VERBS and any(child.lower_ in ("at", "for", "as") for child in verb.children)

@@ -59,7 +59,11 @@ class SpacyExtractor:
     """
 
     def __init__(self, model: str | None = None) -> None:
-        self._model = _find_model(model)
+        names = DEFAULT_MODELS if model is None else (model,)
+        installed = next((name for name in names if find_spec("spacy") and _is_installed(name)), None)
+        if installed is None:
+            raise ConfigError(f"extractor: no spaCy model {' or '.join(names)} is installed; {REMEDY}")
+        self._model = installed
         # Whether ids are names: each takes up to five parses, and the same users speak again and again.
         self._are_names = Recent[str, bool](MAX_KNOWN_IDS)
 
@@ -109,7 +113,12 @@ class SpacyExtractor:
         """Waits for its turn and yields the pipeline. Raises ModelError for what the pipeline raises."""
         with _lock.turn(urgent=urgent):
             nlp = _pipeline(self._model)
-            _set_backend(nlp)
+            from thinc.backends import context_ops, set_current_ops  # spaCy's
+
+            if context_ops.get() is None:
+                # Without a backend in the context of a call, thinc looks through all packages' entry points: 3 ms.
+                models = (getattr(pipe, "model", None) for _, pipe in nlp.pipeline)
+                set_current_ops(next(model.ops for model in models if model is not None))
             try:
                 # The zone releases the strings of its texts: otherwise the vocabulary grows while the process runs.
                 with nlp.memory_zone(), single_blas_thread():
@@ -159,14 +168,6 @@ def _with_subjects(
     ]
 
 
-def _find_model(model: str | None) -> str:
-    names = DEFAULT_MODELS if model is None else (model,)
-    for name in names:
-        if find_spec("spacy") and _is_installed(name):
-            return name
-    raise ConfigError(f"extractor: no spaCy model {' or '.join(names)} is installed; {REMEDY}")
-
-
 def _is_installed(name: str) -> bool:
     try:
         return Path(name, "config.cfg").is_file() or find_spec(name) is not None
@@ -196,18 +197,6 @@ def _load(name: str) -> Language:
         raise ConfigError(f"the spaCy model {name} has no {', '.join(sorted(missing))}; {REMEDY}")
     add_dictionary(nlp)
     return nlp
-
-
-def _set_backend(nlp: Language) -> None:
-    """Tells thinc its backend: without one in the context of a call it looks through the entry points of all packages.
-
-    That takes 3 ms.
-    """
-    from thinc.backends import context_ops, set_current_ops
-
-    if context_ops.get() is None:
-        models = (getattr(pipe, "model", None) for _, pipe in nlp.pipeline)
-        set_current_ops(next(model.ops for model in models if model is not None))
 
 
 def _multiply_by_numpy(nlp: Language) -> None:

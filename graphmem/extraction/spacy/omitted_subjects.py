@@ -17,7 +17,7 @@ from graphmem.extraction.spacy.relations import TRAIT_ADJECTIVES
 
 if TYPE_CHECKING:
     from spacy.language import Language
-    from spacy.tokens import Doc, Token
+    from spacy.tokens import Doc
 
 _USER = re.compile(r"(?:the )?user('s)? ", re.IGNORECASE)
 # Parts of speech allowed from the subject to its verb.
@@ -46,27 +46,17 @@ def _without_user(sentence: str) -> str:
 
 
 def _complete(doc: Doc, doc_with_she: Doc) -> str:
-    subject = _subject(doc)
+    before_verb = (token for token in doc if token.dep_ in SUBJECTS and token.i < token.head.i)
+    subject = next((token for token in before_verb if token.head.dep_ == "ROOT"), None)
     if subject is not None:
-        return f"My {_lower_first_letter(doc.text)}" if _belongs_to_speaker(subject) else doc.text
+        # "My" is omitted before a noun at the start without article, owner, or "of".
+        is_bare = subject.left_edge.i == 0 and not any(child.lower_ == "of" for child in subject.rights)
+        is_common = subject.pos_ == "NOUN" and not subject.ent_type_ and doc[0].pos_ in ("NOUN", "ADJ")
+        lacks_owner = is_bare and (is_common or doc[0].lower_ in NOUN_TYPES)
+        return f"My {_lower_first_letter(doc.text)}" if lacks_owner else doc.text
     if doc and ((doc[0].tag_ == "JJ" and doc[0].dep_ == "ROOT") or doc[0].lower_ in TRAIT_ADJECTIVES | BIRTH_VERBS):
         return f"I am {_lower_first_letter(doc.text)}"
     return _in_first_person(doc_with_she) or doc.text
-
-
-def _subject(doc: Doc) -> Token | None:
-    """Returns the subject before the main verb."""
-    subjects = (token for token in doc if token.dep_ in SUBJECTS and token.i < token.head.i)
-    return next((token for token in subjects if token.head.dep_ == "ROOT"), None)
-
-
-def _belongs_to_speaker(subject: Token) -> bool:
-    """Whether a subject lacks "My": a noun at the start without article, owner, or "of"."""
-    first = subject.doc[0]
-    if subject.left_edge.i > 0 or any(child.lower_ == "of" for child in subject.rights):
-        return False
-    is_common = subject.pos_ == "NOUN" and not subject.ent_type_ and first.pos_ in ("NOUN", "ADJ")
-    return is_common or first.lower_ in NOUN_TYPES
 
 
 def _in_first_person(doc_with_she: Doc) -> str:

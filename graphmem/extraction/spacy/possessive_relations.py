@@ -86,7 +86,12 @@ def possessive_triples(token: Token, keys: EntityKeys) -> Iterator[Triple]:
     for role, name in role_name_pairs(token):
         confidence = EXPLICIT if role.lemma_ in NOUN_TYPES or _favorite_prefix(role) else INDIRECT
         predicate = _favorite_prefix(role) + role.lemma_.lower()
-        for each in _names_in_role(role, name):
+        names = [name]
+        # Names joined by "and" are in the role as well if it is plural (both of "my cats Miso and Tofu", but only Sam
+        # of "my brother Sam and Ken"), or if they are common nouns ("my favorite food is rice and fish").
+        if name.dep_ != "conj" and (role.tag_ == "NNS" or name.pos_ != "PROPN"):
+            names += [each for each in name.conjuncts if each.pos_ == name.pos_]
+        for each in names:
             yield Triple(_owner_key(role, name, keys), predicate, keys.key_of(each), confidence)
 
 
@@ -96,16 +101,22 @@ def role_name_pairs(token: Token) -> Iterator[tuple[Token, Token]]:
     """
     if token.pos_ == "NOUN" and (name := next_name(token)):
         yield token, name
-    elif token.dep_ == "appos" and is_apposition(token) and not _follows_possessive_name(token):
-        yield from _role_and_name(token, token.head)
-    if token.pos_ in VERBS and _is_equation(token) and not is_negated(token) and not is_hypothetical(token):
+    elif token.dep_ == "appos" and is_apposition(token):
+        # The parser may attach both Anna and Max to the sister in "my sister Anna's dog Max".
+        earlier = (child for child in token.head.children if child.dep_ == "appos" and child.i < token.i)
+        if not any(mark.tag_ == "POS" for each in earlier for mark in each.children):
+            yield from _role_and_name(token, token.head)
+    equates = token.lemma_ == "be" or (token.lemma_ in NAMING_VERBS and is_passive(token))
+    if not equates or token.pos_ not in VERBS or token.dep_ == "auxpass":
+        return
+    if not is_negated(token) and not is_hypothetical(token):
+        subjects = [name_bearer(child) for child in token.children if child.dep_ in SUBJECTS]
         complements = [child for child in token.children if child.dep_ in COPULA_COMPLEMENTS]
-        yield from (
-            pair
-            for subject in _equated_subjects(token)
-            for complement in complements or _title_after(token)
-            for pair in _role_and_name(subject, complement)
-        )
+        # The title of a book or a film may consist of any words: "my favorite movie is Spirited Away".
+        complements = complements or [each for each in token.doc[token.i + 1 : token.i + 2] if each.ent_iob_ == "B"]
+        for subject in [token.head] if token.dep_ == "acl" else subjects:
+            for complement in complements:
+                yield from _role_and_name(subject, complement)
 
 
 def is_favorite(noun: Token) -> bool:
@@ -141,16 +152,12 @@ def is_apposition(token: Token) -> bool:
     if token.pos_ == "PROPN" or token.head.pos_ != "PROPN":
         return True
     # In "Paris, France, the capital", or "Tom and Ana, a nurse", it is ambiguous which name the noun describes.
-    is_unambiguous = _has_determiner(token) and token.head.dep_ not in ("appos", "conj")
+    words = {child.lower_ for child in token.children}
+    is_role = "of" in words and token.lemma_ in NOUN_TYPES  # "CEO of Acme"
+    is_determined = is_role or words & {"a", "an", "the"} or any(child.dep_ == "poss" for child in token.children)
+    is_unambiguous = is_determined and token.head.dep_ not in ("appos", "conj")
     following = token.doc[token.right_edge.i + 1 : token.right_edge.i + 2]
-    return is_unambiguous and all(each.is_punct or each.dep_ == "cc" for each in following)
-
-
-def _has_determiner(noun: Token) -> bool:
-    """Returns True for a noun with an article or an owner, and for a relational noun with "of" ("CEO of Acme")."""
-    words = {child.lower_ for child in noun.children}
-    is_role = "of" in words and noun.lemma_ in NOUN_TYPES
-    return is_role or bool(words & {"a", "an", "the"}) or any(child.dep_ == "poss" for child in noun.children)
+    return bool(is_unambiguous) and all(each.is_punct or each.dep_ == "cc" for each in following)
 
 
 def is_naming(verb: Token) -> bool:
@@ -226,30 +233,6 @@ def _noun_after_possessive(name: Token) -> Token | None:
     return doc[index + 1] if index + 1 < len(doc) and doc[index + 1].pos_ == "NOUN" else None
 
 
-def _follows_possessive_name(token: Token) -> bool:
-    # The parser may attach both Anna and Max to the sister in "my sister Anna's dog Max".
-    earlier = (child for child in token.head.children if child.dep_ == "appos" and child.i < token.i)
-    return any(mark.tag_ == "POS" for name in earlier for mark in name.children)
-
-
-def _is_equation(token: Token) -> bool:
-    """Returns True for a verb that equates subject and complement: "be", "be called", "be named"."""
-    is_copula = token.lemma_ == "be" or (token.lemma_ in NAMING_VERBS and is_passive(token))
-    return is_copula and token.dep_ != "auxpass"
-
-
-def _equated_subjects(verb: Token) -> list[Token]:
-    if verb.dep_ == "acl":
-        return [verb.head]
-    return [name_bearer(child) for child in verb.children if child.dep_ in SUBJECTS]
-
-
-def _title_after(verb: Token) -> list[Token]:
-    # The title of a book or a film may consist of any words: "my favorite movie is Spirited Away".
-    next_token = verb.doc[verb.i + 1 : verb.i + 2]
-    return [token for token in next_token if token.ent_iob_ == "B"]
-
-
 def _role_and_name(token: Token, other: Token) -> Iterator[tuple[Token, Token]]:
     """Yields (relational noun, name) if one of two tokens is a noun and the other a name, or the value of a favourite.
 
@@ -261,17 +244,6 @@ def _role_and_name(token: Token, other: Token) -> Iterator[tuple[Token, Token]]:
         yield other, token
 
 
-def _names_in_role(role: Token, name: Token) -> Iterator[Token]:
-    """Yields `name`, and the names joined to it by "and" if the relational noun denotes these as well.
-
-    It does if it is plural (both names of "my cats Miso and Tofu", but only Sam of "my brother Sam and Ken"), or if the
-    names are common nouns ("my favorite food is rice and fish").
-    """
-    yield name
-    if name.dep_ != "conj" and (role.tag_ == "NNS" or name.pos_ != "PROPN"):
-        yield from (token for token in name.conjuncts if token.pos_ == name.pos_)
-
-
 def _favorite_prefix(noun: Token) -> str:
     return next((f"{child.lower_} " for child in noun.lefts if child.lower_ in FAVORITES), "")
 
@@ -279,27 +251,20 @@ def _favorite_prefix(noun: Token) -> str:
 def _owner_key(role: Token, name: Token, keys: EntityKeys) -> str:
     """Returns the entity key of the owner of a relational noun: Mel for "sister" when Mel says "my sister Anna".
 
-    Looks for the owner ("my") at `name` ("Anna") as well, because the parser may attach it there. Returns "" without an
-    owner, and for an owner that is neither a pronoun nor a name.
+    Looks for the owner ("my") at `name` ("Anna") as well, because the parser may attach it there; without one the
+    subject of a verb of possession owns its object. Returns "" without an owner, and for an owner that is neither a
+    pronoun nor a name.
     """
     heads = (role, name) if role.head == name else (role,)
     owners = [child for head in heads for child in head.children if child.dep_ == "poss"]
-    owners += _possessive_name_before(role)
-    key = next((keys.key_of(owner) for owner in owners if owner.pos_ in ("PRON", "PROPN")), "")
-    return key if owners else _possessor_key(role, keys)
-
-
-def _possessive_name_before(role: Token) -> list[Token]:
-    """Returns Anna for "dog" in "Anna's old dog", wherever the parser attaches her."""
-    index = role.i - 1
-    while index > 0 and role.doc[index].pos_ == "ADJ":
-        index -= 1
-    return [role.doc[index - 1]] if index > 0 and role.doc[index].tag_ == "POS" else []
-
-
-def _possessor_key(role: Token, keys: EntityKeys) -> str:
-    """Returns the key of "I" for "cat" in "I have a cat named Tofu"; "" without such a verb."""
-    verb = role.head
+    before = role.i - 1  # Anna of "Anna's old dog" is an owner wherever the parser attaches her
+    while before > 0 and role.doc[before].pos_ == "ADJ":
+        before -= 1
+    if before > 0 and role.doc[before].tag_ == "POS":
+        owners.append(role.doc[before - 1])
+    if owners:
+        return next((keys.key_of(owner) for owner in owners if owner.pos_ in ("PRON", "PROPN")), "")
+    verb = role.head  # "I have a cat named Tofu"
     if role.dep_ not in ("dobj", "obj") or verb.lemma_ not in POSSESSION_VERBS or verb.pos_ not in VERBS:
         return ""
     if is_negated(verb) or is_hypothetical(verb):

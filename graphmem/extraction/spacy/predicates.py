@@ -85,8 +85,11 @@ def is_hypothetical(verb: Token) -> bool:
             return True
         if _is_condition(child) or (child.dep_ == "advcl" and any(map(_is_condition, child.children))):
             return True
-    if verb.dep_ in ("ccomp", "xcomp") and (verb.head.lemma_ in WISH_VERBS or _was_intended(verb)):
-        return True
+    if verb.dep_ in ("ccomp", "xcomp"):
+        governor = verb.head
+        is_past = any(each.dep_ in ("aux", "auxpass") and each.lower_ in ("was", "were") for each in governor.children)
+        if governor.lemma_ in WISH_VERBS or (is_past and governor.lower_ in INTENTIONS):
+            return True
     return verb.dep_ in ("conj", "xcomp") and verb.head.pos_ in VERBS and is_hypothetical(verb.head)
 
 
@@ -104,25 +107,17 @@ def shares_subject(verb: Token) -> bool:
 def _lemma(verb: Token) -> str:
     if verb.lemma_ == "be" and any(child.dep_ in SUBJECTS and child.lemma_ == "name" for child in verb.children):
         return "be named"
-    if _is_past_state(verb):
-        return "used to be"
+    if verb.lemma_ == "be" and verb.tag_ == "VBD" and any(child.lower_ == "when" for child in verb.children):
+        return "used to be"  # "when I was a student"
     words = f"be {verb.lower_}" if is_passive(verb) else verb.lemma_.lower()
     words = " ".join([words, *(child.lower_ for child in verb.children if child.dep_ == "prt")])
-    if verb.dep_ == "xcomp" and verb.head.pos_ in VERBS:
-        return f"{_governing_verbs(verb)} {words}"
-    return words
-
-
-def _is_past_state(verb: Token) -> bool:
-    """True for "was" in "when I was a student"."""
-    return verb.lemma_ == "be" and verb.tag_ == "VBD" and any(child.lower_ == "when" for child in verb.children)
-
-
-def _governing_verbs(verb: Token) -> str:
+    if verb.dep_ != "xcomp" or verb.head.pos_ not in VERBS:
+        return words
     if not any(child.tag_ == "TO" for child in verb.children):
-        return _lemma(verb.head)
+        return f"{_lemma(verb.head)} {words}"
     state = next((f" {child.lower_}" for child in verb.head.children if child.dep_ == "acomp"), "")
-    return TENSE_MARKERS.get(verb.head.lower_) or f"{_lemma(verb.head)}{state} to"
+    governing_verbs = TENSE_MARKERS.get(verb.head.lower_) or f"{_lemma(verb.head)}{state} to"
+    return f"{governing_verbs} {words}"
 
 
 def _is_negative_adverb(adverb: Token) -> bool:
@@ -132,11 +127,6 @@ def _is_negative_adverb(adverb: Token) -> bool:
     if adverb.lower_ in HARDLY or any(child.lower_ in HARDLY for child in adverb.children):
         return True
     return adverb.lower_ == "longer" and any(child.lower_ == "no" for child in adverb.children)
-
-
-def _was_intended(verb: Token) -> bool:
-    is_past = any(child.dep_ in ("aux", "auxpass") and child.lower_ in ("was", "were") for child in verb.head.children)
-    return is_past and verb.head.lower_ in INTENTIONS
 
 
 def _is_condition(token: Token) -> bool:

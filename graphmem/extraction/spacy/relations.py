@@ -119,7 +119,8 @@ def _clause_triples(verb: Token, keys: EntityKeys) -> Iterator[Triple]:
         if not verb_complements:
             return
     subjects = [subject for subject in _subjects(verb, keys) if subject.key]
-    if not subjects or _is_encouragement(verb):
+    around = {child.lower_ for child in verb.children}
+    if not subjects or {"we", "can"} <= around:  # "we can make a difference" encourages
         return
     max_confidence = INFERRED if is_rare(verb) else 1.0
     for complement in verb_complements:
@@ -128,17 +129,15 @@ def _clause_triples(verb: Token, keys: EntityKeys) -> Iterator[Triple]:
             words = negated(complement.predicate) if subject.is_negated else complement.predicate
             confidence = min(subject.confidence, complement.confidence, max_confidence)
             yield Triple(subject.key, words, object_key, confidence)
-    for agent in _agents(verb) if is_passive(verb) else ():
-        active = negation(verb) + modal(verb) + verb.lemma_.lower()
+    if not is_passive(verb):
+        return
+    active = negation(verb) + modal(verb) + verb.lemma_.lower()
+    prepositions = (child for child in verb.children if child.dep_ == "agent")
+    agents = (child for by in prepositions for child in by.children if child.dep_ == "pobj")
+    for agent in (token for child in agents for token in conjuncts(child)):
         for subject in subjects:
             words = negated(active) if subject.is_negated else active
             yield Triple(keys.key_of(agent), words, subject.key, min(subject.confidence, max_confidence))
-
-
-def _is_encouragement(verb: Token) -> bool:
-    """True for "we can make a difference"."""
-    words = {child.lower_ for child in verb.children}
-    return "we" in words and "can" in words
 
 
 def _apposition_triples(token: Token, keys: EntityKeys) -> Iterator[Triple]:
@@ -159,7 +158,12 @@ def _subjects(verb: Token, keys: EntityKeys) -> list[Subject]:
             # "There is a bakery behind my flat."
             return [Subject(keys.key_of(attribute)) for attribute in verb.children if attribute.dep_ == "attr"]
     if verb.dep_ in ("conj", "xcomp") and verb.head.pos_ in VERBS:
-        if _is_urged(verb) or _is_imperative(verb):
+        governor = verb.head
+        is_urged = governor.lemma_ in URGE_VERBS and any(child.dep_ == "dobj" for child in governor.children)
+        # "keep" in "you did well, keep it up"
+        may_be_imperative = verb.dep_ == "conj" and verb.tag_ == "VB" and governor.tag_ in ("VBD", "VBN")
+        siblings = (child for token in (verb, governor) for child in token.children)
+        if is_urged or (may_be_imperative and not any(child.tag_ in ("MD", "TO") for child in siblings)):
             return []
         shared = _subjects(verb.head, keys)
         return [replace(subject, confidence=min(subject.confidence, INDIRECT)) for subject in shared]
@@ -168,33 +172,19 @@ def _subjects(verb: Token, keys: EntityKeys) -> list[Subject]:
     return [Subject(keys.speaker, confidence=INDIRECT)] if _omits_i(verb) else []
 
 
-def _is_urged(verb: Token) -> bool:
-    return verb.head.lemma_ in URGE_VERBS and any(child.dep_ == "dobj" for child in verb.head.children)
-
-
-def _is_imperative(verb: Token) -> bool:
-    """True for "keep" in "you did well, keep it up"."""
-    if verb.dep_ != "conj" or verb.tag_ != "VB" or verb.head.tag_ not in ("VBD", "VBN"):
-        return False
-    return not any(child.tag_ in ("MD", "TO") for token in (verb, verb.head) for child in token.children)
-
-
 def _resolved_subjects(subject: Token, verb: Token, keys: EntityKeys) -> list[Subject]:
     """Resolves pronouns, "nobody in …", relative clauses and conjunctions to the entities that act."""
     if subject.lower_ in ("he", "she"):
         antecedent = _antecedent(verb)
         return [Subject(keys.key_of(antecedent), confidence=INFERRED)] if antecedent is not None else []
     if subject.lower_ in NEGATED_SUBJECTS:
-        return [Subject(keys.key_of(member), is_negated=True) for member in _negated_group(subject)]
+        # "friends" of "none of my friends", "family" of "nobody in my family"
+        prepositions = (child for child in subject.children if child.lower_ in ("of", "in", "from"))
+        members = [child for each in prepositions for child in each.children if child.dep_ == "pobj"]
+        return [Subject(keys.key_of(member), is_negated=True) for member in members]
     token = verb.head if verb.dep_ == "relcl" and subject.tag_ in ("WP", "WDT") else name_bearer(subject)
     confidence = INDIRECT if token.lower_ == "we" else DIRECT
     return [Subject(keys.key_of(each), is_negative_determiner(token), confidence) for each in conjuncts(token)]
-
-
-def _negated_group(pronoun: Token) -> list[Token]:
-    """Returns "friends" for "none of my friends", "family" for "nobody in my family"."""
-    prepositions = (child for child in pronoun.children if child.lower_ in ("of", "in", "from"))
-    return [child for preposition in prepositions for child in preposition.children if child.dep_ == "pobj"]
 
 
 def _antecedent(verb: Token) -> Token | None:
@@ -219,12 +209,6 @@ def _omits_i(verb: Token) -> bool:
     return all(token.pos_ in CLAUSE_OPENERS for token in verb.doc[verb.sent.start : verb.i])
 
 
-def _agents(verb: Token) -> Iterator[Token]:
-    prepositions = (child for child in verb.children if child.dep_ == "agent")
-    objects = (child for by in prepositions for child in by.children if child.dep_ == "pobj")
-    return (token for child in objects for token in conjuncts(child))
-
-
 @dataclass(frozen=True, slots=True)
 class Complement:
     """A predicate, with the preposition if there is one, and the token of its object."""
@@ -246,18 +230,15 @@ def complements(verb: Token) -> Iterator[Complement]:
             yield Complement(f"{base} to", child)
         if child.dep_ == "xcomp" and child.tag_ == "VBG" and not any(token.dep_ == "dobj" for token in child.children):
             yield Complement(base, child)
-        if child.dep_ == "acomp" and _is_trait(child):
-            yield Complement(base, child)
+        if child.dep_ == "acomp" and not any(each.dep_ == "prep" for each in child.children):
+            yield from (
+                [Complement(base, child)] if child.lower_ in TRAIT_ADJECTIVES or child.ent_type_ == "NORP" else ()
+            )
         if child.dep_ in ("acomp", "attr") and not child.ent_type_:
             # "allergic to nuts", "CEO of Acme"
             yield from prepositional(base if is_existential else f"{base} {child.lemma_.lower()}", child)
     for complement in prepositional(base, verb):
         yield replace(complement, confidence=min(complement.confidence, INDIRECT))
-
-
-def _is_trait(adjective: Token) -> bool:
-    has_preposition = any(child.dep_ == "prep" for child in adjective.children)
-    return not has_preposition and (adjective.lower_ in TRAIT_ADJECTIVES or adjective.ent_type_ == "NORP")
 
 
 def prepositional(base: str, head: Token) -> Iterator[Complement]:
@@ -279,25 +260,16 @@ def _is_relevant(preposition: Token, head: Token) -> bool:
     word = preposition.lower_
     if preposition.dep_ != "prep":
         return preposition.dep_ == "dative" and preposition.pos_ == "ADP"
-    if head.pos_ in VERBS and not {"like": _takes_like, "as": _takes_as}.get(word, _takes_any)(head):
+    if word == "like" and head.pos_ in VERBS and head.lemma_ not in SIMILE_VERBS:
         return False
+    if word == "as" and head.pos_ in VERBS:
+        # With an object or another preposition beside it, "as" may belong to that: "show my path as a nurse".
+        attached = sum(child.dep_ in ("dobj", "prep") for child in head.children)
+        if attached != 1 and head.lemma_ not in ROLE_VERBS and not is_passive(head):
+            return False
     return word not in LOOSE_PREPOSITIONS and not any(
         f"{word}_{child.lemma_}" in IDIOMS for child in preposition.children
     )
-
-
-def _takes_any(_: Token) -> bool:
-    return True
-
-
-def _takes_like(verb: Token) -> bool:
-    return verb.lemma_ in SIMILE_VERBS
-
-
-def _takes_as(verb: Token) -> bool:
-    # With an object or another preposition beside it, "as" may belong to that: "show my path as a nurse".
-    attached = sum(child.dep_ in ("dobj", "prep") for child in verb.children)
-    return verb.lemma_ in ROLE_VERBS or is_passive(verb) or attached == 1
 
 
 def _complements_of_object(base: str, verb: Token, object_: Token) -> Iterator[Complement]:

@@ -10,7 +10,7 @@ from graphmem.commands.types import AddFact, Command, ReaffirmFact, RetireMemory
 from graphmem.ingest.facts.contradiction import correction_of
 from graphmem.ingest.facts.decision import Action, DecisionType, FactDraft, KnownMemory
 from graphmem.lifecycle.conflicts import REFINED
-from graphmem.model import EntityType, Extraction, MemoryRecord, Mention, MentionKind, Statement
+from graphmem.model import EntityType, MemoryRecord, Mention, MentionKind, Statement
 from graphmem.text import normalise_key
 
 
@@ -91,7 +91,10 @@ class ChangeBuilder:
             self._drafts[action.fact].fact,
             self._drafts[action.fact].record,
         )
-        if self._is_extracted(old):
+        found = self._enrich([old.record])[0].extraction.statements if old.statements else ()
+        triples = {(one.subject, one.predicate, one.object) for one in found}
+        if all((one.subject, one.predicate, one.object) in triples for one in old.statements):
+            # The extractor alone finds every stored relation: none came from the language model.
             old = KnownMemory(old.record)
         record = replace(old.record, text=action.text, version=old.record.version + 1)
         enrichment = self._enrich([record])[0]
@@ -110,14 +113,6 @@ class ChangeBuilder:
         given = None if fact.statements is None and not statements else statements
         self.commands += [update, add_to_extraction(enrichment, (*old.mentions, *fact.mentions), given)]
         return record.id
-
-    def _is_extracted(self, memory: KnownMemory) -> bool:
-        """Returns True if the extractor alone finds every stored relation of a memory: none came from the language
-        model.
-        """
-        extraction = self._enrich([memory.record])[0].extraction if memory.statements else Extraction()
-        triples = {(one.subject, one.predicate, one.object) for one in extraction.statements}
-        return all((one.subject, one.predicate, one.object) in triples for one in memory.statements)
 
     def _retire(self, uid: str, action: Action, successor: str) -> None:
         """Retires a memory that does not count beside the one that replaces it; nothing for an action without both."""

@@ -22,7 +22,7 @@ from graphmem.errors import LLMUnusable
 from graphmem.extraction.language_detection import is_english
 from graphmem.ingest.facts.extraction import common_value
 from graphmem.ingest.facts.structured_output import as_json, object_schema, single_line
-from graphmem.ingest.facts.summary_requests import MAX_SUMMARY_CHARS
+from graphmem.ingest.facts.summaries import MAX_SUMMARY_CHARS
 from graphmem.ingest.model_jobs import JobResult
 from graphmem.lifecycle.compression import sequence, wording
 from graphmem.lifecycle.decay import Operation
@@ -31,7 +31,7 @@ from graphmem.plugins import Prompt, Usage
 from graphmem.prompts import load
 from graphmem.retrieval.temporal import strip_all_times
 from graphmem.retrieval.temporal.chinese import is_chinese
-from graphmem.retrieval.temporal.english_phrases import plain_text
+from graphmem.retrieval.temporal.english import plain_text
 from graphmem.stores.ledger import Ledger, memories
 from graphmem.stores.ledger.jobs import AT, BATCH, HIDES, LEVEL, OPERATION, VERSIONS, Job
 from graphmem.stores.ledger.sessions import OF_EVENTS

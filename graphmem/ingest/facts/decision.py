@@ -264,20 +264,14 @@ class _AnswerParser:
             self.dropped["unknown id"] += 1
             return None
         text = single_line(entry.get("text"), MAX_FACT_CHARS) or ""
-        if (
-            memory is not None
-            and type_ in {DecisionType.UPDATE, DecisionType.DELETE}
-            and self._quotes_other_memory(entry, type_, memory, text)
-        ):
-            self.dropped["id of another memory"] += 1
-            return None
+        if memory is not None and type_ in {DecisionType.UPDATE, DecisionType.DELETE}:
+            # The old text of an entry in mem0's shape may belong to another memory than its id.
+            old = _comparable(single_line(entry.get("old_memory")) or (text if type_ is DecisionType.DELETE else ""))
+            texts = [_comparable(other.record.text) for other in self._memories]
+            if old and texts[memory] != old and old in texts:
+                self.dropped["id of another memory"] += 1
+                return None
         return _Entry(type_, memory, text, fact)
-
-    def _quotes_other_memory(self, entry: Mapping[str, Any], type_: DecisionType, memory: int, text: str) -> bool:
-        """Returns True if the old text of an entry in mem0's shape belongs to another memory than its id."""
-        old = _comparable(single_line(entry.get("old_memory")) or (text if type_ is DecisionType.DELETE else ""))
-        texts = [_comparable(other.record.text) for other in self._memories]
-        return bool(old) and texts[memory] != old and old in texts
 
     def _memory(self, value: Any) -> int | None:
         number = whole_number(value)

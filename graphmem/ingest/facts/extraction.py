@@ -223,22 +223,16 @@ def _split_text(text: str, limit: int) -> Iterator[str]:
         return
     part = ""
     for sentence in _SENTENCE_END.split(text):
-        for piece in _split_sentence(sentence, limit):
+        pieces = [sentence]
+        if _most_tokens(sentence) > limit:
+            pieces = [sentence[start : start + limit] for start in range(0, len(sentence), limit)]
+        for piece in pieces:
             if part and _most_tokens(part) + _most_tokens(piece) > limit:
                 yield part
                 part = ""
             part = f"{part} {piece}".strip()
     if part:
         yield part
-
-
-def _split_sentence(sentence: str, limit: int) -> Iterator[str]:
-    """Yields a sentence, or pieces of `limit` characters if it has more than `limit` tokens."""
-    if _most_tokens(sentence) <= limit:
-        yield sentence
-        return
-    for start in range(0, len(sentence), limit):
-        yield sentence[start : start + limit]
 
 
 def build_request(
@@ -294,17 +288,13 @@ def _message_rows(
         elif abs(at - shown_at) >= CLOCK_STEP:
             yield f"{at:%H:%M}"
             shown_at = at
-        yield [*number, _speaker_key(record, speakers), text]
-
-
-def _speaker_key(record: MemoryRecord, speakers: dict[str, tuple[str, str | None]]) -> str:
-    """Returns the key of a message's speaker, and adds it: a user who is named "assistant" is not the assistant."""
-    speaker = record.role or "user", record.speaker
-    key = name = record.speaker or speaker[0]
-    further = 2
-    while speakers.setdefault(key, speaker) != speaker:
-        key, further = f"{name} {further}", further + 1
-    return key
+        # By a key of its own: a user who is named "assistant" is not the assistant.
+        speaker = record.role or "user", record.speaker
+        key = name = record.speaker or speaker[0]
+        further = 2
+        while speakers.setdefault(key, speaker) != speaker:
+            key, further = f"{name} {further}", further + 1
+        yield [*number, key, text]
 
 
 # --- answer ---------------------------------------------------------------------------------------------------------
@@ -324,7 +314,11 @@ def parse_answer(
     entries = answer_entries(value, "facts")
     if entries is None:
         raise LLMUnusable(NO_FACTS)
-    entries = [entry for entry in entries if not (isinstance(entry, str) and _stands_for_no_fact(entry))]
+    entries = [
+        entry
+        for entry in entries
+        if not isinstance(entry, str) or not (is_placeholder(entry) or _NO_FACTS.match(entry.casefold()))
+    ]
     entities = answer_entries(value.get("entities"), "entities") if isinstance(value, Mapping) else None
     extracted = _AnswerParser(records, subject, sorted(set(message_numbers))).parse(entries, entities or [])
     if entries and extracted.dropped.get("no fact") == len(entries) and any(map(_contains_text, entries)):
@@ -351,16 +345,6 @@ def _is_named_in(name: str, text: str) -> bool:
 def is_placeholder(text: str) -> bool:
     """Returns True for a text that stands for nothing, such as "N/A"."""
     return text.casefold().strip(" .…[]()<>*\"'") in _PLACEHOLDERS
-
-
-def _is_pronoun(name: str) -> bool:
-    name = name.strip()
-    # "US" and "IT" are names.
-    return name.casefold() in _PRONOUNS and not (name.isupper() and len(name) > 1)
-
-
-def _stands_for_no_fact(text: str) -> bool:
-    return is_placeholder(text) or _NO_FACTS.match(text.casefold()) is not None
 
 
 def _contains_text(value: Any) -> bool:
@@ -432,7 +416,10 @@ class _AnswerParser:
         sources, is_cited = self._sources(values.get("messages"))
         if not sources:
             return None
-        fact = Fact(text, _memory_type(values.get("type")), DEFAULT_CONFIDENCE, sources, is_cited=is_cited)
+        named = values.get("type")
+        type_ = checked_or(validation.memory_type, named.casefold() if isinstance(named, str) else None, None)
+        type_ = type_ if type_ in ASKED_TYPES else None
+        fact = Fact(text, type_, DEFAULT_CONFIDENCE, sources, is_cited=is_cited)
         own = values.get("entities")  # the contract has them once for all facts
         for entity in self._limited(own if isinstance(own, list) else [], MAX_ENTITIES, "entities"):
             self._add_name(*typed_name(entity))
@@ -489,7 +476,10 @@ class _AnswerParser:
 
     def _may_be_name(self, value: Any) -> bool:
         """Returns False for a pronoun or a placeholder such as "N/A", and counts it as dropped."""
-        if isinstance(value, str) and (is_placeholder(value) or _is_pronoun(value)):
+        name = value.strip() if isinstance(value, str) else ""
+        # "US" and "IT" are names.
+        is_pronoun = name.casefold() in _PRONOUNS and not (name.isupper() and len(name) > 1)
+        if isinstance(value, str) and (is_placeholder(value) or is_pronoun):
             self._drop("no name")
             return False
         return True
@@ -537,11 +527,6 @@ def common_value(records: Sequence[MemoryRecord], name: str) -> Any:
 def may_be_source(subject: str, role: str | None) -> bool:
     """Returns True if facts may be drawn from messages of a role; never from the results of tools."""
     return role in {"user", "assistant"} if subject == "both" else role == subject
-
-
-def _memory_type(value: Any) -> str | None:
-    found = checked_or(validation.memory_type, value.casefold() if isinstance(value, str) else None, None)
-    return found if found in ASKED_TYPES else None
 
 
 def _date(value: Any) -> datetime | None:

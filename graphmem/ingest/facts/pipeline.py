@@ -28,7 +28,7 @@ from graphmem.ingest.facts import decision, extraction
 from graphmem.ingest.facts.change_builder import ChangeBuilder, add_to_extraction
 from graphmem.ingest.facts.decision import Action, DecisionType, FactDraft, KnownMemory
 from graphmem.ingest.facts.extraction import AlsoSummarise, Fact, common_value
-from graphmem.ingest.facts.summary_requests import summary_beside_facts, summary_command
+from graphmem.ingest.facts.summaries import summary_beside_facts, summary_command
 from graphmem.ingest.model_jobs import CountedModel, JobResult
 from graphmem.lifecycle.conflicts import CONFLICT_SIMILARITY
 from graphmem.lifecycle.rules import Rules

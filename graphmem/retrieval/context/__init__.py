@@ -71,7 +71,16 @@ def context_block(
     head = plain_lines(
         (one for one in standing if one.id not in found), min(room, size("x" * STANDING_CHARS)), zone, size
     )
-    sentences = [sentence for hit in hits for sentence in (_whole(hit) if whole else _worth_showing(hit))]
+    sentences = list[Sentence]()
+    for hit in hits:
+        if whole:
+            best = max(hit.sentences, key=lambda sentence: sentence.value)
+            sentences.append(replace(best, number=0, span=(0, len(hit.record.text))))
+        elif len(hit.record.text) <= UNSPLIT_CHARS:
+            sentences += hit.sentences
+        else:  # of a long one those that are worth a good part of the best
+            least = LEAST_SHARE * max(sentence.value for sentence in hit.sentences)
+            sentences += [sentence for sentence in hit.sentences if sentence.value >= least]
     lines = head + pack(sentences, room - sum(map(size, head)), zone, size)
     return block(lines) if lines else ""
 
@@ -92,16 +101,3 @@ def plain_lines(
             most -= cost
             lines.append(line)
     return lines
-
-
-def _worth_showing(hit: Hit) -> list[Sentence]:
-    """Returns the sentences of a hit; of a long one those that are worth a good part of the best."""
-    if len(hit.record.text) <= UNSPLIT_CHARS:
-        return list(hit.sentences)
-    least = LEAST_SHARE * max(sentence.value for sentence in hit.sentences)
-    return [sentence for sentence in hit.sentences if sentence.value >= least]
-
-
-def _whole(hit: Hit) -> list[Sentence]:
-    best = max(hit.sentences, key=lambda sentence: sentence.value)
-    return [replace(best, number=0, span=(0, len(hit.record.text)))]

@@ -79,7 +79,12 @@ def inject_block(
     message = next((message for message in in_order if message.get("role") in roles), None)
     if message is not None:
         content = message.get("content")
-        message["content"] = _with_block(content, block) if placement == "system" else _after_block(content, block)
+        if placement == "system":
+            message["content"] = _with_block(content, block)
+        elif isinstance(content, list | tuple):
+            message["content"] = [{"type": "text", "text": block}, *content]
+        else:
+            message["content"] = f"{block}\n\n{content}" if content else block
     elif placement == "system":
         copies.insert(0, {"role": "system", "content": block})
     return copies
@@ -89,12 +94,6 @@ def _with_block(content: object, block: str) -> object:
     if isinstance(content, list | tuple):
         return [*content, {"type": "text", "text": block}]
     return f"{content}\n\n{block}" if content else block
-
-
-def _after_block(content: object, block: str) -> object:
-    if isinstance(content, list | tuple):
-        return [{"type": "text", "text": block}, *content]
-    return f"{block}\n\n{content}" if content else block
 
 
 def strip_block(text: str) -> str:

@@ -72,7 +72,9 @@ class _Packer:
         self._lines: dict[str, _Line] = {}
         for record in {sentence.record.id: sentence.record for sentence in sentences}.values():
             day = shown(record.at, zone).date()
-            self._lines[record.id] = _Line(record, day, _head(record, day))
+            head = line_head(day.isoformat(), speaker_shown(record.speaker, record.role))
+            title, _ = split_title(record.text)
+            self._lines[record.id] = _Line(record, day, f"{head}{one_line(title)}: " if title else head)
         self._said: list[tuple[frozenset[str], str, _Line]] = []
 
     def take_best(self) -> None:
@@ -195,12 +197,6 @@ def _text(line: _Line) -> str:
 
 def _dated(sentence: Sentence, day: date, dates: set[str] | None = None) -> str:
     return with_dates(one_line(sentence.text), sentence.record.said_at.date(), day.year, dates)
-
-
-def _head(record: MemoryRecord, day: date) -> str:
-    title, _ = split_title(record.text)
-    head = line_head(day.isoformat(), speaker_shown(record.speaker, record.role))
-    return f"{head}{one_line(title)}: " if title else head
 
 
 def _asked(question: str) -> str:

@@ -47,8 +47,10 @@ def with_dates(text: str, said: date, year: int, shown: set[str] | None = None) 
     seen = set() if shown is None else shown
     parts, done = [], 0
     for expression, is_chinese in _relative_expressions(text, said):
-        about = _is_counted(text[expression.begin : expression.end])
-        label = _label(expression.period, said, year, is_about=about, is_chinese=is_chinese)
+        words = text[expression.begin : expression.end]
+        # Of a time counted back in units longer than a day ("a month ago") the days are not exact.
+        is_about = _COUNTED.search(words) is not None and _DAY_UNIT.search(words) is None
+        label = _label(expression.period, said, year, is_about=is_about, is_chinese=is_chinese)
         if label is None or label in seen:
             continue
         seen.add(label)
@@ -75,11 +77,6 @@ def _relative_expressions(text: str, said: date) -> Iterator[tuple[TimeExpressio
 def _is_present(period: Period, said: date) -> bool:
     """Whether a time is the day, month or year of the words."""
     return period.first <= said <= period.last and not 1 < period.days <= WEEK
-
-
-def _is_counted(words: str) -> bool:
-    """Whether a time is counted back in units longer than a day ("a month ago"), so that its days are not exact."""
-    return _COUNTED.search(words) is not None and _DAY_UNIT.search(words) is None
 
 
 def _label(period: Period, said: date, year: int, *, is_about: bool, is_chinese: bool) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import TypeAlias
@@ -33,7 +34,8 @@ class TimeExpression:
     @property
     def is_year(self) -> bool:
         """Whether it is a whole calendar year."""
-        return self.build is None and self.period == _whole_year(self.period)
+        year = self.period.first.year
+        return self.build is None and year < periods.END.year and self.period == periods.year(year)
 
     def overlaps(self, begin: int, end: int) -> bool:
         """Whether it shares a character with this part of the text."""
@@ -84,8 +86,12 @@ def scan(text: str, today: date, rules: Iterable[Rule]) -> list[TimeExpression]:
     expressions: list[TimeExpression] = []
     for pattern, build in rules:
         for match in pattern.finditer(text):
-            if not any(expression.overlaps(*match.span()) for expression in expressions):
-                expressions.extend(_from_match(match, today, build))
+            if any(expression.overlaps(*match.span()) for expression in expressions):
+                continue
+            with suppress(*NO_DATE):
+                if (result := build(match, today)) is not None:
+                    period, build_period = result if isinstance(result, tuple) else (result, None)
+                    expressions.append(TimeExpression(match.start(), match.end(), period, build_period))
     return sorted(expressions, key=lambda expression: expression.begin)
 
 
@@ -111,7 +117,10 @@ def join_pairs(text: str, expressions: Sequence[TimeExpression], join: Join) -> 
     """Joins each expression with the one before it, from left to right, where `join` returns a result."""
     joined: list[TimeExpression] = []
     for expression in expressions:
-        replacement = _join_safely(join, joined[-1], expression, text) if joined else None
+        replacement = None
+        if joined:
+            with suppress(*NO_DATE):
+                replacement = join(joined[-1], expression, text[joined[-1].end : expression.begin])
         joined = [*joined, expression] if replacement is None else [*joined[:-1], *replacement]
     return joined
 
@@ -127,7 +136,10 @@ def with_prefix(
     for expression in expressions:
         start = max(0, expression.begin - MAX_GAP)
         match = pattern.search(text[start : expression.begin])
-        replacement = _apply_safely(apply, expression, match) if match else None
+        replacement = None
+        if match:
+            with suppress(*NO_DATE):
+                replacement = apply(expression, match)
         if replacement is None or match is None:
             prefixed.append(expression)
         else:
@@ -152,32 +164,3 @@ def share_year(left: TimeExpression, right: TimeExpression) -> list[TimeExpressi
     if period.start > right.period.start:
         period = left.build(right.period.first.year - 1)
     return [replace(left, period=period, build=None), right]
-
-
-def _whole_year(period: Period) -> Period | None:
-    return periods.year(period.first.year) if period.first.year < periods.END.year else None
-
-
-def _from_match(match: re.Match[str], today: date, build: RuleBuilder) -> list[TimeExpression]:
-    try:
-        result = build(match, today)
-    except NO_DATE:
-        return []
-    if result is None:
-        return []
-    period, build_period = result if isinstance(result, tuple) else (result, None)
-    return [TimeExpression(match.start(), match.end(), period, build_period)]
-
-
-def _apply_safely(apply: PrefixRule, expression: TimeExpression, match: re.Match[str]) -> TimeExpression | None:
-    try:
-        return apply(expression, match)
-    except NO_DATE:
-        return None
-
-
-def _join_safely(join: Join, left: TimeExpression, right: TimeExpression, text: str) -> list[TimeExpression] | None:
-    try:
-        return join(left, right, text[left.end : right.begin])
-    except NO_DATE:
-        return None

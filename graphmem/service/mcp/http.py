@@ -123,12 +123,16 @@ def service_mcp_app(memory: AsyncMemory, find_key: FindKey, path: str) -> Starle
 
 
 def _http_app(server: Server[Any], find_key: FindKey, path: str, security: TransportSecuritySettings) -> Starlette:
+    # No authorization server: keys are made by the operator.
+    options: dict[str, Any] = {"issuer_url": AnyHttpUrl("http://127.0.0.1"), "resource_server_url": None}
+    if "validate_token_resource" in inspect.signature(AuthSettings).parameters:  # since 2.3
+        options["validate_token_resource"] = False
     app = server.streamable_http_app(
         streamable_http_path=path,
         stateless_http=True,
         json_response=True,
         transport_security=_NO_CHECK,
-        auth=_auth_settings(),
+        auth=AuthSettings(**options),
         token_verifier=_KeyVerifier(find_key),
     )
     # The innermost: it knows whether there is a key.
@@ -282,11 +286,3 @@ def _named_user(values: list[str]) -> str | None:
     except UnicodeError:
         raise ValidationError(f"{USER_HEADER}: is not UTF-8") from None
     return validation.identifier(name, USER_HEADER)
-
-
-def _auth_settings() -> AuthSettings:
-    """Returns settings without an authorization server: keys are made by the operator."""
-    options: dict[str, Any] = {"issuer_url": AnyHttpUrl("http://127.0.0.1"), "resource_server_url": None}
-    if "validate_token_resource" in inspect.signature(AuthSettings).parameters:  # since 2.3
-        options["validate_token_resource"] = False
-    return AuthSettings(**options)

@@ -112,11 +112,11 @@ def create_server(
     """
     if not isinstance(instructions, str):
         validation.refuse("instructions", type(instructions).__name__, "must be a text")
-    requests = _Requests(
-        memory if isinstance(memory, AsyncMemory) else AsyncMemory(sync=sync_memory(memory)),
-        scope_of,
-        _named_tools(validation.one_of(profile, "profile", tuple(PROFILES)), validation.one_of(names, "names", NAMES)),
-    )
+    called = memory if isinstance(memory, AsyncMemory) else AsyncMemory(sync=sync_memory(memory))
+    tools = PROFILES[validation.one_of(profile, "profile", tuple(PROFILES))]
+    dotted = DOTTED_NAMES if validation.one_of(names, "names", NAMES) == "dotted" else {}
+    named_tools = {dotted.get(tool.tool_name, tool.tool_name): tool for tool in tools}
+    requests = _Requests(called, scope_of, named_tools)
     server: Server[Any] = Server(
         "graphmem",
         version=__version__,
@@ -185,11 +185,6 @@ class _Answers:
         return ended
 
 
-def _named_tools(profile: str, names: str) -> dict[str, type[Tool]]:
-    dotted = DOTTED_NAMES if names == "dotted" else {}
-    return {dotted.get(tool.tool_name, tool.tool_name): tool for tool in PROFILES[profile]}
-
-
 class _Requests:
     """The handlers of a server's requests. No error of theirs holds more than the caller may read."""
 
@@ -213,7 +208,23 @@ class _Requests:
 
     async def list_tools(self, _: Any, __: PaginatedRequestParams | None) -> ListToolsResult:
         return ListToolsResult(
-            tools=[_definition(name, tool, self._as_offered(tool.description())) for name, tool in self._tools.items()]
+            tools=[
+                ToolDefinition(
+                    name=name,
+                    title=tool.title,
+                    description=self._as_offered(tool.description()),
+                    input_schema=tool.input_schema(),
+                    output_schema=tool.output_schema(),
+                    annotations=ToolAnnotations(
+                        title=tool.title,
+                        read_only_hint=tool.reads,
+                        destructive_hint=tool.erases,
+                        idempotent_hint=tool.reads or tool.is_idempotent,
+                        open_world_hint=False,
+                    ),
+                )
+                for name, tool in self._tools.items()
+            ]
         )
 
     async def call_tool(self, request: ServerRequestContext[Any, Any], params: CallToolRequestParams) -> CallToolResult:
@@ -241,7 +252,10 @@ class _Requests:
     async def list_resources(
         self, request: ServerRequestContext[Any, Any], _: PaginatedRequestParams | None
     ) -> ListResourcesResult:
-        user_id = self._user_of(request)
+        try:
+            user_id = self._scope_of(request).user_id or ""
+        except ValidationError as error:
+            raise MCPError(INVALID_PARAMS, text_without_value(error)) from None
         return ListResourcesResult(
             resources=[
                 Resource(uri=uri(user_id, name), name=name, description=description, mime_type=MIME_TYPE)
@@ -274,12 +288,6 @@ class _Requests:
             raise MCPError(INVALID_PARAMS, text_without_value(error)) from None
         return ReadResourceResult(contents=[TextResourceContents(uri=params.uri, mime_type=MIME_TYPE, text=text)])
 
-    def _user_of(self, request: ServerRequestContext[Any, Any]) -> str:
-        try:
-            return self._scope_of(request).user_id or ""
-        except ValidationError as error:
-            raise MCPError(INVALID_PARAMS, text_without_value(error)) from None
-
     # --- prompts ----------------------------------------------------------------------------------------------------
 
     async def list_prompts(self, _: Any, __: PaginatedRequestParams | None) -> ListPromptsResult:
@@ -305,23 +313,6 @@ class _Requests:
             raise MCPError(INVALID_PARAMS, f"This prompt takes: {', '.join(prompt.arguments) or 'no arguments'}.")
         content = TextContent(type="text", text=prompt.template.format(**arguments))
         return GetPromptResult(description=prompt.description, messages=[PromptMessage(role="user", content=content)])
-
-
-def _definition(name: str, tool: type[Tool], description: str) -> ToolDefinition:
-    return ToolDefinition(
-        name=name,
-        title=tool.title,
-        description=description,
-        input_schema=tool.input_schema(),
-        output_schema=tool.output_schema(),
-        annotations=ToolAnnotations(
-            title=tool.title,
-            read_only_hint=tool.reads,
-            destructive_hint=tool.erases,
-            idempotent_hint=tool.reads or tool.is_idempotent,
-            open_world_hint=False,
-        ),
-    )
 
 
 def _failure(sentence: str) -> CallToolResult:

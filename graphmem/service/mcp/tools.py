@@ -498,19 +498,16 @@ class GetEntity(Tool):
 async def _graph_around(
     memory: AsyncMemory, view: Mapping[str, Any], starts: list[str], hops: int, limit: int
 ) -> dict[str, Any]:
-    graph = await _newest_graph(memory, view)
-    return fitting(await asyncio.to_thread(graph_around, graph, starts, hops, limit))
-
-
-async def _newest_graph(memory: AsyncMemory, view: Mapping[str, Any]) -> Any:
-    """Returns the graph of the newest memories, of as many as an answer may have; `view`: arguments of `graph`."""
-    for limit in GRAPH_MEMORIES:
+    for most in GRAPH_MEMORIES:  # the newest, of as many as an answer may have
         try:
             with within_answer("this call", "use search_memories"):
-                return await memory.graph(**view, limit=limit)
+                graph = await memory.graph(**view, limit=most)
+            break
         except AnswerTooLarge as error:
             refusal = error
-    raise refusal
+    else:
+        raise refusal
+    return fitting(await asyncio.to_thread(graph_around, graph, starts, hops, limit))
 
 
 # --- ChatGPT --------------------------------------------------------------------------------------------------------

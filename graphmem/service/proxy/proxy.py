@@ -112,7 +112,12 @@ class ChatProxy:
         chat = self._chat(chat_body, headers, caller)
         if isinstance(chat, str):
             return Prepared(body, f"off; {chat}")
-        settings = await self._settings_of(chat, deadline)
+        memory, settings = self._memory, None
+        reading = run_in(memory.executor, settings_in_force, memory.sync, chat.scope.user_id, self._defaults)
+        try:
+            settings = await asyncio.wait_for(reading, deadline - monotonic())
+        except (TimeoutError, GraphmemError) as error:  # memories are not recalled then; the chat is stored
+            logger.warning("the settings of a chat could not be read (%s)", log_text(error))
         block, outcome = await self._recall(chat, settings, deadline)
         if block:
             messages = inject_block(chat_body.messages, block, (settings or self._defaults).inject)
@@ -205,16 +210,6 @@ class ChatProxy:
             return "no-user"
 
     # --- recalling ------------------------------------------------------------------------------------------------
-
-    async def _settings_of(self, chat: _Chat, deadline: float) -> ChatSettings | None:
-        """Returns the settings for a chat, None if they cannot be read in time."""
-        memory = self._memory
-        reading = run_in(memory.executor, settings_in_force, memory.sync, chat.scope.user_id, self._defaults)
-        try:
-            return await asyncio.wait_for(reading, deadline - monotonic())
-        except (TimeoutError, GraphmemError) as error:
-            logger.warning("the settings of a chat could not be read (%s)", log_text(error))
-            return None
 
     async def _recall(self, chat: _Chat, settings: ChatSettings | None, deadline: float) -> tuple[str, str]:
         """Returns the block for a chat, and the outcome in words; within a turn it is that of the turn's beginning."""

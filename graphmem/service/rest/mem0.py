@@ -183,7 +183,11 @@ async def store_messages(
     if infer and service.engine.llm is None and not service.settings.infer_needs_llm:
         infer = False
         body.name_ignored(response, "infer", *given(prompt=body.prompt))
-    messages = _listed(body.messages)
+    given_messages = body.messages
+    if isinstance(given_messages, str):
+        given_messages = ChatMessage(role="user", content=given_messages)
+    listed = given_messages if isinstance(given_messages, list) else [given_messages]
+    messages = [message.model_dump(exclude_unset=True) for message in listed]
     made_ids = {} if idempotency_key is None else _ids_of_places(messages, idempotency_key)
     try:
         added = await service.memory.add(
@@ -220,13 +224,6 @@ def _with_origin(body: AddBody) -> dict[str, Any] | None:
         if metadata.get(name, value) != value:
             raise Problem(400, f"{name}: differs from metadata.{name}, where it is stored; give it in one place only")
     return {**metadata, **origin} if origin else body.metadata
-
-
-def _listed(messages: str | ChatMessage | list[ChatMessage]) -> list[dict[str, Any]]:
-    if isinstance(messages, str):
-        messages = ChatMessage(role="user", content=messages)
-    listed = messages if isinstance(messages, list) else [messages]
-    return [message.model_dump(exclude_unset=True) for message in listed]
 
 
 def _ids_of_places(messages: list[dict[str, Any]], key: str) -> dict[int, str]:

@@ -73,11 +73,13 @@ class Ledger:
         self.blobs = blobs
         # Whether derived rows are delivered to no store outside of this machine.
         self.derived_stays_here = False
+        if key_source is None and isinstance(location, Path):
+            key_source = SecretKeySource(file=location.absolute().with_name(secret_key.KEY_FILE))
         self._database: Database = PostgresDatabase(location) if isinstance(location, URL) else SqliteDatabase(location)
         with ExitStack() as on_failure:
             on_failure.callback(self._database.release)
             try:
-                self.digests = self._prepare(key_source or _default_key_source(location))
+                self.digests = self._prepare(key_source or SecretKeySource(is_local=location is None))
             except StoreUnavailable as error:
                 if self._database.is_configuration_error(error):
                     raise ConfigError(f"ledger_url: {error}; check user, password, database and rights") from error
@@ -90,6 +92,10 @@ class Ledger:
         return self.digests.ledger
 
     def _prepare(self, key_source: SecretKeySource) -> Digests:
+        """Creates the schema or brings it up to date, and returns the digests with the secret key.
+
+        Raises StoreError for a ledger of a newer release, and for a PostgreSQL database that is not in UTF8.
+        """
         with self._database.read() as connection:
             is_current = _has_schema(connection) and _revision(connection) == schema.REVISION  # as it mostly is
             is_current = is_current and not sequence.lacks_room(connection)
@@ -97,7 +103,10 @@ class Ledger:
         if digests is not None:
             return digests
         with self._database.write() as connection:  # checks again: another process may have been faster
-            _ensure_schema(connection)
+            if not inspect(connection).get_table_names():
+                _create(connection)
+            elif (revision := _revision(connection)) != schema.REVISION:
+                _upgrade(connection, revision)
             if sequence.lacks_room(connection):
                 sequence.make_room(connection)
             return secret_key.ensure_digests(connection, key_source)
@@ -190,12 +199,6 @@ def exists(location: Path | URL) -> bool:
         database.release()
 
 
-def _default_key_source(location: Path | URL | None) -> SecretKeySource:
-    if isinstance(location, Path):
-        return SecretKeySource(file=location.absolute().with_name(secret_key.KEY_FILE))
-    return SecretKeySource(is_local=location is None)
-
-
 # --- the schema -------------------------------------------------------------------------------------------------------
 
 
@@ -209,20 +212,6 @@ def _revision(connection: Connection) -> str:
     if revision is None:
         raise CorruptValue("its schema has no version")
     return str(revision)
-
-
-def _ensure_schema(connection: Connection) -> None:
-    """Creates or migrates the schema inside the caller's transaction; does nothing if it is up to date.
-
-    Raises StoreError for a ledger of a newer release, and for a PostgreSQL database that is not in UTF8.
-    """
-    tables = set(inspect(connection).get_table_names())
-    if not tables:
-        _create(connection)
-        return
-    revision = _revision(connection)
-    if revision != schema.REVISION:
-        _upgrade(connection, revision)
 
 
 def _create(connection: Connection) -> None:

@@ -99,15 +99,28 @@ class CandidateReader:
     def tokens(self, connection: Connection, row_ids: Sequence[int]) -> tuple[list[int], list[bytes]]:
         """Returns the token matrices of memories as (row ids, encoded matrices): one of each for every window.
 
-        Windows of one memory are adjacent and in order; memories without tokens of this model are left out.
+        Windows of one memory are adjacent and in order; memories without tokens of this model are left out. Reads those
+        that the columns do not keep, which then keep them.
         """
         if not row_ids:
             return [], []
         model, form = self._spec.model, self._spec.tokens or ""
-        if self._visible is not None:
-            return _kept_tokens(connection, self._visible.columns, model, form, row_ids)
-        rows = _read_embeddings(connection, model, form, row_ids)
-        return [row for row, _ in rows], [data for _, data in rows]
+        if self._visible is None:
+            rows = _read_embeddings(connection, model, form, row_ids)
+            return [row for row, _ in rows], [data for _, data in rows]
+        columns = self._visible.columns
+        kept = columns.tokens.of(model, form)
+        lacking = columns.lacking.setdefault((model, form), set())
+        unread = [row for row in row_ids if row not in kept and row not in lacking]
+        if unread:
+            read: dict[int, list[bytes]] = {}
+            for row, data in _read_embeddings(connection, model, form, unread):
+                read.setdefault(row, []).append(data)
+            lacking.update(row for row in unread if row not in read)
+            columns.tokens.add(model, form, read)
+        ordered = sorted(row_ids)
+        windows = [kept.get(row, ()) for row in ordered]
+        return [row for row, own in zip(ordered, windows, strict=True) for _ in own], list(chain.from_iterable(windows))
 
     @property
     def columns(self) -> PartitionColumns | None:
@@ -132,27 +145,6 @@ def _read_embeddings(connection: Connection, model: str, form: str, row_ids: Seq
     """Returns the embedding of each window of memories, by row and window."""
     values = {"model": model, "form": form, "row_ids": list(row_ids)}
     return [tuple(row) for row in connection.execute(_OF_ROWS, values).all()]
-
-
-def _kept_tokens(
-    connection: Connection, columns: PartitionColumns, model: str, form: str, row_ids: Sequence[int]
-) -> tuple[list[int], list[bytes]]:
-    """Returns the token matrices of the windows of memories, by row and window, and their rows.
-
-    Reads those that the columns do not keep, which then keep them.
-    """
-    kept = columns.tokens.of(model, form)
-    lacking = columns.lacking.setdefault((model, form), set())
-    unread = [row for row in row_ids if row not in kept and row not in lacking]
-    if unread:
-        read: dict[int, list[bytes]] = {}
-        for row, data in _read_embeddings(connection, model, form, unread):
-            read.setdefault(row, []).append(data)
-        lacking.update(row for row in unread if row not in read)
-        columns.tokens.add(model, form, read)
-    ordered = sorted(row_ids)
-    windows = [kept.get(row, ()) for row in ordered]
-    return [row for row, own in zip(ordered, windows, strict=True) for _ in own], list(chain.from_iterable(windows))
 
 
 def _candidate_rows(

@@ -189,7 +189,14 @@ def entity_states(connection: Connection, rows: Sequence[int]) -> list[EntitySta
 
 
 def _entity_states_where(connection: Connection, condition: ColumnElement[bool]) -> list[tuple[int, EntityState]]:
-    alias = _mentioned_aliases().subquery()
+    there = entities.alias("there")
+    # Only aliases of which the other entity is mentioned now; the rest apply again with its next mention.
+    alias = (
+        select(aliases.c.partition, aliases.c.key, aliases.c.other)
+        .join(there, (there.c.partition == aliases.c.partition) & (there.c.key == aliases.c.other))
+        .where(aliases.c.negated.is_(False))
+        .subquery()
+    )
     statement = (
         select(entities, partitions.c.key.label("partition_key"), alias.c.other)
         .join(partitions, partitions.c.id == entities.c.partition)
@@ -203,19 +210,6 @@ def _entity_states_where(connection: Connection, condition: ColumnElement[bool])
     partition_rows = {lines[0]["partition"] for lines in lines_by_entity.values()}
     names = {row: entity_names.names_to_show(connection, row) for row in partition_rows}
     return [(row, _entity_state(lines, names[lines[0]["partition"]])) for row, lines in lines_by_entity.items()]
-
-
-def _mentioned_aliases() -> Select[Any]:
-    """Selects the aliases of which the other entity is mentioned now; the rest apply again with its next mention."""
-    other_entity = entities.alias("there")
-    return (
-        select(aliases.c.partition, aliases.c.key, aliases.c.other)
-        .join(
-            other_entity,
-            (other_entity.c.partition == aliases.c.partition) & (other_entity.c.key == aliases.c.other),
-        )
-        .where(aliases.c.negated.is_(False))
-    )
 
 
 @decoding
@@ -251,22 +245,16 @@ def relation_states(connection: Connection, ids: Iterable[str]) -> list[Relation
         .where(relations.c.uid.in_(list(ids)))
     )
     rows = connection.execute(statement).mappings().all()
-    supports_of = _supports(connection, [row["id"] for row in rows])
-    return [_relation_state(row, supports_of[row["id"]]) for row in rows]
-
-
-def _supports(connection: Connection, rows: Sequence[int]) -> dict[int, list[RowMapping]]:
-    """Returns {relation row: its supports, newest first}."""
-    statement = (
+    supported = (
         select(supports, memories_table.c.uid)
         .join(memories_table, memories_table.c.id == supports.c.memory)
         .where(in_array(supports.c.relation, "rows"))
         .order_by(func.coalesce(supports.c.valid_at, memories_table.c.at).desc(), supports.c.memory)
     )
-    supports_of: dict[int, list[RowMapping]] = {}
-    for support in connection.execute(statement, {"rows": list(rows)}).mappings():
-        supports_of.setdefault(support["relation"], []).append(support)
-    return supports_of
+    newest_first: dict[int, list[RowMapping]] = {}
+    for support in connection.execute(supported, {"rows": [row["id"] for row in rows]}).mappings():
+        newest_first.setdefault(support["relation"], []).append(support)
+    return [_relation_state(row, newest_first[row["id"]]) for row in rows]
 
 
 @decoding

@@ -199,8 +199,11 @@ class Columns:
             return columns
         if columns is not None and columns.state[1:] == state[1:]:
             after = columns.state.extent.last
-            # Numbers have gaps on PostgreSQL. There are no more changes than numbers.
-            if state.extent.newest - after <= MAX_CHANGES or _count_changed(connection, after) <= MAX_CHANGES:
+            # Numbers have gaps on PostgreSQL. There are no more changes than numbers. Counts one above the most.
+            if (
+                state.extent.newest - after <= MAX_CHANGES
+                or len(connection.scalars(_SOME_CHANGED, {"after": after}).all()) <= MAX_CHANGES
+            ):
                 return columns.updated(connection, state)
         partition, size = sized_partition(connection, key)
         most = self._max_bytes // MEMORY_BYTES
@@ -210,11 +213,6 @@ class Columns:
         if len(rows) > most:
             return None
         return PartitionColumns(key, partition, state).with_changes(connection, rows, (), state)
-
-
-def _count_changed(connection: Connection, after: int) -> int:
-    """Returns how many memories of all partitions changed after a sequence number, at most one above `MAX_CHANGES`."""
-    return len(connection.scalars(_SOME_CHANGED, {"after": after}).all())
 
 
 class _Row(NamedTuple):

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, closing, contextmanager, nullcont
 from threading import local
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Transaction, event, exc
+from sqlalchemy import Connection, Engine, event, exc
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from graphmem.errors import CLOSED, GraphmemError, StoreLocked, StoreUnavailable
@@ -141,7 +141,14 @@ class Database(ABC):
             connection.execution_options(graphmem_begin=begin)
             if synced is not None:
                 self._set_synced(connection, synced=synced)
-            with _begin_transaction(connection):
+            try:
+                transaction = connection.begin()
+            except exc.DBAPIError as error:
+                # A connection that broke while idle is replaced, as are all others that broke with it.
+                if not error.connection_invalidated:
+                    raise
+                transaction = connection.begin()
+            with transaction:
                 yield connection
 
     @abstractmethod
@@ -209,16 +216,6 @@ class Database(ABC):
 def _execute_begin(connection: Connection) -> None:
     if begin := connection.get_execution_options()["graphmem_begin"]:
         connection.exec_driver_sql(begin)
-
-
-def _begin_transaction(connection: Connection) -> Transaction:
-    """Begins a transaction. A connection that broke while idle is replaced, as are all others that broke with it."""
-    try:
-        return connection.begin()
-    except exc.DBAPIError as error:
-        if not error.connection_invalidated:
-            raise
-        return connection.begin()
 
 
 def _driver_message(error: Exception) -> str:

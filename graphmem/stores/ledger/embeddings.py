@@ -145,12 +145,30 @@ def store_embeddings_and_terms(
     Returns the other memories, for which nothing changes: their cached embeddings were erased since.
     """
     windows = add_references(connection, spec, enriched)
-    linked = [one for one in enriched if windows[one.text_hash]]
-    if linked:
-        counts = [term_counts(one.record.embedded_text) for one in linked]
-        pairs = list(zip(linked, counts, strict=True))
-        connection.execute(_MARK_ENRICHED, [_enrichment_values(one, windows[one.text_hash], own) for one, own in pairs])
-        add_term_counts(connection, [(one.partition, own) for one, own in pairs])
+    rows: list[dict[str, Any]] = []
+    counts: list[tuple[int, Mapping[int, float]]] = []
+    for one in enriched:
+        if not windows[one.text_hash]:
+            continue
+        text, answer_types, own = one.record.text, one.answer_types, term_counts(one.record.embedded_text)
+        if is_question(text):
+            answer_types |= AnswerType.ASKS
+        if is_passage(text):
+            answer_types |= AnswerType.TITLED
+        row = {
+            "row": one.record.row,
+            "text_hash": one.text_hash,
+            "window_count": windows[one.text_hash],
+            "new_answer_types": int(answer_types),
+            "new_question_share": question_share(text),
+            "new_terms": encode_terms(bm25_weights(own)),
+            "new_seq": one.record.seq,
+        }
+        rows.append(row)
+        counts.append((one.partition, own))
+    if rows:
+        connection.execute(_MARK_ENRICHED, rows)
+        add_term_counts(connection, counts)
     return [one.record for one in enriched if not windows[one.text_hash]]
 
 
@@ -178,23 +196,6 @@ def delete_other_embeddings(connection: Connection, spec: EmbeddingSpec) -> int:
     """Erases embeddings of other models and embedding forms than those of `spec`. Returns the number of rows erased."""
     is_current = (embeddings_table.c.model == spec.model) & embeddings_table.c.form.in_(spec.names)
     return connection.execute(embeddings_table.delete().where(~is_current)).rowcount
-
-
-def _enrichment_values(enriched: Enriched, windows: int, counts: Mapping[int, float]) -> dict[str, Any]:
-    text, answer_types = enriched.record.text, enriched.answer_types
-    if is_question(text):
-        answer_types |= AnswerType.ASKS
-    if is_passage(text):
-        answer_types |= AnswerType.TITLED
-    return {
-        "row": enriched.record.row,
-        "text_hash": enriched.text_hash,
-        "window_count": windows,
-        "new_answer_types": int(answer_types),
-        "new_question_share": question_share(text),
-        "new_terms": encode_terms(bm25_weights(counts)),
-        "new_seq": enriched.record.seq,
-    }
 
 
 def vectors_by_row(connection: Connection, spec: EmbeddingSpec, rows: Sequence[int]) -> dict[int, list[SpaceVector]]:

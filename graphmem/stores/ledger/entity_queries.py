@@ -40,17 +40,15 @@ def entities_in(
         entity_names.all_links(connection, partition),
         entity_names.chosen_names(connection, partition),
     )
-    matching = [
-        entity
-        for entity in merged
-        if (kind is None or entity.type is kind) and (not words or _contains(parts, [*entity.keys, fold(entity.name)]))
-    ]
+    matching = []
+    for entity in merged:
+        if kind is not None and entity.type is not kind:
+            continue
+        names = [*entity.keys, fold(entity.name)] if words else []
+        spellings = [spelling for name in names for spelling in typed_spellings(name)]
+        if not words or any(part in spelling for spelling in spellings for part in parts):
+            matching.append(entity)
     return sorted(matching, key=lambda entity: (-entity.mentions, entity.key))[:limit]
-
-
-def _contains(parts: Collection[str], names: Iterable[str]) -> bool:
-    """Whether a name (folded) contains a text, given as it is typed without the marks of Latin letters."""
-    return any(part in spelling for name in names for spelling in typed_spellings(name) for part in parts)
 
 
 def entity_in(connection: Connection, view: View, key: str) -> Entity | None:
@@ -106,19 +104,8 @@ def _mentioned_entities(connection: Connection, view: View, keys: Collection[str
     A view that spans partitions may meet a key several times, under several names: its name and type are those of the
     partition with the most memories, its `mentions` the sum.
     """
-    statement = _mention_counts(view)
-    if keys is not None:
-        statement = statement.where(entities.c.key.in_(list(keys)))
-    by_key: dict[str, Entity] = {}
-    for key, name, type_, count in connection.execute(statement, view_values(connection, view)):
-        entity = by_key.get(key) or Entity(key, name, entity_type(type_), 0)
-        by_key[key] = replace(entity, mentions=entity.mentions + count)
-    return by_key
-
-
-def _mention_counts(view: View) -> Select[Any]:
     mention_count = func.count().label("mention_count")
-    return (
+    statement = (
         select(entities.c.key, entities.c.name, entities.c.type, mention_count)
         .select_from(mentions)
         .join(entities, entities.c.id == mentions.c.entity)
@@ -127,6 +114,13 @@ def _mention_counts(view: View) -> Select[Any]:
         .group_by(entities.c.id)
         .order_by(mention_count.desc(), entities.c.key)
     )
+    if keys is not None:
+        statement = statement.where(entities.c.key.in_(list(keys)))
+    by_key: dict[str, Entity] = {}
+    for key, name, type_, count in connection.execute(statement, view_values(connection, view)):
+        entity = by_key.get(key) or Entity(key, name, entity_type(type_), 0)
+        by_key[key] = replace(entity, mentions=entity.mentions + count)
+    return by_key
 
 
 def _merge_linked(
@@ -143,23 +137,18 @@ def _merge_linked(
     links = list(links)
     visible = [[by_key[key] for key in group if key in by_key] for group in entity_resolution.linked_groups(links)]
     groups = [group for group in visible if len(group) > 1]
-    grouped_keys = {entity.key for group in groups for entity in group}
-    memory_rows = _memory_rows_by_key(connection, view, sorted(grouped_keys))
+    grouped_keys = sorted({entity.key for group in groups for entity in group})
+    memory_rows: dict[str, set[int]] = {key: set() for key in grouped_keys}
+    for start in range(0, len(grouped_keys), BATCH):
+        some = _mentioning(view, grouped_keys[start : start + BATCH]).with_only_columns(entities.c.key, memories.c.id)
+        for key, row_id in connection.execute(some, view_values(connection, view)):
+            memory_rows[key].add(row_id)
     for group in groups:
         memory_count = len(set[int]().union(*(memory_rows[entity.key] for entity in group)))
         yield entity_resolution.merge_entities(group, links, chosen, memory_count)
     for key, entity in by_key.items():
-        if key not in grouped_keys:
+        if key not in memory_rows:
             yield replace(entity, name=chosen[key].name) if key in chosen else entity
-
-
-def _memory_rows_by_key(connection: Connection, view: View, keys: list[str]) -> dict[str, set[int]]:
-    row_ids: dict[str, set[int]] = {key: set() for key in keys}
-    for start in range(0, len(keys), BATCH):
-        statement = _mentioning(view, keys[start : start + BATCH]).with_only_columns(entities.c.key, memories.c.id)
-        for key, row_id in connection.execute(statement, view_values(connection, view)):
-            row_ids[key].add(row_id)
-    return row_ids
 
 
 def _mentioning(view: View, keys: Collection[str]) -> Select[Any]:

@@ -181,30 +181,28 @@ def insert_history(connection: Connection, events: Sequence[Event], seq: int) ->
     if not events:
         return []
     used_ids = set(connection.scalars(_USED_IDS, {"uids": [event.id for event in events]}))
-    rows = []
+    rows: list[dict[str, Any]] = []
     for event in events:
-        rows.append(_encode_event(event, str(uuid4()) if event.id in used_ids else event.id, seq))
+        rows.append(
+            {
+                "uid": str(uuid4()) if event.id in used_ids else event.id,
+                "memory": event.memory_id,
+                "event": event.event,
+                "old_text": event.old_text,
+                "new_text": event.new_text,
+                "previous_state": None if event.previous_state is None else dict(event.previous_state),
+                "reason": event.reason,
+                "actor_id": event.actor_id,
+                "role": event.role,
+                "memory_created_at": micros(event.created_at),
+                "at": micros(event.updated_at),
+                "seq": seq,
+                "batch": event.batch,
+            }
+        )
         used_ids.add(event.id)
     connection.execute(events_table.insert(), rows)
     return [row["uid"] for row in rows]
-
-
-def _encode_event(event: Event, uid: str, seq: int) -> dict[str, Any]:
-    return {
-        "uid": uid,
-        "memory": event.memory_id,
-        "event": event.event,
-        "old_text": event.old_text,
-        "new_text": event.new_text,
-        "previous_state": None if event.previous_state is None else dict(event.previous_state),
-        "reason": event.reason,
-        "actor_id": event.actor_id,
-        "role": event.role,
-        "memory_created_at": micros(event.created_at),
-        "at": micros(event.updated_at),
-        "seq": seq,
-        "batch": event.batch,
-    }
 
 
 def delete_history(connection: Connection, uid: str) -> None:

@@ -189,9 +189,16 @@ def remove(connection: Connection, record: MemoryRecord, now: datetime, digests:
     deleted_relations = sum(_update_or_delete_relation(connection, row, record.partition, now) for row in relation_rows)
     entity_rows = list(connection.scalars(select(mentions.c.entity).where(mentions.c.memory == record.row)))
     connection.execute(mentions.delete().where(mentions.c.memory == record.row))
-    deleted_entities = _uncount_entities(connection, entity_rows, record.partition, now, digests)
+    lost_mention = entities.c.id.in_(entity_rows)
+    connection.execute(entities.update().where(lost_mention).values(mentions=entities.c.mentions - 1))
+    unmentioned = entities.delete().where(lost_mention, entities.c.mentions <= 0)
+    deleted_entities = connection.execute(unmentioned.returning(entities.c.key, entities.c.seq)).all()
+    for key, seq in deleted_entities:
+        if seq is not None:  # it has an alias or a chosen name, so projections may hold a node of it
+            uid, new_seq = digests.encrypt(entity_id(record.partition, key)), outbox.next_seq(connection)
+            tombstones.add_tombstone(connection, "entity", uid, record.partition, Scope(), now, new_seq)
     _rename_after(connection, entity_rows)
-    return GraphRemoval(len(entity_rows), deleted_entities, deleted_relations)
+    return GraphRemoval(len(entity_rows), len(deleted_entities), deleted_relations)
 
 
 def _update_or_delete_relation(connection: Connection, row_id: int, partition_key: str, now: datetime) -> int:
@@ -207,23 +214,6 @@ def _update_or_delete_relation(connection: Connection, row_id: int, partition_ke
     uid = connection.scalar(relations.delete().where(is_relation).returning(relations.c.uid))
     tombstones.add_tombstone(connection, "relation", str(uid), partition_key, Scope(), now, seq)
     return 1
-
-
-def _uncount_entities(
-    connection: Connection, row_ids: Iterable[int], partition_key: str, now: datetime, digests: Digests
-) -> int:
-    """Counts one mention less of each entity and deletes those without any. Returns the number deleted."""
-    lost_mention = entities.c.id.in_(list(row_ids))
-    connection.execute(entities.update().where(lost_mention).values(mentions=entities.c.mentions - 1))
-    unmentioned = entities.delete().where(lost_mention, entities.c.mentions <= 0)
-    deleted = connection.execute(unmentioned.returning(entities.c.key, entities.c.seq)).all()
-    for key, seq in deleted:
-        if seq is not None:  # it has an alias or a chosen name, so projections may hold a node of it
-            encrypted_id = digests.encrypt(entity_id(partition_key, key))
-            tombstones.add_tombstone(
-                connection, "entity", encrypted_id, partition_key, Scope(), now, outbox.next_seq(connection)
-            )
-    return len(deleted)
 
 
 def _rename_after(connection: Connection, row_ids: Iterable[int]) -> None:

@@ -116,12 +116,12 @@ def usage_totals(connection: Connection, scope: Scope | None = None) -> list[dic
     statement = select(usage.c.operation, usage.c.model, *sums).group_by(usage.c.operation, usage.c.model)
     if scope is not None:
         statement = statement.where(*(usage.c[name] == value for name, value in scope.parts.items()))
-    return [_with_integers(dict(row)) for row in connection.execute(statement.order_by(usage.c.operation)).mappings()]
-
-
-def _with_integers(row: dict[str, Any]) -> dict[str, Any]:
-    """Turns the sums of integer columns, which PostgreSQL returns as Decimal, into int."""
-    return {name: int(value) if name.endswith(("calls", "tokens")) else value for name, value in row.items()}
+    rows = connection.execute(statement.order_by(usage.c.operation)).mappings()
+    # PostgreSQL returns sums of integer columns as Decimal.
+    return [
+        {name: int(value) if name.endswith(("calls", "tokens")) else value for name, value in row.items()}
+        for row in rows
+    ]
 
 
 def count_erasure(connection: Connection) -> None:

@@ -523,7 +523,19 @@ def insert_all(connection: Connection, new: Sequence[tuple[MemoryRecord, int]]) 
 
 @lru_cache(maxsize=1)
 def _insert() -> Insert:
-    return memories.insert().values(previous=_last_episode_until().scalar_subquery())
+    episode = memories.alias("episode").c  # within an INSERT into `memories`, too, it has a FROM of its own
+    last_episode_until = (
+        select(episode.id)
+        .where(
+            episode.partition == bindparam("in_partition"),
+            episode.session == bindparam("in_session"),
+            episode.kind == Kind.EPISODE.value,
+            episode.at <= bindparam("moment"),
+        )
+        .order_by(episode.at.desc(), episode.id.desc())
+        .limit(1)
+    )
+    return memories.insert().values(previous=last_episode_until.scalar_subquery())
 
 
 def set_further_runs(connection: Connection, row_id: int, runs: Iterable[str]) -> None:
@@ -691,21 +703,6 @@ def _are_forgotten(scope: Scope, before: datetime) -> list[ColumnElement[bool]]:
 
 def _session_position(record: MemoryRecord, partition: int) -> dict[str, Any]:
     return {"in_partition": partition, "in_session": record.session, "moment": micros(record.at)}
-
-
-def _last_episode_until() -> Select[Any]:
-    episode = memories.alias("episode").c  # within an INSERT into `memories`, too, it has a FROM of its own
-    return (
-        select(episode.id)
-        .where(
-            episode.partition == bindparam("in_partition"),
-            episode.session == bindparam("in_session"),
-            episode.kind == Kind.EPISODE.value,
-            episode.at <= bindparam("moment"),
-        )
-        .order_by(episode.at.desc(), episode.id.desc())
-        .limit(1)
-    )
 
 
 @lru_cache(maxsize=1)

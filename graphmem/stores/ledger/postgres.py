@@ -70,9 +70,21 @@ class PostgresDatabase(Database):
 
     @contextmanager
     def _turn_to_write(self, of: Collection[str] | None) -> Iterator[str]:
-        names = None if of is None or len(of) > MOST_NAMES else sorted(set(map(_lock_of, of)))
-        with self._turns.taken(names):
-            yield _begin_write(names)
+        begin = (
+            f"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; {_SETTINGS}; "
+            f"SET LOCAL lock_timeout = '{BUSY_SECONDS}s'; "
+            f"SET LOCAL idle_in_transaction_session_timeout = '{2 * BUSY_SECONDS}s'; "
+        )
+        if of is None or len(of) > MOST_NAMES:
+            with self._turns.taken(None):
+                yield f"{begin}SELECT pg_advisory_xact_lock({WRITER_LOCK})"
+            return
+        # Two names may have a lock of one number: then they wait for each other, no more.
+        hashes = {blake2b(name.encode(), digest_size=4).digest() for name in of}
+        numbers = sorted(int.from_bytes(each, signed=True) for each in hashes)
+        locks = [f"SELECT pg_advisory_xact_lock({WRITER_LOCK}, {number})" for number in numbers]
+        with self._turns.taken(numbers):
+            yield begin + "; ".join([f"SELECT pg_advisory_xact_lock_shared({WRITER_LOCK})", *locks])
 
     def size(self) -> int:
         with self.read() as connection:
@@ -108,23 +120,6 @@ class PostgresDatabase(Database):
         tables = ", ".join(f"{schema.POSTGRES_SCHEMA}.{table}" for table in schema.metadata.tables)
         with self._driver_cursor() as cursor:
             cursor.execute(f"VACUUM (ANALYZE) {tables}")
-
-
-def _lock_of(name: str) -> int:
-    """Returns the number of a name's lock. Two names may have one: then they wait for each other, no more."""
-    return int.from_bytes(blake2b(name.encode(), digest_size=4).digest(), signed=True)
-
-
-def _begin_write(names: Sequence[int] | None) -> str:
-    """Returns the SQL that begins a write transaction in the places with these locks; None: alone."""
-    settings = (
-        f"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; {_SETTINGS}; SET LOCAL lock_timeout = '{BUSY_SECONDS}s'; "
-        f"SET LOCAL idle_in_transaction_session_timeout = '{2 * BUSY_SECONDS}s'; "
-    )
-    if names is None:
-        return f"{settings}SELECT pg_advisory_xact_lock({WRITER_LOCK})"
-    locks = [f"SELECT pg_advisory_xact_lock({WRITER_LOCK}, {name})" for name in names]
-    return settings + "; ".join([f"SELECT pg_advisory_xact_lock_shared({WRITER_LOCK})", *locks])
 
 
 class _Turns:

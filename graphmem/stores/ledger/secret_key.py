@@ -183,7 +183,8 @@ def _check_lost(recorded_key: str, secret: bytes | None, key_source: SecretKeySo
 def _replace_key(connection: Connection, digests: Digests) -> None:
     """Computes the message keys of stored memories with the new secret key.
 
-    Those of erased messages cannot be computed: their number is added to `ledger.unguarded`.
+    Those of erased messages cannot be computed: their number is added to `ledger.unguarded`. Deletes the tombstones of
+    entities, which the new key cannot decrypt; a projection that has not received all of them is filled again.
     """
     count_erased = select(func.count()).select_from(messages).where(messages.c.content_digest.is_(None))
     erased = connection.scalar(count_erased) or 0
@@ -197,7 +198,11 @@ def _replace_key(connection: Connection, digests: Digests) -> None:
         rows = _message_rows(connection, uids[start : start + _BATCH], digests, ordinals)
         if rows:
             connection.execute(upsert(connection, messages).on_conflict_do_nothing(), rows)
-    _delete_entity_tombstones(connection)
+    of_entities = tombstones_table.c.kind == "entity"
+    last_seq = connection.scalar(select(func.max(tombstones_table.c.seq)).where(of_entities))
+    if last_seq is not None:
+        connection.execute(cursors.delete().where(IS_OF_PROJECTION, cursors.c.seq < last_seq))
+        connection.execute(tombstones_table.delete().where(of_entities))
     connection.execute(ledger.update().values(unguarded=ledger.c.unguarded + erased))
 
 
@@ -223,14 +228,3 @@ def _message_rows(
             key = digests.key_by_content(message, record.scope, ordinals[fingerprint])
         rows.append({"key": key, "memory": uid, "content_digest": digests.content_digest(message.identity)})
     return rows
-
-
-def _delete_entity_tombstones(connection: Connection) -> None:
-    """Deletes the tombstones of entities, which the new key cannot decrypt.
-
-    A projection that has not received all of them is filled again.
-    """
-    last_seq = connection.scalar(select(func.max(tombstones_table.c.seq)).where(tombstones_table.c.kind == "entity"))
-    if last_seq is not None:
-        connection.execute(cursors.delete().where(IS_OF_PROJECTION, cursors.c.seq < last_seq))
-        connection.execute(tombstones_table.delete().where(tombstones_table.c.kind == "entity"))

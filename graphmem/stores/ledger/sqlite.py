@@ -88,9 +88,9 @@ class SqliteDatabase(Database):
         self._connections: set[int] = set()  # by id() of the driver's connection
         self._checked_at = 0.0
         if self._path is None:
-            super().__init__("the in-memory ledger", _memory_engine(), read_lock=self._write_lock)
+            super().__init__("the in-memory ledger", _engine(None), read_lock=self._write_lock)
             return
-        super().__init__(f"the ledger {str(path)!r}", _file_engine(self._path))
+        super().__init__(f"the ledger {str(path)!r}", _engine(self._path))
         event.listen(self._engine, "do_connect", self._before_connect)
         event.listen(self._engine, "connect", self._after_connect)
         event.listen(self._engine, "close", self._before_close)
@@ -268,29 +268,15 @@ def _log_path(path: Path) -> Path:
     return real_path.with_name(f"{real_path.name}-wal")
 
 
-def _file_engine(path: Path) -> Engine:
-    engine = create_engine(
-        URL.create("sqlite", database=str(path)),  # not a string: "?" and "%" belong to the path
-        connect_args={"timeout": BUSY_SECONDS, "check_same_thread": False},
-        pool_size=16,
-        hide_parameters=True,
-        json_deserializer=_decode_json,
-    )
-    return _with_pragmas(engine)
+def _engine(path: Path | None) -> Engine:
+    options: dict[str, Any] = {"hide_parameters": True, "json_deserializer": _decode_json}
+    if path is None:
+        engine = create_engine("sqlite://", connect_args={"check_same_thread": False}, poolclass=StaticPool, **options)
+    else:
+        url = URL.create("sqlite", database=str(path))  # not a string: "?" and "%" belong to the path
+        arguments = {"timeout": BUSY_SECONDS, "check_same_thread": False}
+        engine = create_engine(url, connect_args=arguments, pool_size=16, **options)
 
-
-def _memory_engine() -> Engine:
-    engine = create_engine(
-        "sqlite://",
-        connect_args={"check_same_thread": False},
-        poolclass=StaticPool,
-        hide_parameters=True,
-        json_deserializer=_decode_json,
-    )
-    return _with_pragmas(engine)
-
-
-def _with_pragmas(engine: Engine) -> Engine:
     @event.listens_for(engine, "connect")
     def on_connect(dbapi: sqlite3.Connection, _record: Any) -> None:
         dbapi.isolation_level = None  # the driver's implicit BEGIN would not cover reads

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, RowMapping, and_, bindparam, case, exists, func, not_, or_, select
 
-from graphmem.lifecycle.decay import MERGED_INTO, Brake, Vitals
+from graphmem.lifecycle.decay import MERGED_INTO, SAYS_WHAT_OTHERS_SAY, Brake, Vitals, number_of_sources
 from graphmem.lifecycle.importance import counted_type
 from graphmem.model import (
     ASSISTANT,
@@ -428,6 +428,26 @@ def mean_retention(connection: Connection) -> float | None:
         .where(m.layer == Layer.SHORT_TERM.value, *_participants(documents=True))
     )
     return connection.scalar(statement)
+
+
+def compression_ratio(connection: Connection) -> float | None:
+    """Returns how many memories one stands for in the mean that a cycle kept for like ones, or had made of them.
+
+    One that was kept is one of them. Those that are forgotten do not count, nor those that only took others in when
+    they were in the long-term layer already; None if there is none.
+    """
+    m, e = memories.c, events.c
+    is_kept = and_(e.event == "PROMOTE", e.reason.startswith(SAYS_WHAT_OTHERS_SAY.partition("{")[0]))
+    is_merged = and_(e.event == "COMPRESS", m.kind != Kind.SUMMARY.value)
+    statement = (
+        select(e.memory, e.reason)
+        .join_from(events, memories, m.uid == e.memory)
+        .where(m.layer == Layer.LONG_TERM.value, m.forgotten_at.is_(None), or_(is_kept, is_merged))
+        .order_by(e.id)
+    )
+    latest = {row.memory: number_of_sources(row.reason) for row in connection.execute(statement)}
+    numbers = [number for number in latest.values() if number]
+    return sum(numbers) / len(numbers) if numbers else None
 
 
 # --- what is told of the lifecycle ----------------------------------------------------------------------------------

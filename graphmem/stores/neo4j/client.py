@@ -188,21 +188,16 @@ class Neo4jClient:
             raise translated from error
         finally:
             if self._closed:
-                self._close_late_connections()
+                # Closes connections that were being opened while the driver was closed: it adds them to its pool after
+                # that, and calling its own close() again does nothing.
+                self._read_driver._pool.close()  # noqa: SLF001
+                self._write_driver._pool.close()  # noqa: SLF001
 
     def close(self) -> None:
         """Closes all connections, also those of reads and writes in progress."""
         self._closed = True
         self._read_driver.close()
         self._write_driver.close()
-
-    def _close_late_connections(self) -> None:
-        """Closes connections that were being opened while the driver was closed.
-
-        The driver adds them to its pool after that, and calling its own close() again does nothing.
-        """
-        self._read_driver._pool.close()  # noqa: SLF001
-        self._write_driver._pool.close()  # noqa: SLF001
 
 
 def _is_valid_url(url: str) -> bool:

@@ -57,19 +57,16 @@ def _optional_date(moment: datetime | None, zone: tzinfo | None) -> str | None:
 def mention_rows(state: MemoryState) -> list[Any]:
     """Returns a memory's mentions as [memory id, [[entity id, kind, rank], ...]].
 
-    The rank sorts an entity's best mention highest; it is None for common nouns.
+    The rank is a sortable text, an entity's best mention highest: by kind, then newest, then stored first. It is None
+    for common nouns.
     """
     record = state.record
     recency = f"{micros(record.at) + _MICROS_OFFSET:018d}{_MAX_ROW - record.row:012d}"
-    return [
-        record.id,
-        [[entity_id(record.partition, entity.key), int(kind), _rank(kind, recency)] for entity, kind in state.mentions],
-    ]
-
-
-def _rank(kind: MentionKind, recency: str) -> str | None:
-    """Returns a sortable text, the best mention highest: by kind, then newest, then stored first. None: not ranked."""
-    return None if kind is MentionKind.COMMON_NOUN else f"{MentionKind.COMMON_NOUN - kind}{recency}"
+    rows = []
+    for entity, kind in state.mentions:
+        rank = None if kind is MentionKind.COMMON_NOUN else f"{MentionKind.COMMON_NOUN - kind}{recency}"
+        rows.append([entity_id(record.partition, entity.key), int(kind), rank])
+    return [record.id, rows]
 
 
 def mentioned_entity_rows(ledger: str, states: Iterable[MemoryState]) -> list[Row]:

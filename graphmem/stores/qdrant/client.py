@@ -182,21 +182,20 @@ class VectorQuery:
 
     def to_grpc(self, limit: int) -> grpc.QueryPoints:
         """Converts the query to a gRPC message."""
+        if isinstance(self.vector, list):
+            nearest = grpc.VectorInput(dense=grpc.DenseVector(data=self.vector))
+        else:
+            sparse = grpc.SparseVector(indices=self.vector.indices, values=self.vector.values)
+            nearest = grpc.VectorInput(sparse=sparse)
         return grpc.QueryPoints(
             collection_name=self.collection,
-            query=grpc.Query(nearest=_grpc_vector(self.vector)),
+            query=grpc.Query(nearest=nearest),
             using=self.using,
             filter=RestToGrpc.convert_filter(self.filter),
             params=None if self.params is None else RestToGrpc.convert_search_params(self.params),
             limit=limit,
             with_payload=_MEMORY_ID_ONLY,
         )
-
-
-def _grpc_vector(vector: list[float] | models.SparseVector) -> grpc.VectorInput:
-    if isinstance(vector, list):
-        return grpc.VectorInput(dense=grpc.DenseVector(data=vector))
-    return grpc.VectorInput(sparse=grpc.SparseVector(indices=vector.indices, values=vector.values))
 
 
 def point_struct(
@@ -433,17 +432,13 @@ class Collection:
                 raise
             info = self._create()
         metadata = self._parse_metadata(info)
-        self._create_indexes(
-            {name: schema for name, schema in _INDEXED_FIELDS.items() if name not in info.payload_schema}
-        )
-        return metadata
-
-    def _create_indexes(self, missing: Mapping[str, models.PayloadSchemaParams]) -> None:
-        """Creates the missing indexes: all for a new collection, some if the process that created it died."""
+        # All indexes of a new collection, some if the process that created it died.
+        missing = {name: schema for name, schema in _INDEXED_FIELDS.items() if name not in info.payload_schema}
         if missing:
-            with self._rest(WRITE_TIMEOUT) as rest:
+            with self._rest(WRITE_TIMEOUT) as writer:
                 for name, schema in missing.items():
-                    rest.create_payload_index(self.name, name, schema)
+                    writer.create_payload_index(self.name, name, schema)
+        return metadata
 
     def _parse_metadata(self, info: models.CollectionInfo) -> CollectionInfo:
         metadata = (info.config.metadata or {}).get("graphmem")

@@ -75,7 +75,15 @@ class ServerIndex:
         with self._collection.connected():
             if not self._collection.has_multilingual:
                 points = [replace(point, multilingual=None) for point in points]
-        structs = [struct for point in points for struct in self._point_structs(point)]
+        structs: list[grpc.PointStruct] = []
+        for point in points:
+            record, partition = point.record, self._stored_partition(point.record.partition)
+            shared = {**payload(record), "ledger": self._ledger, "partition": partition}
+            for window, dense in enumerate(vectors_of(point)):
+                # The first window carries the words of the whole text.
+                weights = point.weights if window == 0 else {}
+                uid = str(uuid5(NAMESPACE_OID, f"{self._ledger}/{record.id}/{window}"))
+                structs.append(point_struct(uid, dense, weights, {**shared, "window": window}))
         # A batch is the ledger's state at one moment: a stored `seq` above its highest was read later, and stays.
         not_newer = _range("seq", lte=max(point.record.seq for point in points))
         requests = [[upsert_operation(chunk, not_newer)] for chunk in _chunks(structs, self._points_per_request)]
@@ -94,15 +102,6 @@ class ServerIndex:
             for windows, ids in ids_by_windows.items()
         ]
         return models.Filter(must=[self._own_points(), not_newer, models.Filter(should=list(surplus))])
-
-    def _point_structs(self, point: Point) -> Iterator[grpc.PointStruct]:
-        record = point.record
-        shared = {**payload(record), "ledger": self._ledger, "partition": self._stored_partition(record.partition)}
-        for window, dense in enumerate(vectors_of(point)):
-            # The first window carries the words of the whole text.
-            weights = point.weights if window == 0 else {}
-            uid = str(uuid5(NAMESPACE_OID, f"{self._ledger}/{record.id}/{window}"))
-            yield point_struct(uid, dense, weights, {**shared, "window": window})
 
     def delete(self, ids: Sequence[str]) -> int:
         removed = 0
@@ -175,22 +174,16 @@ class ServerIndex:
     def wipe(self) -> None:
         collection = self._collection
         with collection.connected_for_reset() as connection:
-            self._delete_own_points(connection)
+            selected = models.Filter(must=[self._own_points()])
+            # Page by page, so that no single request exceeds the write timeout.
+            while page := connection.reader.scroll(collection.name, selected, limit=_PAGE, with_payload=False)[0]:
+                ids = models.PointIdsList(points=[record.id for record in page])
+                connection.writer.delete(collection.name, ids, wait=True)
             is_empty = not self._count(connection, None)
             if not collection.matches_model and not is_empty:
                 raise collection.model_mismatch_error()
             if is_empty and not (collection.matches_model and collection.has_multilingual):
                 collection.replace()
-
-    def _delete_own_points(self, connection: Connection) -> None:
-        """Deletes page by page, so that no single request exceeds the write timeout."""
-        selected = models.Filter(must=[self._own_points()])
-        while True:
-            page, _ = connection.reader.scroll(self._collection.name, selected, limit=_PAGE, with_payload=False)
-            if not page:
-                return
-            ids = models.PointIdsList(points=[record.id for record in page])
-            connection.writer.delete(self._collection.name, ids, wait=True)
 
     def close(self) -> None:
         self._collection.close()

@@ -8,14 +8,10 @@ from __future__ import annotations
 
 import pytest
 
-pytest.register_assert_rewrite(
-    *(f"{__name__}.{module}" for module in ("embedder", "graph_index", "language_model", "reranker", "vector_index"))
-)
+pytest.register_assert_rewrite(*(f"{__name__}.{module}" for module in ("graph_index", "models", "vector_index")))
 
-from graphmem.testing.conformance.embedder import EmbedderContract  # noqa: E402  (its assertions are rewritten)
-from graphmem.testing.conformance.graph_index import GraphIndexContract  # noqa: E402
-from graphmem.testing.conformance.language_model import LanguageModelContract  # noqa: E402
-from graphmem.testing.conformance.reranker import RerankerContract  # noqa: E402
+from graphmem.testing.conformance.graph_index import GraphIndexContract  # noqa: E402  (its assertions are rewritten)
+from graphmem.testing.conformance.models import EmbedderContract, LanguageModelContract, RerankerContract  # noqa: E402
 from graphmem.testing.conformance.vector_index import (  # noqa: E402
     VectorIndexContract,
     check_ranks_like_the_exact_index,

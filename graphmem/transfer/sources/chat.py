@@ -29,7 +29,13 @@ def messages(path: Path, text: str, limits: validation.InputLimits, skipped: Ski
     for place, message in _messages_with_places(path, text, skipped):
         with skipped.skip_invalid(place):
             _check(message, limits)
-            accepted.append(_with_id(message, occurrences))
+            if isinstance(message, dict) and not {"id", "timestamp"} & message.keys():
+                serialised = json.dumps(message, sort_keys=True, default=str)
+                occurrences[serialised] += 1
+                id_ = uuid5(NAMESPACE_OID, f"{serialised}#{occurrences[serialised]}")
+                accepted.append({**message, "id": str(id_)})
+            else:
+                accepted.append(message)
     return accepted
 
 
@@ -52,12 +58,3 @@ def _check(message: Any, limits: validation.InputLimits) -> None:
     except ValidationError as error:
         # The place is reported separately, so the index that `message_list` puts first is removed.
         raise ValidationError(str(error).replace("messages[0].", "", 1).replace("messages[0]", "message", 1)) from None
-
-
-def _with_id(message: Any, occurrences: Counter[str]) -> Any:
-    """Adds an id, made of the content and the number among equal messages, to a message with neither id nor time."""
-    if not isinstance(message, dict) or {"id", "timestamp"} & message.keys():
-        return message
-    serialised = json.dumps(message, sort_keys=True, default=str)
-    occurrences[serialised] += 1
-    return {**message, "id": str(uuid5(NAMESPACE_OID, f"{serialised}#{occurrences[serialised]}"))}

@@ -82,7 +82,8 @@ class McpMemoryFile:
 
     def _entity(self, line: Mapping[str, Any]) -> Iterator[Record]:
         name, type_ = _required_text(line, "name"), _required_text(line, "entityType")
-        sentence = f"{_spaced(name)} is {_article(_spaced(type_))} {_spaced(type_)}."
+        article = "an" if _spaced(type_)[:1].casefold() in set("aeiou") else "a"
+        sentence = f"{_spaced(name)} is {article} {_spaced(type_)}."
         yield self._record(
             ("entity", name, type_), sentence, {"entity": name, "entity_type": type_}, mentions=[_mention(name, type_)]
         )
@@ -90,7 +91,10 @@ class McpMemoryFile:
     def _observations(self, line: Mapping[str, Any]) -> Iterator[Record]:
         name = _required_text(line, "name")
         title = _spaced(name)[0].upper() + _spaced(name)[1:]
-        for observation in dict.fromkeys(_text_list(line, "observations")):
+        values = line.get("observations")
+        if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+            raise ValidationError("observations: must be a list of texts")
+        for observation in dict.fromkeys(value.strip() for value in values if value.strip()):
             yield self._record(("observation", name, observation), f"{title}\n{observation}", {"entity": name})
 
     def _relation(self, line: Mapping[str, Any]) -> Iterator[Record]:
@@ -117,17 +121,14 @@ class McpMemoryFile:
 
 
 def _mention(name: str, type_: str = "") -> dict[str, str]:
-    return {"key": _key(name), "name": _spaced(name), "type": _type_of(type_).value, "kind": "name"}
+    # The last word names the type: a "recurring_event" is an event.
+    last_word = _spaced(type_).casefold().split()[-1:]
+    entity_type = _TYPE_OF_WORD.get(last_word[0], EntityType.OTHER) if last_word else EntityType.OTHER
+    return {"key": _key(name), "name": _spaced(name), "type": entity_type.value, "kind": "name"}
 
 
 def _key(name: str) -> str:
     return normalise_key(_spaced(name))
-
-
-def _type_of(word: str) -> EntityType:
-    """Returns the entity type named by the last word ("recurring_event" is an event), else OTHER."""
-    last_word = _spaced(word).casefold().split()[-1:]
-    return _TYPE_OF_WORD.get(last_word[0], EntityType.OTHER) if last_word else EntityType.OTHER
 
 
 def _required_text(line: Mapping[str, Any], name: str) -> str:
@@ -137,17 +138,6 @@ def _required_text(line: Mapping[str, Any], name: str) -> str:
     return value.strip()
 
 
-def _text_list(line: Mapping[str, Any], name: str) -> list[str]:
-    values = line.get(name)
-    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-        raise ValidationError(f"{name}: must be a list of texts")
-    return [value.strip() for value in values if value.strip()]
-
-
 def _spaced(name: str) -> str:
     """Returns a name with spaces for underscores: clients of this server write "John_Smith" and "works_at"."""
     return " ".join(name.replace("_", " ").split())
-
-
-def _article(word: str) -> str:
-    return "an" if word[:1].casefold() in set("aeiou") else "a"

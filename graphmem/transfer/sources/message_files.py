@@ -217,19 +217,16 @@ def _parse_prose(
     turns = [_TURN.fullmatch(line) for line in lines]
     if format_ is InputFormat.TRANSCRIPT and turns[0] is None:
         raise ValidationError(f'{source}: does not begin with "Name: words", as transcripts do; pass --format text')
-    if format_ is InputFormat.TRANSCRIPT or (format_ is None and _is_transcript(turns)):
+    names = [turn["name"] for turn in turns if turn is not None]
+    # The first line and most lines are turns and a name comes twice, as not in a list of "Milk: 2".
+    is_transcript = turns[0] is not None and 2 * len(names) >= len(turns) and len(set(names)) < len(names)
+    if format_ is InputFormat.TRANSCRIPT or (format_ is None and is_transcript):
         yield from _turn_messages(lines, turns, defaults)
         return
     for paragraph in re.split(r"\n[^\S\n]*\n", text.replace("\r\n", "\n")):
         if paragraph.strip():
             message = defaults.from_text(paragraph.strip())
             yield message if document is None or defaults.name is not None else Paragraph(message, document)
-
-
-def _is_transcript(turns: list[re.Match[str] | None]) -> bool:
-    """Returns True if the first line and most lines are turns and a name comes twice, as not in a list of "Milk: 2"."""
-    names = [turn["name"] for turn in turns if turn is not None]
-    return turns[0] is not None and 2 * len(names) >= len(turns) and len(set(names)) < len(names)
 
 
 def _turn_messages(
