@@ -30,7 +30,7 @@ from graphmem.retrieval.types import Hit, SearchOutcome
 
 # The relevance of a hit from which on no further query is needed, and of one that may be the answer all the same if the
 # subject has changed: then what was said just before would find what is not asked any more.
-SUFFICIENT, PLAUSIBLE = 0.5, 0.25
+SUFFICIENT, PLAUSIBLE = 0.55, 0.25
 # Characters of a query with the last messages in front: a longer one matches everything.
 MAX_QUERY_CHARS = 1200
 # The name of the prompt template.
