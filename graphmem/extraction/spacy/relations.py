@@ -226,10 +226,9 @@ def complements(verb: Token) -> Iterator[Complement]:
             yield Complement(f"{base} to", child)
         if child.dep_ == "xcomp" and child.tag_ == "VBG" and not any(token.dep_ == "dobj" for token in child.children):
             yield Complement(base, child)
-        if child.dep_ == "acomp" and not any(each.dep_ == "prep" for each in child.children):
-            yield from (
-                [Complement(base, child)] if child.lower_ in TRAIT_ADJECTIVES or child.ent_type_ == "NORP" else ()
-            )
+        is_trait = child.dep_ == "acomp" and (child.lower_ in TRAIT_ADJECTIVES or child.ent_type_ == "NORP")
+        if is_trait and not any(each.dep_ == "prep" for each in child.children):
+            yield Complement(base, child)
         if child.dep_ in ("acomp", "attr") and not child.ent_type_:
             # "allergic to nuts", "CEO of Acme"
             yield from prepositional(base if is_existential else f"{base} {child.lemma_.lower()}", child)
