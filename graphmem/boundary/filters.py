@@ -498,24 +498,20 @@ def _comparable_forms(value: object, zone: tzinfo | None, *, with_moments: bool)
 
 def _comparable_form(value: object, depth: int = 0) -> Hashable:
     """Returns a hashable form of a value; two forms are equal exactly if type and value are."""
-    if isinstance(value, list | tuple | Mapping):
-        # Metadata nested deeper than any operand can be equals nothing.
-        return object() if depth > MAX_DOCUMENT_DEPTH else _comparable_container(value, depth + 1)
     if isinstance(value, str):
         return value
+    # Metadata nested deeper than any operand can be equals nothing.
+    if isinstance(value, Mapping) and depth <= MAX_DOCUMENT_DEPTH:
+        return "dict", frozenset(
+            (_comparable_form(key, depth + 1), _comparable_form(child, depth + 1)) for key, child in value.items()
+        )
+    if isinstance(value, list | tuple) and depth <= MAX_DOCUMENT_DEPTH:
+        return "list", tuple(_comparable_form(child, depth + 1) for child in value)
     if value is None or isinstance(value, bool):
         return "constant", value
     if _is_number(value):
         return "number", value
     return value if isinstance(value, datetime) else object()
-
-
-def _comparable_container(value: list[Any] | tuple[Any, ...] | Mapping[Any, Any], depth: int) -> Hashable:
-    if isinstance(value, Mapping):
-        return "dict", frozenset(
-            (_comparable_form(key, depth), _comparable_form(child, depth)) for key, child in value.items()
-        )
-    return "list", tuple(_comparable_form(child, depth) for child in value)
 
 
 def _parts(value: object, depth: int = 0) -> int:

@@ -147,15 +147,14 @@ def mem0(
     They keep ids, times and metadata.
     --user, --agent and --run import only memories with these ids; memories without any id get them.
     """
-    from graphmem.transfer.sources import mem0_collection  # noqa: PLC0415
-    from graphmem.transfer.sources import mem0_history as histories  # noqa: PLC0415
+    from graphmem.transfer.sources import mem0_stores  # noqa: PLC0415
     from graphmem.transfer.sources.mem0 import Mem0Source  # noqa: PLC0415
 
     scope, zone = validation.scope(**call.scope)[0], call.settings().zone
     at = None if timestamp is None else validation.moment(timestamp, "--timestamp", zone)
     with (
-        histories.open_history(history) as past,
-        mem0_collection.open_collection(qdrant, collection, api_key) as points,
+        mem0_stores.open_history(history) as past,
+        mem0_stores.open_collection(qdrant, collection, api_key) as points,
     ):
         source = Mem0Source(points, past, scope, at, zone)
         total = source.survey()

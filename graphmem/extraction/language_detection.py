@@ -92,7 +92,11 @@ def is_english(text: str) -> bool:
     for word, next_word in zip(words, [*words[1:], ""], strict=True):
         lower = word.lower().replace("’", "'")
         english_count += (lower in ENGLISH and lower not in SHARED_WORDS) or word == "I"
-        foreign_count += _is_foreign(word, lower, next_word, first=word is words[0])
+        is_first = word is words[0]
+        if lower in PARTICLES:
+            foreign_count += word == lower and next_word.islower() and next_word not in PARTICLES
+        elif is_first or word == lower:
+            foreign_count += lower in FOREIGN or not (lower.isascii() or is_first or lower in LOANWORDS)
     return foreign_count <= english_count
 
 
@@ -108,11 +112,3 @@ def is_function_word(word: str) -> bool:
     """
     lower = word.lower()
     return lower in FOREIGN or lower in PARTICLES or lower in ENGLISH or lower in FOREIGN_STARTERS
-
-
-def _is_foreign(word: str, lower: str, next_word: str, *, first: bool) -> bool:
-    if lower in PARTICLES:
-        return word == lower and next_word.islower() and next_word not in PARTICLES
-    if not (first or word == lower):
-        return False
-    return lower in FOREIGN or not (lower.isascii() or first or lower in LOANWORDS)

@@ -35,15 +35,15 @@ def message_text(message: Mapping[str, Any]) -> str:
     Line breaks become line feeds. Returns "" for a message without text, and for content of an unknown shape.
     """
     content = message.get("content")
-    parts = content if isinstance(content, list | tuple) else [content]
-    return "\n".join(filter(None, map(_part_text, parts))).replace("\r\n", "\n").strip()
-
-
-def _part_text(part: object) -> str:
-    if isinstance(part, Mapping):
-        kind = part.get("type")
-        part = part.get("text") if isinstance(kind, str) and kind in TEXT_PART_TYPES else None
-    return part if isinstance(part, str) else ""
+    texts: list[str] = []
+    for part in content if isinstance(content, list | tuple) else [content]:
+        text = part
+        if isinstance(part, Mapping):
+            kind = part.get("type")
+            text = part.get("text") if isinstance(kind, str) and kind in TEXT_PART_TYPES else None
+        if isinstance(text, str) and text:
+            texts.append(text)
+    return "\n".join(texts).replace("\r\n", "\n").strip()
 
 
 class ChatHistory:

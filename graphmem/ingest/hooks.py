@@ -49,7 +49,10 @@ def apply_before_store(
         return None
     _check_keys(returned)
     try:
-        new_metadata = _checked_metadata(returned.get("metadata"))
+        new_metadata = returned.get("metadata")
+        if new_metadata is not None and not isinstance(new_metadata, Mapping):
+            validation.refuse("metadata", new_metadata, "must be a dict")
+        new_metadata = {} if new_metadata is None else validation.json_ready(new_metadata, "metadata")
         fields = {name: returned[name] for name in returned if name not in {"metadata", "attachments"}}
         accepted = validation.single_message(fields, message.at)
         kept = validation.attachments(returned.get("attachments") or [], "attachments", message.attachments)
@@ -86,15 +89,6 @@ def _check_keys(returned: Mapping[str, Any]) -> None:
             # A key that is no name may quote a message, so it is not shown.
             key_text = repr(str(key)) if _NAME.fullmatch(str(key)) else "that is no name (not shown)"
             raise ConfigError(f"before_store returned the unknown key {key_text}; {hint}")
-
-
-def _checked_metadata(metadata: object) -> Mapping[str, Any]:
-    if metadata is None:
-        return {}
-    if not isinstance(metadata, Mapping):
-        validation.refuse("metadata", metadata, "must be a dict")
-    copied: dict[str, Any] = validation.json_ready(metadata, "metadata")
-    return copied
 
 
 def _call(hook: BeforeStore, message: Message, metadata: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -193,12 +193,10 @@ class DocumentReader:
         if is_number_of_name(token):
             token = token.nbor(-1)
         token = bearer_of_suffix(token) or token
-        is_empty = token.lemma_ in EMPTY_NOUNS and token.pos_ != "PROPN"
-        head = partitive_head(token) if is_empty else None
-        if token.pos_ == "PRON" or token.ent_type_ in QUANTITY_LABELS or (is_empty and head is None):
+        if token.pos_ == "PRON" or token.ent_type_ in QUANTITY_LABELS:
             return ""
-        if head is not None:
-            return self.entity_key(head)
+        if token.lemma_ in EMPTY_NOUNS and token.pos_ != "PROPN":
+            return self.entity_key(head) if (head := partitive_head(token)) else ""
         if token.ent_type_ or is_name(token):
             return self._add_name(self._name_span(token))
         name = referent(token)

@@ -204,23 +204,17 @@ def referent(noun: Token) -> Token:
     """Returns the name that a noun phrase denotes: Max of "my sister Anna's dog Max"; without one the noun itself."""
     name = next_name(noun)
     if name is None or not noun.is_ancestor(name):
-        return _apposed_name(noun)
+        if noun.tag_ != "NN" or noun.doc[noun.i + 1 : noun.i + 2].text != ",":
+            return noun
+        # "Dahl" for "boss" in "my boss, Henrik Dahl, lives in Malmö"
+        apposed = (child for child in noun.rights if child.dep_ == "appos" and child.pos_ == "PROPN")
+        names = (each for each in apposed if not is_addressed(each))
+        return next((each for each in names if each.left_edge.i == noun.i + 2), noun)
     possession = _noun_after_possessive(name)
     while possession is not None and noun.is_ancestor(possession):
         name = next_name(possession) or possession
         possession = _noun_after_possessive(name)
     return name
-
-
-def _apposed_name(noun: Token) -> Token:
-    """Returns "Dahl" for "boss" in "my boss, Henrik Dahl, lives in Malmö"; the noun itself without such a name."""
-    comma = noun.doc[noun.i + 1 : noun.i + 2].text
-    if noun.tag_ != "NN" or comma != ",":
-        return noun
-    names = (
-        child for child in noun.rights if child.dep_ == "appos" and child.pos_ == "PROPN" and not is_addressed(child)
-    )
-    return next((name for name in names if name.left_edge.i == noun.i + 2), noun)
 
 
 def _noun_after_possessive(name: Token) -> Token | None:

@@ -175,8 +175,14 @@ def _subjects(verb: Token, keys: EntityKeys) -> list[Subject]:
 def _resolved_subjects(subject: Token, verb: Token, keys: EntityKeys) -> list[Subject]:
     """Resolves pronouns, "nobody in …", relative clauses and conjunctions to the entities that act."""
     if subject.lower_ in ("he", "she"):
-        antecedent = _antecedent(verb)
-        return [Subject(keys.key_of(antecedent), confidence=INFERRED)] if antecedent is not None else []
+        # Stands for the subject of the clause that governs the verb's, if it is the only one and has a name.
+        governor = verb.head
+        is_governed = verb.dep_ == "conj" or (verb.dep_ == "ccomp" and governor.lemma_ in SPEECH_VERBS)
+        antecedents = [child for child in governor.children if child.dep_ == "nsubj"] if is_governed else []
+        is_only_one = len(antecedents) == 1 and not any(True for _ in antecedents[0].conjuncts)
+        if not is_only_one or referent(antecedents[0]).pos_ != "PROPN":
+            return []
+        return [Subject(keys.key_of(antecedents[0]), confidence=INFERRED)]
     if subject.lower_ in NEGATED_SUBJECTS:
         # "friends" of "none of my friends", "family" of "nobody in my family"
         prepositions = (child for child in subject.children if child.lower_ in ("of", "in", "from"))
@@ -185,16 +191,6 @@ def _resolved_subjects(subject: Token, verb: Token, keys: EntityKeys) -> list[Su
     token = verb.head if verb.dep_ == "relcl" and subject.tag_ in ("WP", "WDT") else name_bearer(subject)
     confidence = INDIRECT if token.lower_ == "we" else DIRECT
     return [Subject(keys.key_of(each), is_negative_determiner(token), confidence) for each in conjuncts(token)]
-
-
-def _antecedent(verb: Token) -> Token | None:
-    """Returns the subject of the clause that governs a verb's, if it is the only one and has a name."""
-    governor = verb.head
-    is_governed = verb.dep_ == "conj" or (verb.dep_ == "ccomp" and governor.lemma_ in SPEECH_VERBS)
-    subjects = [child for child in governor.children if child.dep_ == "nsubj"] if is_governed else []
-    if len(subjects) != 1 or any(True for _ in subjects[0].conjuncts):
-        return None
-    return subjects[0] if referent(subjects[0]).pos_ == "PROPN" else None
 
 
 def _omits_i(verb: Token) -> bool:
@@ -230,10 +226,9 @@ def complements(verb: Token) -> Iterator[Complement]:
             yield Complement(f"{base} to", child)
         if child.dep_ == "xcomp" and child.tag_ == "VBG" and not any(token.dep_ == "dobj" for token in child.children):
             yield Complement(base, child)
-        if child.dep_ == "acomp" and not any(each.dep_ == "prep" for each in child.children):
-            yield from (
-                [Complement(base, child)] if child.lower_ in TRAIT_ADJECTIVES or child.ent_type_ == "NORP" else ()
-            )
+        is_trait = child.dep_ == "acomp" and (child.lower_ in TRAIT_ADJECTIVES or child.ent_type_ == "NORP")
+        if is_trait and not any(each.dep_ == "prep" for each in child.children):
+            yield Complement(base, child)
         if child.dep_ in ("acomp", "attr") and not child.ent_type_:
             # "allergic to nuts", "CEO of Acme"
             yield from prepositional(base if is_existential else f"{base} {child.lemma_.lower()}", child)

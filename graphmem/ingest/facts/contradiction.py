@@ -185,7 +185,10 @@ def is_more_than_denial(reason: str | None) -> bool:
 
 def _reason_by_relations(old: Statement, new: Statement) -> str | None:
     old_predicate, new_predicate = _predicate(old), _predicate(new)
-    same_object = _may_be_same(old.object, new.object)
+    words, other_words = _words(old.object), _words(new.object)
+    # One key may have all the words of the other.
+    is_part = words and other_words and (words <= other_words or other_words <= words)
+    same_object = old.object == new.object or is_part
     if old_predicate.name == new_predicate.name:
         if same_object:
             return (
@@ -232,12 +235,6 @@ def _attitude(predicate: _Predicate) -> int:
     """Returns 1 for liking, -1 for disliking, 0 for neither."""
     attitude = (predicate.name in _LIKES) - (predicate.name in _DISLIKES)
     return -attitude if predicate.is_negated else attitude
-
-
-def _may_be_same(key: str, other_key: str) -> bool:
-    """Returns True if one key has all the words of the other."""
-    words, other_words = _words(key), _words(other_key)
-    return key == other_key or bool(words and other_words and (words <= other_words or other_words <= words))
 
 
 def _words(text: str) -> frozenset[str]:

@@ -145,7 +145,11 @@ class Blocks(Generic[B]):
             if len(block.positions):
                 blocks = list(self._blocks)
                 blocks.append(block)
-                self._blocks = tuple(_merged(blocks))
+                while len(blocks) > 1 and len(blocks[-2].positions) < 2 * len(blocks[-1].positions):
+                    last, before = blocks.pop(), blocks.pop()
+                    both = before.followed_by(last)
+                    blocks.append(both.taken(both.positions != _STALE))
+                self._blocks = tuple(blocks)
 
     def without(self, positions: Positions) -> Blocks[B]:
         """Returns these blocks as if some memories had not been read."""
@@ -205,14 +209,6 @@ class KeptIndex:
         copy.terms = self.terms.without(positions)
         copy._vectors = {name: blocks.without(positions) for name, blocks in list(self._vectors.items())}
         return copy
-
-
-def _merged(blocks: list[B]) -> list[B]:
-    while len(blocks) > 1 and len(blocks[-2].positions) < 2 * len(blocks[-1].positions):
-        last, before = blocks.pop(), blocks.pop()
-        both = before.followed_by(last)
-        blocks.append(both.taken(both.positions != _STALE))
-    return blocks
 
 
 def compare(vectors: Matrix, vector: Matrix) -> Scores:

@@ -91,7 +91,8 @@ class SqliteDatabase(Database):
             super().__init__("the in-memory ledger", _engine(None), read_lock=self._write_lock)
             return
         super().__init__(f"the ledger {str(path)!r}", _engine(self._path))
-        event.listen(self._engine, "do_connect", self._before_connect)
+        # SQLite would create a new file in place of a missing one.
+        event.listen(self._engine, "do_connect", lambda *_: self._check_not_moved())
         event.listen(self._engine, "connect", self._after_connect)
         event.listen(self._engine, "close", self._before_close)
         with _files_lock:
@@ -99,10 +100,6 @@ class SqliteDatabase(Database):
             self._file = file_identity(self._path)
             self._log_path = _log_path(self._path)
             _open_files[self._file] += 1
-
-    def _before_connect(self, *_: Any) -> None:
-        # SQLite would create a new file in place of a missing one.
-        self._check_not_moved()
 
     def _after_connect(self, dbapi: sqlite3.Connection, _record: Any) -> None:
         # The first read creates the log; it stays the same file as long as any connection is open.

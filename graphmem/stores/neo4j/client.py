@@ -106,7 +106,15 @@ class Neo4jClient:
 
         def fetch() -> None:
             try:
-                answer.set_result(self._fetch(text, parameters, timeout * SERVER_TIMEOUT_SHARE))
+                with (
+                    self._translated_errors(),
+                    self._read_driver.session(
+                        database=self._database, default_access_mode=READ_ACCESS, bookmark_manager=self._bookmarks
+                    ) as session,
+                ):
+                    query = Query(text, timeout=timeout * SERVER_TIMEOUT_SHARE)
+                    rows = list(session.run(query, dict(parameters)))
+                answer.set_result(rows)
             except BaseException as error:  # noqa: BLE001  (it is raised where the result is awaited)
                 answer.set_exception(error)
             finally:
@@ -122,15 +130,6 @@ class Neo4jClient:
             return answer.result(timeout=max(0.0, deadline - monotonic()))
         except TimeoutError as error:
             raise StoreUnavailable(f"Neo4j did not answer within {timeout:g} seconds") from error
-
-    def _fetch(self, text: LiteralString, parameters: Parameters, timeout: float) -> list[Record]:
-        with (
-            self._translated_errors(),
-            self._read_driver.session(
-                database=self._database, default_access_mode=READ_ACCESS, bookmark_manager=self._bookmarks
-            ) as session,
-        ):
-            return list(session.run(Query(text, timeout=timeout), dict(parameters)))
 
     def write(self, work: Callable[[ManagedTransaction], T]) -> T:
         """Calls `work` in one transaction, and calls it again if the server asks for a retry."""

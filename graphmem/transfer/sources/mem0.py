@@ -16,8 +16,7 @@ from graphmem.boundary import validation
 from graphmem.errors import ValidationError
 from graphmem.ingest.messages import speaker_of
 from graphmem.model import SCOPE_NAMES, Kind, Message, Scope, iso, optional_iso
-from graphmem.transfer.sources.mem0_collection import Key, Point, PointCollection
-from graphmem.transfer.sources.mem0_history import History, Row
+from graphmem.transfer.sources.mem0_stores import History, Key, Point, PointCollection, Row
 from graphmem.transfer.sources.skipped_records import Record, SkippedRecords, validated
 
 BATCH = 500

@@ -1,6 +1,7 @@
-"""Reads the Qdrant collection in which mem0 stores its memories, on a server or in a folder of Qdrant's local mode.
+"""Reads mem0's stores: the Qdrant collection of its memories, on a server or in a folder of Qdrant's local mode, and
+the history database, which has the events of each memory by its id, but not whose the memory was.
 
-Nothing is ever written to it.
+Nothing is ever written to them.
 """
 
 from __future__ import annotations
@@ -8,7 +9,8 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -19,18 +21,23 @@ from urllib.parse import urlsplit
 from graphmem.boundary import validation
 from graphmem.errors import ConfigError, StoreError, StoreUnavailable, ValidationError, install_extra
 from graphmem.transfer.sources import pickle_reader
-from graphmem.transfer.sources.sqlite_reader import open_database
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient
 
 Key = int | str
+Row = dict[str, Any]
 BATCH = 500
 # Seconds to wait for a page of points from a server.
 TIMEOUT = 30
+# Seconds to wait for a lock that another process holds.
+LOCK_TIMEOUT = 10
 _URL = re.compile(r"https?://", re.IGNORECASE)
 # Collections of mem0 that hold no memories: its entities (since 2.0), and its telemetry.
 _OTHER_COLLECTIONS = re.compile(r".*_entities|mem0migrations")
+# The columns of every version of mem0, and those that later versions added.
+_REQUIRED_COLUMNS = {"id", "memory_id", "old_memory", "new_memory", "event", "created_at"}
+_OPTIONAL_COLUMNS = ("updated_at", "is_deleted", "actor_id", "role")
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +174,12 @@ def _server(url: str, collection: str, api_key: str | None) -> Iterator[PointCol
         raise ConfigError(f"--qdrant: a Qdrant server needs its client; {install_extra('qdrant')}")
     from qdrant_client import QdrantClient  # noqa: PLC0415
 
-    place = _server_name(url)
+    try:
+        parts = urlsplit(url)
+        name, port = parts.hostname, parts.port or 6333
+    except ValueError:
+        raise ValidationError("--qdrant: is not a valid URL; give a server as http://host:port") from None
+    place = f"the server at {name}:{port}"  # without the URL's user and password
     headers = {} if api_key is None else {"api-key": api_key}
     with closing(QdrantClient(url=url, headers=headers, timeout=TIMEOUT, check_compatibility=False)) as client:
         yield _ServerCollection(place, client, collection)
@@ -194,11 +206,93 @@ def _as_graphmem_errors(place: str) -> Iterator[None]:
         ) from None
 
 
-def _server_name(url: str) -> str:
-    """Returns the server's name for error messages: "the server at host:port", without the URL's user and password."""
+# --- the history ------------------------------------------------------------------------------------------------------
+
+
+class History:
+    """Reads rows of mem0's table `history` by memory, as dicts; a connection of None means a history without rows.
+
+    Columns that this version of mem0 lacks are None.
+    """
+
+    def __init__(self, connection: sqlite3.Connection | None) -> None:
+        self._connection = connection
+        if connection is None:
+            return
+        connection.row_factory = sqlite3.Row
+        present = {row["name"] for row in connection.execute("PRAGMA table_info(history)")}
+        missing = [f"NULL AS {name}" for name in _OPTIONAL_COLUMNS if name not in present]
+        self._columns = ", ".join(["history.*", "history.rowid AS place", *missing])
+        # mem0's table has no index on memory_id, so without this one each page would scan the whole table. Rows are
+        # ordered by rowid, the order of the events: their times are texts of various zones.
+        connection.executescript(
+            "PRAGMA temp_store = MEMORY;"
+            "CREATE TEMP TABLE places AS SELECT memory_id, rowid AS place FROM history WHERE memory_id IS NOT NULL;"
+            "CREATE INDEX temp.places_memory ON places (memory_id, place);"
+        )
+
+    def rows_of(self, ids: Sequence[str]) -> dict[str, list[Row]]:
+        """Returns the rows of each memory, oldest first; an empty list for a memory without history."""
+        rows_by_id: dict[str, list[Row]] = {uid: [] for uid in ids}
+        if self._connection is None or not ids:
+            return rows_by_id
+        rows = self._connection.execute(
+            f"SELECT {self._columns} FROM places JOIN history ON history.rowid = places.place"  # noqa: S608  (only our own names and placeholders)
+            f" WHERE places.memory_id IN ({', '.join('?' * len(ids))}) ORDER BY places.place",
+            ids,
+        )
+        for row in rows:
+            rows_by_id[row["memory_id"]].append(dict(row))
+        return rows_by_id
+
+    def unknown_memories(self, known_ids: Collection[str]) -> Iterator[tuple[str, list[Row]]]:
+        """Yields the id and rows of each memory that is not in `known_ids`, in the order of their first events."""
+        if self._connection is None:
+            return
+        by_first_event = "SELECT memory_id FROM places GROUP BY memory_id ORDER BY min(place)"
+        ids = [str(uid) for (uid,) in self._connection.execute(by_first_event) if uid not in known_ids]
+        for start in range(0, len(ids), BATCH):
+            yield from self.rows_of(ids[start : start + BATCH]).items()
+
+
+@contextmanager
+def open_history(path: Path | None) -> Iterator[History]:
+    """Opens the history in a file; without a path, an empty one.
+
+    Raises ValidationError if the file is no history of mem0, and StoreUnavailable if it cannot be read.
+    """
+    if path is None:
+        yield History(None)
+        return
+    with open_database(validation.home(path, "--history"), "history", _REQUIRED_COLUMNS, "--history") as connection:
+        yield History(connection)
+
+
+# --- SQLite files -----------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def open_database(path: Path, table: str, columns: AbstractSet[str], option: str) -> Iterator[sqlite3.Connection]:
+    """Opens the database in a file, read-only. `option` is the command-line option that errors name.
+
+    Raises ValidationError unless the database has the table with these columns, StoreUnavailable if it cannot be read.
+    """
+    if not os.path.isfile(path):  # noqa: PTH113  (unlike Path.is_file, it returns False for a name that is too long)
+        raise ValidationError(f"{option}={str(path)!r}: there is no such file")
     try:
-        parts = urlsplit(url)
-        name, port = parts.hostname, parts.port or 6333
-    except ValueError:
-        raise ValidationError("--qdrant: is not a valid URL; give a server as http://host:port") from None
-    return f"the server at {name}:{port}"
+        with closing(
+            sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=LOCK_TIMEOUT)
+        ) as connection:
+            present = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
+            # graphmem's own ledger has a view `history` with these columns, which is no history of mem0.
+            kind = connection.execute("SELECT type FROM sqlite_master WHERE name = ?", (table,)).fetchone()
+            if kind != ("table",) or not columns <= present:
+                missing = f"no table {table!r} with {', '.join(sorted(columns))}"
+                raise ValidationError(f"{option}={str(path)!r}: is no database of mem0 ({missing})")
+            yield connection
+    except sqlite3.OperationalError as error:
+        raise StoreUnavailable(
+            f"{option}={str(path)!r}: cannot be read ({error}); stop the program that writes to it, or give a copy"
+        ) from None
+    except sqlite3.DatabaseError as error:
+        raise ValidationError(f"{option}={str(path)!r}: cannot be read as SQLite ({error})") from None
