@@ -936,7 +936,7 @@ class Memory:
         on what was said just before ("And when is it?"), and finds too little, is searched again together with that.
 
         Only memories with a relevance of at least `min_relevance` (0 to 1; None: all) are in it. The default,
-        "default", is the relevance from which on a memory helps more than it distracts: .21 (.27 for a question that
+        "default", is the relevance from which on a memory helps more than it distracts: .15 (.23 for a question that
         only the multilingual encoder reads), or half of the best memory's, in a partition of up to twenty memories,
         less in larger ones, a twentieth of the best at the least. A stored question with the query's own words gives
         its place to the reply to it. The user's requests to an assistant that tell nothing ("Tell me a joke"; in

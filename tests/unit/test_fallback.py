@@ -48,7 +48,7 @@ TALK = turns("My landlord raises the rent.", "Did you write to him?")
 WITH_TALK = "My landlord raises the rent.\nDid you write to him?\n" + QUESTION
 
 
-@pytest.mark.parametrize("enough", [outcome(hit("a", 0.1), hit("b", 0.5)), outcome(hit("a"), named=("anna",))])
+@pytest.mark.parametrize("enough", [outcome(hit("a", 0.1), hit("b", 0.55)), outcome(hit("a"), named=("anna",))])
 def test_a_sufficient_query_is_the_only_one(enough: SearchOutcome) -> None:
     model = OneAnswer("never asked")
     (step,) = run_fallback(ConversationQuery(QUESTION, TALK), {QUESTION: enough}, model)
@@ -56,7 +56,7 @@ def test_a_sufficient_query_is_the_only_one(enough: SearchOutcome) -> None:
 
 
 # The second finds something, but nothing that is worth a place.
-@pytest.mark.parametrize("little", [outcome(hit("noise", 0.49)), SearchOutcome(named=("anna",), best_relevance=0.01)])
+@pytest.mark.parametrize("little", [outcome(hit("noise", 0.54)), SearchOutcome(named=("anna",), best_relevance=0.01)])
 def test_an_insufficient_query_is_tried_with_the_last_messages(little: SearchOutcome) -> None:
     steps = run_fallback(
         ConversationQuery(QUESTION, TALK),
