@@ -848,17 +848,19 @@ class Memory:
         record = find_memory(self.engine.ledger, uid, Scope(scope.user_id) if scope.user_id is not None else scope)
         if record is None:
             raise NotFoundError(NOT_FOUND.format(id=uid))
-        from graphmem.retrieval import absence  # noqa: PLC0415  (what only a search needs)
+        from graphmem.retrieval import explanation  # noqa: PLC0415  (what only a search needs)
         from graphmem.retrieval.pipeline import search  # noqa: PLC0415
 
         _, conditions = validation.required_scope(user_id, agent_id, run_id, filters=filters)
         refusing = filtering.refusing_conditions(conditions, record, self.limits)
-        told = absence.hidden(record, search_query.view) or absence.filtered(refusing)
+        told = explanation.hidden(record, search_query.view) or explanation.filtered(refusing)
         degraded: tuple[str, ...] = ()
         if told is None:
             outcome = search(replace(search_query, traced=uid), self.engine.search_deps)
             degraded = outcome.degraded
-            told = absence.left_out(outcome.trace or absence.Trace(), search_query.limit, search_query.threshold)
+            told = explanation.left_out(
+                outcome.trace or explanation.Trace(), search_query.limit, search_query.threshold
+            )
         return responses.absence(uid, told, degraded)
 
     def _search_query(

@@ -37,7 +37,7 @@ from graphmem.plugins import (
     VectorSearch,
     embedding_spec_of,
 )
-from graphmem.retrieval.reranking import BoundedReranker
+from graphmem.retrieval.reordering import BoundedReranker
 from graphmem.settings import RERANK_CANDIDATES, RERANK_SECONDS, OpenaiChatConfig, QdrantConfig, Settings
 from graphmem.settings import CallableEmbedder as CallableSettings
 from graphmem.settings import CallableReranker as CallableRerankerSettings

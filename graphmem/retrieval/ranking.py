@@ -20,9 +20,8 @@ from graphmem.retrieval.features import FeatureTable
 from graphmem.retrieval.graph_walk import Walked
 from graphmem.retrieval.matching import CharacterMatches
 from graphmem.retrieval.relevance import Relevance
+from graphmem.retrieval.reordering import BoundedReranker, RankedMemory, group_sources, raise_replies, reranked
 from graphmem.retrieval.requests import MAX_REQUEST_CHARS, asks_for_requests, is_request
-from graphmem.retrieval.reranking import BoundedReranker, reranked
-from graphmem.retrieval.source_grouping import RankedMemory, group_sources, raise_replies
 from graphmem.retrieval.types import SearchDeps
 from graphmem.retrieval.weights import KEYWORD_QUERY_WEIGHT, Weights
 from graphmem.stores.ledger import candidate_rows, memories
