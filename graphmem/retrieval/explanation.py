@@ -191,12 +191,13 @@ class ExplanationBuilder:
             if name in arms
         ]
         if len(steps) > 1:
-            labels = (
-                _quoted(step["memory"])
-                if step["type"] == "memory"
-                else str(step["name"] if step["type"] == "entity" else step["predicate"])
-                for step in steps[:-1]
-            )
+            labels = []
+            for step in steps[:-1]:
+                if step["type"] != "memory":
+                    labels.append(str(step["name"] if step["type"] == "entity" else step["predicate"]))
+                    continue
+                line = " ".join(step["memory"].split())
+                labels.append(f"“{line[: QUOTED_CHARS - 1]}…”" if len(line) > QUOTED_CHARS else f"“{line}”")
             reasons.append((share(*PATH_ARMS), f"{REACHED_FROM} {' → '.join(labels)}"))
         reasons.sort(key=lambda reason: -reason[0])  # stable: equal ones in the order of REASONS
         return "; ".join(words for _, words in reasons) or NO_REASON
@@ -251,11 +252,6 @@ def _steps(
             details = {"memory": record.text, "at": iso(record.at), "role": record.role, "actor_id": record.actor_id}
         steps.append({"type": "memory", "id": name, **details})
     return steps
-
-
-def _quoted(text: str) -> str:
-    line = " ".join(text.split())
-    return f"“{line[: QUOTED_CHARS - 1]}…”" if len(line) > QUOTED_CHARS else f"“{line}”"
 
 
 @dataclass(frozen=True, slots=True)
