@@ -25,7 +25,6 @@ from graphmem.commands.types import (
     DeleteItems,
     DeleteMemory,
     DeleteSettings,
-    DescribeLater,
     DropHeldMessages,
     EnqueueExtraction,
     EntityCommand,
@@ -326,7 +325,12 @@ class Memory:
         self, added: Sequence[AddMessage], extraction: EnqueueExtraction, *, wait: bool
     ) -> types.AddResult:
         """Stores the messages as source messages, and the facts that a language model draws from them."""
-        sources = [replace(one, source_only=True, later=_then(one.later, extraction)) for one in added]
+        sources = []
+        for one in added:
+            later = one.later
+            if later is not None and not extraction.procedure:  # facts are drawn after it; no procedure is drawn twice
+                later = replace(later, extraction=extraction)
+            sources.append(replace(one, source_only=True, later=later))
         commands, held = _with_words(sources)
         *outcomes, job_outcome = self.engine.commit([*held, *commands, extraction])
         known, outcomes = _known(held, outcomes), outcomes[len(held) :]
@@ -1733,11 +1737,6 @@ def _with_skipped(
         held = {one.message.index for one in skipped if one.later is not None}
         result["skipped"] = responses.skipped([one.message.index for one in skipped], held)
     return result
-
-
-def _then(later: DescribeLater | None, extraction: EnqueueExtraction) -> DescribeLater | None:
-    """Returns what is to be described, with facts to be drawn from it afterwards; no procedure is drawn twice."""
-    return later if later is None or extraction.procedure else replace(later, extraction=extraction)
 
 
 def _new_records(outcomes: Iterable[Outcome], *further_events: OutcomeType) -> list[MemoryRecord]:
