@@ -25,7 +25,6 @@ from graphmem.commands.types import (
     DeleteItems,
     DeleteMemory,
     DeleteSettings,
-    DescribeLater,
     DropHeldMessages,
     EnqueueExtraction,
     EntityCommand,
@@ -326,7 +325,12 @@ class Memory:
         self, added: Sequence[AddMessage], extraction: EnqueueExtraction, *, wait: bool
     ) -> types.AddResult:
         """Stores the messages as source messages, and the facts that a language model draws from them."""
-        sources = [replace(one, source_only=True, later=_then(one.later, extraction)) for one in added]
+        sources = []
+        for one in added:
+            later = one.later
+            if later is not None and not extraction.procedure:  # facts are drawn after it; no procedure is drawn twice
+                later = replace(later, extraction=extraction)
+            sources.append(replace(one, source_only=True, later=later))
         commands, held = _with_words(sources)
         *outcomes, job_outcome = self.engine.commit([*held, *commands, extraction])
         known, outcomes = _known(held, outcomes), outcomes[len(held) :]
@@ -848,17 +852,19 @@ class Memory:
         record = find_memory(self.engine.ledger, uid, Scope(scope.user_id) if scope.user_id is not None else scope)
         if record is None:
             raise NotFoundError(NOT_FOUND.format(id=uid))
-        from graphmem.retrieval import absence  # noqa: PLC0415  (what only a search needs)
+        from graphmem.retrieval import explanation  # noqa: PLC0415  (what only a search needs)
         from graphmem.retrieval.pipeline import search  # noqa: PLC0415
 
         _, conditions = validation.required_scope(user_id, agent_id, run_id, filters=filters)
         refusing = filtering.refusing_conditions(conditions, record, self.limits)
-        told = absence.hidden(record, search_query.view) or absence.filtered(refusing)
+        told = explanation.hidden(record, search_query.view) or explanation.filtered(refusing)
         degraded: tuple[str, ...] = ()
         if told is None:
             outcome = search(replace(search_query, traced=uid), self.engine.search_deps)
             degraded = outcome.degraded
-            told = absence.left_out(outcome.trace or absence.Trace(), search_query.limit, search_query.threshold)
+            told = explanation.left_out(
+                outcome.trace or explanation.Trace(), search_query.limit, search_query.threshold
+            )
         return responses.absence(uid, told, degraded)
 
     def _search_query(
@@ -1731,11 +1737,6 @@ def _with_skipped(
         held = {one.message.index for one in skipped if one.later is not None}
         result["skipped"] = responses.skipped([one.message.index for one in skipped], held)
     return result
-
-
-def _then(later: DescribeLater | None, extraction: EnqueueExtraction) -> DescribeLater | None:
-    """Returns what is to be described, with facts to be drawn from it afterwards; no procedure is drawn twice."""
-    return later if later is None or extraction.procedure else replace(later, extraction=extraction)
 
 
 def _new_records(outcomes: Iterable[Outcome], *further_events: OutcomeType) -> list[MemoryRecord]:

@@ -64,7 +64,7 @@ from graphmem.webhooks import PREFIX
 
 if TYPE_CHECKING:
     from graphmem.jobs.cycle import CycleResult
-    from graphmem.retrieval.absence import Absence
+    from graphmem.retrieval.explanation import Absence
     from graphmem.stores.ledger.event_log import DeadEvent
 
 # In a profile: the texts of its summary and their characters, and the characters of a topic.

@@ -397,7 +397,11 @@ def _without_edge_punctuation(name: str) -> str:
     start, end = 0, len(name)
     while start < end and _is_edge(name[start]):
         start += 1
-    while end > start and _is_edge(name[end - 1]) and not _ends_with_own_sign(name[start:end]):
+    while end > start and _is_edge(name[end - 1]):
+        rest = name[start:end]
+        # "Mercury (planet)" keeps its bracket, "C#" its symbol.
+        if (rest[-1] == ")" and rest.count("(") >= rest.count(")")) or (rest[-1] == "#" and len(rest) > 1):
+            break
         end -= 1
     return name[start:end]
 
@@ -406,11 +410,6 @@ def _is_edge(char: str) -> bool:
     # Symbols such as + and $ stay: they distinguish C++ from C.
     category = unicodedata.category(char)
     return category[0] in "PZC" or category == "So" or char in _INVISIBLE
-
-
-def _ends_with_own_sign(name: str) -> bool:
-    # "Mercury (planet)" keeps its bracket, "C#" its symbol.
-    return (name[-1] == ")" and name.count("(") >= name.count(")")) or (name[-1] == "#" and len(name) > 1)
 
 
 def _phrase_keys(words: list[str], *, with_singular: bool) -> Iterator[str]:

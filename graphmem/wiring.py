@@ -37,8 +37,8 @@ from graphmem.plugins import (
     VectorSearch,
     embedding_spec_of,
 )
-from graphmem.retrieval.reranking import BoundedReranker
-from graphmem.settings import RERANK_CANDIDATES, RERANK_SECONDS, OpenaiChatConfig, QdrantConfig, Settings
+from graphmem.retrieval.reordering import BoundedReranker
+from graphmem.settings import RERANK_CANDIDATES, RERANK_SECONDS, OpenaiChatConfig, Settings
 from graphmem.settings import CallableEmbedder as CallableSettings
 from graphmem.settings import CallableReranker as CallableRerankerSettings
 from graphmem.settings import MinilmEmbedder as MinilmSettings
@@ -61,7 +61,6 @@ from graphmem.stores.working import MESSAGES_PER_ROUND, WorkingMemory
 if TYPE_CHECKING:
     from graphmem.ingest.enrichment import Enricher
     from graphmem.ingest.facts.pipeline import FactPipeline
-    from graphmem.stores.qdrant.server import ServerIndex
 
 T = TypeVar("T")
 
@@ -407,7 +406,24 @@ def _open_vectors(
         )
     if config.is_server:
         _refuse_in_memory("vector_store", in_memory=in_memory)
-        server = _qdrant(config, ledger, spec)
+        try:
+            from graphmem.stores.qdrant.client import QdrantOptions  # noqa: PLC0415
+            from graphmem.stores.qdrant.server import ServerIndex  # noqa: PLC0415  (an extra)
+        except ImportError as error:
+            raise ConfigError(f"vector_store: a Qdrant server needs its client; {install_extra('qdrant')}") from error
+        key = _secret_value(config.api_key)
+        address = f"{config.host}:{config.port or 6333}" if config.url is None else config.url.get_secret_value()
+        scheme = "http" if key is None else "https"  # the default of qdrant-client
+        options = QdrantOptions(
+            url=address if "://" in address else f"{scheme}://{address}",
+            api_key=key,
+            collection=config.collection_name,
+            grpc_port=config.grpc_port,
+            prefer_grpc=config.prefer_grpc,
+            on_disk=bool(config.on_disk),
+            quantized=config.quantization is not None,
+        )
+        server = ServerIndex(options, ledger.uuid, spec)
 
         def check() -> None:
             with ledger.read() as connection:
@@ -429,27 +445,6 @@ def _refuse_in_memory(key: str, *, in_memory: bool) -> None:
             f'{key}: a server is configured, and Memory(":memory:") would leave data there that nobody could '
             "find again; give it a folder, or leave the server out"
         )
-
-
-def _qdrant(config: QdrantConfig, ledger: Ledger, spec: EmbeddingSpec) -> ServerIndex:
-    try:
-        from graphmem.stores.qdrant.client import QdrantOptions  # noqa: PLC0415
-        from graphmem.stores.qdrant.server import ServerIndex  # noqa: PLC0415  (an extra)
-    except ImportError as error:
-        raise ConfigError(f"vector_store: a Qdrant server needs its client; {install_extra('qdrant')}") from error
-    key = _secret_value(config.api_key)
-    address = f"{config.host}:{config.port or 6333}" if config.url is None else config.url.get_secret_value()
-    scheme = "http" if key is None else "https"  # the default of qdrant-client
-    options = QdrantOptions(
-        url=address if "://" in address else f"{scheme}://{address}",
-        api_key=key,
-        collection=config.collection_name,
-        grpc_port=config.grpc_port,
-        prefer_grpc=config.prefer_grpc,
-        on_disk=bool(config.on_disk),
-        quantized=config.quantization is not None,
-    )
-    return ServerIndex(options, ledger.uuid, spec)
 
 
 def _open_working(settings: Settings, ledger: Ledger, *, in_memory: bool) -> WorkingMemory | None:
@@ -486,7 +481,7 @@ def _open_graph(settings: Settings, ledger: Ledger, *, in_memory: bool) -> tuple
             raise ConfigError(f"graph_store: neo4j needs its driver; {install_extra('neo4j')}") from error
         url, password = config.url.get_secret_value(), config.password.get_secret_value()
         server = Neo4jIndex(url, config.username, password, config.database, ledger.uuid, settings.zone)
-        place = f"neo4j/{section.config.database}"
+        place = f"neo4j/{config.database}"
         projection = Projection("graph", ledger, GraphSink(server), shared=True, leased=True, place=place)
         return server, ProjectionWorker(projection, server.check)
     return EmbeddedGraph(ledger), None

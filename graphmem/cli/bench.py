@@ -137,8 +137,7 @@ def answers(
     """
     from graphmem.boundary import validation  # noqa: PLC0415
     from graphmem.cli.bench_table import print_answers  # noqa: PLC0415
-    from graphmem.evaluation.answer_report import build_report, run  # noqa: PLC0415
-    from graphmem.evaluation.answers import load  # noqa: PLC0415
+    from graphmem.evaluation.answers import build_report, load, run  # noqa: PLC0415
 
     options: dict[str, Any] = {}
     if max_chars is not None:
@@ -219,8 +218,7 @@ def _run_benchmark(
     By default these are all configurations, and `print_report`.
     """
     from graphmem.cli.bench_table import print_report  # noqa: PLC0415
-    from graphmem.evaluation.report import build_report  # noqa: PLC0415
-    from graphmem.evaluation.runner import EVERYTHING, run  # noqa: PLC0415
+    from graphmem.evaluation.runner import EVERYTHING, build_report, run  # noqa: PLC0415
 
     measurement, show = measurement or EVERYTHING, show or print_report
     with _measured(call) as (memory, update, models):

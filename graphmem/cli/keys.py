@@ -92,18 +92,17 @@ def _print_rows(renderer: Renderer, rows: list[dict[str, Any]]) -> None:
 
     for row in rows:
         state = f"  revoked {renderer.day(row['revoked_at'])}" if row["revoked_at"] else ""
-        ends = f"  until {_end_text(renderer.local_time(row['expires_at']))}" if row["expires_at"] else ""
+        ends = ""
+        if row["expires_at"]:  # the day if the key is valid until its end, otherwise the time and its UTC offset too
+            until = renderer.local_time(row["expires_at"])
+            day, time, offset = until[:10], until[11:], until[-6:]
+            exact = f"{day} {time[:5]} {'UTC' if offset == '+00:00' else offset}"
+            ends = f"  until {day if time.startswith('23:59:59.999') else exact}"
         owner = "".join(f"  {name} {one_line(row[f'{name}_id'])}" for name in ("user", "agent") if row[f"{name}_id"])
         rate = f"  {row['rate']}" if row["rate"] else ""
         used = f"  used {renderer.day(row['last_used_at'])}" if row["last_used_at"] else ""
         label = one_line(row["label"])
         renderer.line(row["id"], "  ", (row["role"], "bold"), owner, "  ", label, rate, used, ends, state)
-
-
-def _end_text(expires_at: str) -> str:
-    """Returns until when a key is valid: the day if that is its end, otherwise the time and its UTC offset too."""
-    day, time, offset = expires_at[:10], expires_at[11:], expires_at[-6:]
-    return day if time.startswith("23:59:59.999") else f"{day} {time[:5]} {'UTC' if offset == '+00:00' else offset}"
 
 
 for _command in (create, list_, revoke):

@@ -266,7 +266,7 @@ def update_source_visibility(
     same time on, unless that was the end of the fact (`former_end`). Memories of other kinds: no effect.
     """
     for source in _source_messages(uow, fact) if fact.kind is Kind.FACT else []:
-        correcting = {fact.id for fact in memories.records_linking_to(uow.connection, source.row, CORRECTS)}
+        correcting = {one.id for one in memories.records_linking_to(uow.connection, source.row, CORRECTS)}
         drawn = memories.records_linking_to(uow.connection, source.row, "drawn_from")
         ends = [one.valid_to for one in drawn if one.kind is Kind.FACT and one.id not in correcting]
         # Visible while a fact of the source is valid and does not correct it.

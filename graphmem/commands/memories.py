@@ -459,6 +459,17 @@ def _changed_fields(event: Event, before: Mapping[str, Any], record: MemoryRecor
 
 def _reverse_update(event: Event, before: Mapping[str, Any], changed: set[str]) -> UpdateMemory:
     expires_at, derived, former = before.get("expires_at"), before.get(DERIVED), before.get(ATTACHMENTS)
+    extraction = None
+    if derived is not None and "text" in changed:
+        mentions = tuple(
+            Mention(encoded["key"], encoded["name"], entity_type(encoded["type"]), mention_kind(encoded["kind"]))
+            for encoded in derived["mentions"]
+        )
+        statements = tuple(
+            Statement(**{**encoded, **{name: _moment(encoded[name]) for name in _TIMES}})
+            for encoded in derived["statements"]
+        )
+        extraction = Extraction(mentions, statements).with_folded_keys()
     return UpdateMemory(
         event.memory_id,
         text=str(before["text"]) if "text" in changed else None,
@@ -467,7 +478,7 @@ def _reverse_update(event: Event, before: Mapping[str, Any], changed: set[str]) 
         reason=f"{UNDO_REASON}{event.id}",
         at=_moment(before["at"]) if "at" in changed else None,
         utc_offset=before.get("utc_offset"),
-        extraction=None if derived is None or "text" not in changed else _decode_extraction(derived),
+        extraction=extraction,
         attachments=None if former is None or "text" not in changed else tuple(map(attachments.decode, former)),
     )
 
@@ -486,18 +497,6 @@ def derived_from(record: MemoryRecord, uow: UnitOfWork) -> dict[str, Any]:
         for _, statement, *_ in graph_reads.statements_of(connection, [record.id])
     ]
     return {DERIVED: {"mentions": mentions, "statements": statements}}
-
-
-def _decode_extraction(derived: Mapping[str, Any]) -> Extraction:
-    mentions = tuple(
-        Mention(encoded["key"], encoded["name"], entity_type(encoded["type"]), mention_kind(encoded["kind"]))
-        for encoded in derived["mentions"]
-    )
-    statements = tuple(
-        Statement(**{**encoded, **{name: _moment(encoded[name]) for name in _TIMES}})
-        for encoded in derived["statements"]
-    )
-    return Extraction(mentions, statements).with_folded_keys()
 
 
 def _moment(value: int | None) -> Any:

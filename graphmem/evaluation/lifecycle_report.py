@@ -28,6 +28,10 @@ def build_report(
     figures = {"all": _figures(outcomes)}
     for language in languages if len(languages) > 1 else ():
         figures[language] = _figures([one for one in outcomes if one["language"] == language])
+    persons = []
+    for one in outcomes:  # with percentiles in place of the single times
+        times = {name: _times([one["nights"][name]]) for name in ("cycle_ms", "during_ms", "alone_ms")}
+        persons.append({**one, "nights": {**one["nights"], **times}})
     return {
         "benchmark": "lifecycle",
         **environment(),
@@ -44,7 +48,7 @@ def build_report(
         },
         "bars": list(_bars(figures["all"])),
         "figures": figures,
-        "persons": [_without_times(one) for one in outcomes],
+        "persons": persons,
     }
 
 
@@ -139,14 +143,6 @@ def _bar(
         "limit": f"{'>' if above else '<=' if or_equal else '<'} {limit:g}",
         "met": is_met,
     }
-
-
-def _without_times(outcome: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns an outcome with percentiles in place of the single times."""
-    nights = dict(outcome["nights"])
-    for name in ("cycle_ms", "during_ms", "alone_ms"):
-        nights[name] = _times([nights[name]])
-    return {**outcome, "nights": nights}
 
 
 def _total(counts: Iterable[Mapping[str, int]]) -> Counter[str]:

@@ -109,7 +109,10 @@ def _case(
         asked = field_of(question, "question", str, where)
         group = QuestionGroup(NAME, "category", str(category), CATEGORIES[category])
         return BenchmarkQuestion(asked, frozenset(), partition, (group,), answer=NOT_MENTIONED, is_answerable=False)
-    evidence = [turn_id for _, entry in items_of(question, "evidence", str, where) for turn_id in _turn_ids(entry)]
+    evidence = list[str]()
+    for _, entry in items_of(question, "evidence", str, where):
+        # An entry has several ids, or none that can be read.
+        evidence += [_normalise_turn_id(match[0]) for match in _TURN_ID.finditer(entry)] or [entry]
     gold = frozenset(turn_ids[turn_id] for turn_id in evidence if turn_id in turn_ids)
     left_out["turns named as evidence that do not exist"] += sum(turn_id not in turn_ids for turn_id in evidence)
     asked = field_of(question, "question", str, where)
@@ -131,11 +134,6 @@ def _groups(category: int, gold_turns: int) -> tuple[QuestionGroup, ...]:
         QuestionGroup(NAME, "category", str(category), CATEGORIES[category]),
         QuestionGroup(NAME, "gold turns", f"{gold_turns}" if gold_turns < MAX_GOLD_TURNS else f"{MAX_GOLD_TURNS}+"),
     )
-
-
-def _turn_ids(entry: str) -> list[str]:
-    """Returns the normalised turn ids in one entry of `evidence`, or the entry itself if it has none."""
-    return [_normalise_turn_id(match[0]) for match in _TURN_ID.finditer(entry)] or [entry]
 
 
 def _normalise_turn_id(turn_id: str) -> str:

@@ -141,26 +141,27 @@ def _repair(text: str, budget: _ScanBudget) -> Any:
 
 
 def _bracketed_parts(text: str, opening: str) -> Iterator[str]:
-    """Yields the outermost bracketed parts that begin with one of the `opening` brackets."""
+    """Yields the outermost bracketed parts that begin with one of the `opening` brackets.
+
+    Raises LLMTruncated for one that no bracket closes.
+    """
     start, end = re.compile(f"[{re.escape(opening)}]"), 0
     while match := start.search(text, end):
-        end = _end_of_part(text, match.start())
+        expected, end = list[str](), 0
+        for bracket, offset in _brackets(text, match.start()):
+            if bracket in _CLOSING_BRACKETS:
+                expected.append(_CLOSING_BRACKETS[bracket])
+            elif bracket != expected.pop():
+                break
+            if not expected:
+                end = offset + 1
+                break
+        if not end:
+            raise LLMTruncated(
+                "the model's answer breaks off; raise llm.config.max_tokens, or the server's own limit for generated "
+                "tokens"
+            )
         yield text[match.start() : end]
-
-
-def _end_of_part(text: str, start: int) -> int:
-    """Returns the offset behind the bracket that closes the one at `start`. Raises LLMTruncated if none does."""
-    expected: list[str] = []
-    for bracket, offset in _brackets(text, start):
-        if bracket in _CLOSING_BRACKETS:
-            expected.append(_CLOSING_BRACKETS[bracket])
-        elif bracket != expected.pop():
-            break
-        if not expected:
-            return offset + 1
-    raise LLMTruncated(
-        "the model's answer breaks off; raise llm.config.max_tokens, or the server's own limit for generated tokens"
-    )
 
 
 def _brackets(text: str, start: int) -> Iterator[tuple[str, int]]:

@@ -203,13 +203,22 @@ class _Model:
         projected = embeddings @ weights["proj"]
         projected += weights["proj_b"]
         _normalize_rows(projected, weights["proj_ln_g"], weights["proj_ln_b"])
-        neighbours = _neighbours(starts, ends)
+        # For each piece the rows of those in its widest window; the row after all for those beyond its segment.
+        neighbours = np.arange(len(ids))[:, None] + np.arange(-WIDEST_BEFORE, WIDEST_AFTER + 1)
+        lengths = ends - starts
+        is_inside = (neighbours >= np.repeat(starts, lengths)[:, None]) & (
+            neighbours < np.repeat(ends, lengths)[:, None]
+        )
+        neighbours = np.where(is_inside, neighbours, len(ids))
+        zeros = np.zeros((1, CHANNELS), dtype=np.float32)
         for index, (width, before) in enumerate(CONVOLUTIONS):
             windows = neighbours[:, WIDEST_BEFORE - before : WIDEST_BEFORE - before + width]
             channels = slice(index * CHANNELS, (index + 1) * CHANNELS)
             hidden = projected[:, channels]
             for layer in (1, 2):
-                hidden = hidden + _convolve(hidden, windows, weights[f"w{layer}_{width}"], weights[f"b{layer}_{width}"])
+                products = np.concatenate([hidden, zeros])[windows].reshape(len(ids), -1) @ weights[f"w{layer}_{width}"]
+                products += weights[f"b{layer}_{width}"]
+                hidden = hidden + _relu(products)
             features[:-1, DIMS:][:, channels] = hidden
         _normalize_rows(features[:-1], weights["ln_g"], weights["ln_b"])
 
@@ -244,23 +253,6 @@ def _segments(texts: Sequence[Sequence[int]]) -> Iterator[_Segment]:
             stop = min(start + BATCH - 2 * REACH, len(pieces))
             first = max(start - REACH, 0)
             yield _Segment(text, pieces[first : stop + REACH], start - first, stop - first)
-
-
-def _neighbours(starts: Indices, ends: Indices) -> Indices:
-    """Returns for each piece the rows of those in its widest window; the row after all for those beyond its segment."""
-    size = int(ends[-1])
-    rows = np.arange(size)[:, None] + np.arange(-WIDEST_BEFORE, WIDEST_AFTER + 1)
-    lengths = ends - starts
-    is_inside = (rows >= np.repeat(starts, lengths)[:, None]) & (rows < np.repeat(ends, lengths)[:, None])
-    return np.where(is_inside, rows, size)
-
-
-def _convolve(rows: Matrix, windows: Indices, weights: Matrix, bias: Matrix) -> Matrix:
-    """Returns relu(window of each row @ weights + bias); the row after all is zero."""
-    padded = np.concatenate([rows, np.zeros((1, CHANNELS), dtype=np.float32)])
-    products = padded[windows].reshape(len(rows), -1) @ weights
-    products += bias
-    return _relu(products)
 
 
 def _relu(values: Matrix) -> Matrix:

@@ -18,7 +18,7 @@ from graphmem.retrieval.candidates import Candidates
 from graphmem.retrieval.dependence import depends_on_conversation
 from graphmem.retrieval.query_analysis import AnalyzedQuery
 from graphmem.retrieval.relevance import AskedQuestion, FoundMemory, Relevance
-from graphmem.retrieval.source_grouping import RankedMemory
+from graphmem.retrieval.reordering import RankedMemory
 from graphmem.retrieval.term_overlap import WeightedTerms
 from graphmem.retrieval.types import SearchDeps
 from graphmem.text import normalise_key, possessors

@@ -10,10 +10,10 @@ from dataclasses import replace
 from graphmem.answer_size import count_texts, counted
 from graphmem.model import MentionKind, Relation
 from graphmem.retrieval import scoring, sentence_matching
-from graphmem.retrieval.absence import Trace
 from graphmem.retrieval.arms import DENSE_LIMIT, dense, keyword
 from graphmem.retrieval.candidates import KEYWORD_CANDIDATE_LIMIT, Candidates
 from graphmem.retrieval.context.sentence_values import weigh_sentences
+from graphmem.retrieval.explanation import Trace
 from graphmem.retrieval.ranking import Ranked, by_relevance, may_be_hits, passes_threshold
 from graphmem.retrieval.types import Hit, SearchDeps, SearchOutcome
 from graphmem.stores.ledger import graph_reads, memories

@@ -226,30 +226,22 @@ def _read(parts: Sequence[QueryPart], text: str) -> _Read:
 
 
 def _rows(parts: Sequence[QueryPart], texts: Sequence[_Read]) -> npt.NDArray[np.float64]:
-    rows = [
-        [
-            _word_match(part, text.words, text.bare_words) if part.is_word else _character_match(part, text.characters)
-            for part in parts
-        ]
-        for text in texts
-    ]
+    rows = [[_match(part, text) for part in parts] for text in texts]
     return np.array(rows).reshape(len(texts), len(parts))
 
 
-def _character_match(part: QueryPart, characters: frozenset[str]) -> float:
-    if any(pair in characters for pair in part.whole):
-        return 1.0
-    return PARTIAL_WEIGHT if part.prefix in characters else 0.0
-
-
-def _word_match(part: QueryPart, words: frozenset[str], bare_words: frozenset[str]) -> float:
-    if not words:
+def _match(part: QueryPart, text: _Read) -> float:
+    if not part.is_word:
+        if any(pair in text.characters for pair in part.whole):
+            return 1.0
+        return PARTIAL_WEIGHT if part.prefix in text.characters else 0.0
+    if not text.words:
         return 0.0
-    if part.whole[0] in words:
+    if part.whole[0] in text.words:
         return 1.0
-    if not bare_words.isdisjoint(part.bare):
+    if not text.bare_words.isdisjoint(part.bare):
         return PARTIAL_WEIGHT
-    return PARTIAL_WEIGHT if part.prefix and any(word.startswith(part.prefix) for word in words) else 0.0
+    return PARTIAL_WEIGHT if part.prefix and any(word.startswith(part.prefix) for word in text.words) else 0.0
 
 
 def character_matches(query: str, size: int, frequencies: Mapping[int, int]) -> CharacterMatches | None:

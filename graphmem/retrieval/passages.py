@@ -1,4 +1,4 @@
-"""Two features of passages (texts with a title): named by a top hit, and redundant with the best hit. Pure.
+"""Two features of passages (texts with a title): named by a top hit, and redundant with the best hit.
 
 A passage whose title occurs in a top hit and that adds words which this hit lacks is likely the next step of a path. A
 passage that matches the same words as the best hit is likely its look-alike ("Good, West Virginia" for "Johnnycake,
@@ -14,8 +14,12 @@ from math import log
 import numpy as np
 
 from graphmem.model import AnswerType
+from graphmem.retrieval import scoring
+from graphmem.retrieval.candidates import Candidates
 from graphmem.retrieval.features import Column, Evidence, FeatureTable
 from graphmem.retrieval.matching import relative_to_max
+from graphmem.retrieval.types import SearchDeps
+from graphmem.retrieval.weights import Weights
 from graphmem.text import split_title, term_counts
 
 # Top hits in whose texts titles are looked for.
@@ -23,6 +27,26 @@ HIT_LIMIT = 15
 # Candidates that are considered: lower ones would not rise to the first hits.
 CANDIDATE_LIMIT = 100
 IS_TITLED = int(AnswerType.TITLED)
+
+
+def with_passage_columns(
+    candidates: Candidates, table: FeatureTable, weights: Weights, deps: SearchDeps
+) -> FeatureTable:
+    """Adds the columns `named` and `alike`, which only passages have."""
+    evidence, totals = candidates.evidence, table.total(weights)
+    passage_ids = passage_candidates(evidence, table, totals)
+    if not passage_ids:
+        return table
+    shares = scoring.top_shares(table, totals, HIT_LIMIT)
+    texts = candidates.reader.texts(evidence, {*passage_ids, *shares})
+    titles = {uid: title_terms(texts[uid]) for uid in passage_ids}
+    with deps.ledger.read() as connection:
+        terms = {term for title in titles.values() for term in title}
+        statistics = candidates.statistics.with_terms(connection, terms)
+    top_hits = {uid: (share, frozenset(term_counts(texts[uid]))) for uid, share in shares.items()}
+    named = named_by_hits(evidence, top_hits, titles, statistics.size, statistics.frequencies)
+    alike = redundancy(evidence, next(iter(shares), ""), passage_ids)
+    return table.with_column("named", named).with_column("alike", alike)
 
 
 def passage_candidates(evidence: Evidence, table: FeatureTable, totals: Column) -> list[str]:

@@ -11,7 +11,7 @@ import numpy as np
 from graphmem.errors import ModelError, StoreError
 from graphmem.logs import log_text
 from graphmem.model import ALL_KINDS, embedded_text
-from graphmem.retrieval import passages, relevance, scoring, term_overlap
+from graphmem.retrieval import relevance, scoring, term_overlap
 from graphmem.retrieval.arms import attempt
 from graphmem.retrieval.assessment import ASKS, relevances_of
 from graphmem.retrieval.candidates import Candidates, found_by_arms
@@ -19,14 +19,14 @@ from graphmem.retrieval.explanation import ExplanationBuilder
 from graphmem.retrieval.features import FeatureTable
 from graphmem.retrieval.graph_walk import Walked
 from graphmem.retrieval.matching import CharacterMatches
+from graphmem.retrieval.passages import with_passage_columns
 from graphmem.retrieval.relevance import Relevance
+from graphmem.retrieval.reordering import BoundedReranker, RankedMemory, group_sources, raise_replies, reranked
 from graphmem.retrieval.requests import MAX_REQUEST_CHARS, asks_for_requests, is_request
-from graphmem.retrieval.reranking import BoundedReranker, reranked
-from graphmem.retrieval.source_grouping import RankedMemory, group_sources, raise_replies
 from graphmem.retrieval.types import SearchDeps
 from graphmem.retrieval.weights import KEYWORD_QUERY_WEIGHT, Weights
 from graphmem.stores.ledger import candidate_rows, memories
-from graphmem.text import is_unspaced, term_counts
+from graphmem.text import is_unspaced
 
 logger = logging.getLogger("graphmem")
 
@@ -63,7 +63,7 @@ def rank(walked: Walked, deps: SearchDeps) -> Ranked:
         weights = {**weights, "keyword": KEYWORD_QUERY_WEIGHT}
     table = candidates.table()
     if candidates.weights.uses_graph and not lacks_tokens:
-        table = _with_passage_columns(candidates, table, weights, deps)
+        table = with_passage_columns(candidates, table, weights, deps)
     ranked = of_candidates = by_total(table, weights)
     explainer = _explainer(walked, candidates, table, weights, ranked)
     most = scoring.AUTO_MAX if query.limit is None else query.limit
@@ -126,26 +126,6 @@ def _explainer(
         matches_characters=isinstance(candidates.evidence.matches, CharacterMatches),
         is_unspaced=is_unspaced(candidates.retrieved.query.text),
     )
-
-
-def _with_passage_columns(
-    candidates: Candidates, table: FeatureTable, weights: Weights, deps: SearchDeps
-) -> FeatureTable:
-    """Adds the columns `named` and `alike`, which only passages have."""
-    evidence, totals = candidates.evidence, table.total(weights)
-    passage_ids = passages.passage_candidates(evidence, table, totals)
-    if not passage_ids:
-        return table
-    shares = scoring.top_shares(table, totals, passages.HIT_LIMIT)
-    texts = candidates.reader.texts(evidence, {*passage_ids, *shares})
-    titles = {uid: passages.title_terms(texts[uid]) for uid in passage_ids}
-    with deps.ledger.read() as connection:
-        terms = {term for title in titles.values() for term in title}
-        statistics = candidates.statistics.with_terms(connection, terms)
-    top_hits = {uid: (share, frozenset(term_counts(texts[uid]))) for uid, share in shares.items()}
-    named = passages.named_by_hits(evidence, top_hits, titles, statistics.size, statistics.frequencies)
-    alike = passages.redundancy(evidence, next(iter(shares), ""), passage_ids)
-    return table.with_column("named", named).with_column("alike", alike)
 
 
 def _further_memories(candidates: Candidates, arm_limit: int, deps: SearchDeps) -> tuple[Candidates, list[str], int]:

@@ -8,7 +8,7 @@ from math import log
 import numpy as np
 
 from graphmem.retrieval.features import Column, FeatureTable, min_max_normalized
-from graphmem.retrieval.source_grouping import RankedMemory
+from graphmem.retrieval.reordering import RankedMemory
 from graphmem.retrieval.weights import Weights
 
 SEED_LIMIT = 20

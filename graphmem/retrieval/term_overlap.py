@@ -47,12 +47,15 @@ class WeightedTerms:
 
     def overlap(self, texts: Iterable[str]) -> float:
         """Returns the summed weight of the words that occur in any of these texts."""
-        texts, words, bare_words = list(texts), set[str](), set[str]()
+        words, bare_words, compounds = set[str](), set[str](), set[str]()
         for text in texts:
             terms, bare = tokens_with_and_without_marks(text)
             words.update(terms)
             bare_words.update(bare)
-        compounds = {compound for text in texts for compound in _compounds(text)}
+            # Long and capitalised words of a German text may be compounds.
+            long_words = _CAPITALISED.findall(text)
+            if long_words and is_german(text):
+                compounds.update(*tokens_with_and_without_marks(" ".join(long_words)))
 
         def occurrence(word: str) -> float:
             if word in words:
@@ -63,24 +66,15 @@ class WeightedTerms:
             occurs_otherwise = (
                 not bare_words.isdisjoint(bare_terms(word))
                 or (prefix and any(other.startswith(prefix) for other in words))
-                or any(_is_end(term, compound) for compound in compounds for term in (word, *bare_terms(word)))
+                or any(
+                    MIN_COMPOUND_END <= len(term) <= len(compound) - MIN_COMPOUND_START and compound.endswith(term)
+                    for compound in compounds
+                    for term in (word, *bare_terms(word))
+                )
             )
             return PARTIAL_WEIGHT if occurs_otherwise else 0.0
 
         return sum(weight * occurrence(word) for word, weight in self.weights.items())
-
-
-def _compounds(text: str) -> list[str]:
-    """Returns the terms of the words of a German text that may be compounds: long and capitalised; in any spelling."""
-    long_words = _CAPITALISED.findall(text)
-    if not long_words or not is_german(text):
-        return []
-    terms, bare = tokens_with_and_without_marks(" ".join(long_words))
-    return [*terms, *bare]
-
-
-def _is_end(word: str, compound: str) -> bool:
-    return MIN_COMPOUND_END <= len(word) <= len(compound) - MIN_COMPOUND_START and compound.endswith(word)
 
 
 def query_words(query: str) -> list[str]:

@@ -20,10 +20,9 @@ from graphmem.stores.projection_worker import ProjectionWorker
 
 if TYPE_CHECKING:  # this module is imported by all that can search, the steps of a search by those that do
     from graphmem.concurrency import SearchLoad
-    from graphmem.retrieval.absence import Trace
     from graphmem.retrieval.context.sentence_values import Sentence
-    from graphmem.retrieval.explanation import Explanation
-    from graphmem.retrieval.reranking import BoundedReranker
+    from graphmem.retrieval.explanation import Explanation, Trace
+    from graphmem.retrieval.reordering import BoundedReranker
     from graphmem.retrieval.sentence_matching import SentenceMatch
 
 ScoredIds = list[tuple[str, float]]
@@ -40,8 +39,8 @@ class SearchQuery:
     `min_relevance`: the least relevance of a hit (None: none; "default": by the partition's size,
     `relevance.default_floor`). `for_prompt`: leaves out requests to an assistant and relations, and replaces stored
     repetitions of the query by the replies to them.
-    `traced`: the id of a memory of which the outcome tells where the search left it (`absence.Trace`). `rerank`: lets
-    the reranker order the best memories.
+    `traced`: the id of a memory of which the outcome tells where the search left it (`explanation.Trace`). `rerank`:
+    lets the reranker order the best memories.
     `select` returns those of the best `limit` hits that are wanted (None: all): matching sentences, which take as long
     as the rest of a search, are computed for these only.
     """

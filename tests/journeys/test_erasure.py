@@ -265,7 +265,7 @@ def test_a_reset_during_a_delivery_names_the_index_and_empties_it_after_the_deli
         upsert(*states)
 
     monkeypatch.setattr(index, "upsert", wait_and_write)
-    assert memory.add(ERASED_MESSAGES, user_id="ana")["pending"] == ["graph"]
+    assert "graph" in memory.add(ERASED_MESSAGES, user_id="ana")["pending"]
     assert waits.wait(TIMEOUT)
     assert "graph" in memory.reset()["pending"]
     may_go_on.set()

@@ -18,6 +18,7 @@ from typing import Any
 import httpx2
 import pytest
 from mcp import Client, MCPError
+from support.databases import SQLITE_ONLY
 from support.mcp_clients import ANA, command, connected, find_key, http_client, raw_server, server_of, serving
 from typer.testing import CliRunner
 
@@ -415,6 +416,7 @@ async def test_what_is_not_relevant_enough_is_left_out_and_said(memory: Memory, 
             assert "Clara drinks tea." in str(every[part]) and not every["note"]
 
 
+@SQLITE_ONLY  # the second memory has the first one's settings, and its stores in this process
 async def test_a_reranker_orders_hits_where_there_is_one(memory: Memory) -> None:
     memory.add("Clara drinks tea.", user_id=ANA)
     asked = {"query": "Who drinks tea?", "rerank": True}

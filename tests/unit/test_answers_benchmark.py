@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from graphmem.errors import ValidationError
-from graphmem.evaluation.answer_report import Answered, build_report, run
-from graphmem.evaluation.answers import SIZES, TWO_HOPS, Asked, lay_out, load
+from graphmem.evaluation.answers import SIZES, TWO_HOPS, Answered, Asked, build_report, lay_out, load, run
 from graphmem.evaluation.blocks import evidence_of, judge, shares, shown_memories
 from graphmem.evaluation.datasets import BenchmarkQuestion
 from graphmem.retrieval.context import block, memory_line

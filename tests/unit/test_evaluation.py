@@ -27,8 +27,7 @@ from graphmem.evaluation.metrics import (
     reciprocal_rank,
     scores,
 )
-from graphmem.evaluation.report import build_report
-from graphmem.evaluation.runner import Latency, RunResult, StoredMessages, run
+from graphmem.evaluation.runner import Latency, RunResult, StoredMessages, build_report, run
 from graphmem.text import query_tokens, tokens
 
 RANKING = ["a", "x", "b", "y"]

@@ -27,6 +27,7 @@ from graphmem.model import EntityType, Extraction, Mention, MentionKind, Message
 from graphmem.stores.ledger import Ledger, jobs, memories
 from graphmem.stores.ledger import schema as s
 from graphmem.stores.ledger.postgres import parse_url
+from graphmem.stores.ledger.sequence import seq_extent
 
 ALICE, BOB = Scope("alice"), Scope("bob")
 RUN, AGENT = Scope("alice", run_id="run"), Scope("alice", "agent")
@@ -136,7 +137,7 @@ def check_same(writers: tuple[Writer, Writer]) -> None:
             for row in clerk.rows(select(table.c.seq).where(table.c.seq.is_not(None)))
         ]
         assert len(set(taken)) == len(taken)
-        assert max(taken) <= clerk.rows(select(s.ledger.c.seq))[0].seq
+        assert max(taken) <= clerk.rows(select(seq_extent().label("extent")))[0].extent.newest
 
 
 LISTS = {

@@ -26,7 +26,7 @@ from graphmem.retrieval.hits import read_hits
 from graphmem.retrieval.pipeline import search
 from graphmem.retrieval.query_analysis import analyze_query
 from graphmem.retrieval.ranking import Ranked, rank, rerank
-from graphmem.retrieval.reranking import BoundedReranker
+from graphmem.retrieval.reordering import BoundedReranker
 from graphmem.retrieval.types import EncodedQuery, SearchDeps, SearchQuery
 from graphmem.retrieval.weights import CONFIGURATIONS, FULL
 from graphmem.settings import Settings

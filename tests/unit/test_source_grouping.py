@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from graphmem.retrieval.reordering import RankedMemory, group_sources, raise_replies
 from graphmem.retrieval.scoring import LARGE_PARTITION, SMALL_PARTITION, order_by_relevance
-from graphmem.retrieval.source_grouping import RankedMemory, group_sources, raise_replies
 
 
 def ranked(*ids: str) -> list[RankedMemory]:

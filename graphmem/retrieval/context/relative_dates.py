@@ -65,18 +65,17 @@ def _relative_expressions(text: str, said: date) -> Iterator[tuple[TimeExpressio
     """Yields the expressions that get a date with whether they are Chinese, in the order of the text."""
     is_chinese = chinese.is_chinese(text)
     if not (_CHINESE if is_chinese else _ENGLISH_WORD).search(text):
-        yield from ((one, False) for one in languages.find_relative(text, said) if not _is_present(one.period, said))
+        for one in languages.find_relative(text, said):
+            period = one.period
+            # Not the day, month or year of the words.
+            if not period.first <= said <= period.last or 1 < period.days <= WEEK:
+                yield one, False
         return
     read, rules = (text.translate(chinese.SIMPLIFIED), chinese.rules()) if is_chinese else (text, english.rules())
     for expression in scan(read, said, rules):
         before, words = text[: expression.begin], text[expression.begin : expression.end]
         if _CHINESE.search(words) if is_chinese else _ENGLISH.search(words) and not _FIGURATIVE.search(before):
             yield expression, is_chinese
-
-
-def _is_present(period: Period, said: date) -> bool:
-    """Whether a time is the day, month or year of the words."""
-    return period.first <= said <= period.last and not 1 < period.days <= WEEK
 
 
 def _label(period: Period, said: date, year: int, *, is_about: bool, is_chinese: bool) -> str | None:

@@ -332,16 +332,11 @@ def in_zone(value: Any, zone: tzinfo | None) -> Any:
 
 def memory_block(memories: Sequence[Mapping[str, Any]]) -> str:
     """Returns memories as a block that is marked as data, a line for each with its date, speaker and id."""
-    return context.block(
-        context.memory_line(_qualified(one), one.get("at"), one.get("speaker"), one.get("id")) for one in memories
-    )
-
-
-def _qualified(one: Mapping[str, Any]) -> str:
-    """Returns the words of a memory; those of one that is no longer true, or forgotten, with the day since when."""
-    states = (("valid_to", "no longer true"), ("forgotten_at", "forgotten"))
-    since = [f" ({state} since {one[name][:10]})" for name, state in states if one.get(name)]
-    return "".join([one["memory"], *since])
+    states, lines = (("valid_to", "no longer true"), ("forgotten_at", "forgotten")), []
+    for one in memories:
+        since = "".join(f" ({state} since {one[name][:10]})" for name, state in states if one.get(name))
+        lines.append(context.memory_line(one["memory"] + since, one.get("at"), one.get("speaker"), one.get("id")))
+    return context.block(lines)
 
 
 def shortened(text: str, max_chars: int = MAX_LISTED_CHARS) -> str:

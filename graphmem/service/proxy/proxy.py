@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import takewhile
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -186,7 +187,8 @@ class ChatProxy:
         if question is None:
             return "no-question"
         session_key = _first(headers, (SESSION_HEADER, *self._settings.session_headers)) or ""
-        calls_tools = _calls_tools(body.messages)
+        since_user = takewhile(lambda message: message.get("role") != USER, reversed(body.messages))
+        calls_tools = any(message.get("role") == "tool" or message.get("tool_calls") for message in since_user)
         goes_on = body.messages[-1].get("role") == ASSISTANT and not calls_tools
         chat = _Chat(scope, session_key, turns, question, not calls_tools, goes_on)
         if any(expression.search(chat.text[: limits.SKIP_CHARS]) for expression in self._skip):
@@ -286,16 +288,6 @@ class ChatProxy:
             return True
 
         saving.begin(lambda: self._chats.submit(add, chat.scope.partition))
-
-
-def _calls_tools(messages: Sequence[Mapping[str, Any]]) -> bool:
-    """Tells whether a model has called tools since the last user message."""
-    for message in reversed(messages):
-        if message.get("role") == USER:
-            return False
-        if message.get("role") == "tool" or message.get("tool_calls"):
-            return True
-    return False
 
 
 def _first(headers: Headers, names: tuple[str, ...]) -> str | None:
