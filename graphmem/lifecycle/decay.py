@@ -31,9 +31,10 @@ FORGOTTEN_LONG_AGO = "forgotten for longer than purge_after_days"
 # P1: the least importance of a preference or fact, and of any memory, that is kept for good.
 KEPT_IMPORTANCE, KEPT_IMPORTANCE_OF_ANY = 0.8, 0.9
 KEPT_TYPES = frozenset({"preference", "fact"})
-# A text is of a kind from this probability on. With less than PASSING that it is of a kind that is kept, it is a remark
+# A text is of a kind from this probability on: what is taken for one that is kept competes for its place, what is not
+# has faded within days (docs/decisions/0060). With less than PASSING that it is of a kind that is kept, it is a remark
 # in passing, even if it has the words of such a rule ("I love this cushion").
-LIKELY, PASSING = 0.5, 0.2
+LIKELY, PASSING = 0.4, 0.2
 _KEPT_FOR, _MADE_OF = (re.compile(one.format(number=r"(\d+)")) for one in (SAYS_WHAT_OTHERS_SAY, MADE_OF_OTHERS))
 # A sentence, and the beginning of another one.
 _TWO_SENTENCES = re.compile(r"[.!?。！？\n]+\s*[^\s.!?。！？]")
@@ -298,15 +299,15 @@ def lasting_worth(memory: Vitals, now: datetime, policy: LifecyclePolicy) -> flo
     """Returns what a memory is worth in the long-term layer but for its scarcity (0..1).
 
     Its importance, and the certainty that it is of a kind that is kept, come nearer to 1 each time that it is found or
-    said again, and the recency is that of the last time. Where the certainty is not known, the importance holds it.
+    said again, and the recency is that of the last such time: that it was told lately makes it worth no more than what
+    was told long ago. Where the certainty is not known, the importance holds it.
     """
-    last = memory.created_at if memory.accessed_at is None else max(memory.created_at, memory.accessed_at)
     unproven = exp(-policy.curve.access_bonus * memory.accesses)
     certainty = memory.importance if memory.certainty is None else memory.certainty
     return (
         WEIGHTS["impact"] * (1 - (1 - memory.importance) * unproven)
         + WEIGHTS["certainty"] * (1 - (1 - certainty) * unproven)
-        + WEIGHTS["recency"] * recency(last, now)
+        + WEIGHTS["recency"] * (0.0 if memory.accessed_at is None else recency(memory.accessed_at, now))
     )
 
 
