@@ -28,6 +28,7 @@ from graphmem.lifecycle.decay import (
     Operation,
     Vitals,
     brake,
+    kept_certainty,
     kept_kinds,
     likely_rule,
     plan_cycle,
@@ -374,7 +375,9 @@ class Cycle:
         likely = _likely_kinds(rated, matrices)
         kept = kept_kinds(self._rules, next(iter(likely.values()), ()))
         return [
-            replace(one, certainty=sum(shares[name] for name in kept)) if (shares := likely.get(one.row)) else one
+            replace(one, certainty=kept_certainty(one, sum(shares[name] for name in kept)))
+            if (shares := likely.get(one.row))
+            else one
             for one in records
         ]
 
