@@ -27,6 +27,7 @@ from graphmem.lifecycle.decay import (
     Decision,
     Operation,
     brake,
+    kept_certainty,
     kept_kinds,
     likely_rule,
     plan_cycle,
@@ -253,7 +254,9 @@ class Cycle:
         likely = _likely_kinds([one.row for one in records if one.is_type_computed and one.role != ASSISTANT], matrices)
         kept = kept_kinds(self._rules, next(iter(likely.values()), ()))
         records = [
-            replace(one, certainty=sum(shares[name] for name in kept)) if (shares := likely.get(one.row)) else one
+            replace(one, certainty=kept_certainty(one, sum(shares[name] for name in kept)))
+            if (shares := likely.get(one.row))
+            else one
             for one in records
         ]
         self._giving_way.rest()

@@ -30,10 +30,13 @@ MADE_OF_OTHERS = "made of {number} memories"
 FORGOTTEN_LONG_AGO = "forgotten for longer than purge_after_days"
 # P1: the least importance of a preference or fact, and of any memory, that is kept for good.
 KEPT_IMPORTANCE, KEPT_IMPORTANCE_OF_ANY = 0.8, 0.9
-KEPT_TYPES = frozenset({"preference", "fact"})
-# A text is of a kind from this probability on. With less than PASSING that it is of a kind that is kept, it is a remark
-# in passing, even if it has the words of such a rule ("I love this cushion").
-LIKELY, PASSING = 0.5, 0.2
+PREFERENCE = "preference"
+KEPT_TYPES = frozenset({PREFERENCE, "fact"})
+# A text is of a kind from this probability on: what is taken for one that is kept competes for its place, what is not
+# has faded within days (docs/decisions/0060). With less than PASSING that it is of a kind that is kept, it is a remark
+# in passing, even if it has the words of a preference ("I love this cushion"); those of a fact or a life event ("I was
+# diagnosed with ...") are not said in passing.
+LIKELY, PASSING = 0.4, 0.2
 _KEPT_FOR, _MADE_OF = (re.compile(one.format(number=r"(\d+)")) for one in (SAYS_WHAT_OTHERS_SAY, MADE_OF_OTHERS))
 # A sentence, and the beginning of another one.
 _TWO_SENTENCES = re.compile(r"[.!?。！？\n]+\s*[^\s.!?。！？]")
@@ -298,15 +301,15 @@ def lasting_worth(memory: Vitals, now: datetime, policy: LifecyclePolicy) -> flo
     """Returns what a memory is worth in the long-term layer but for its scarcity (0..1).
 
     Its importance, and the certainty that it is of a kind that is kept, come nearer to 1 each time that it is found or
-    said again, and the recency is that of the last time. Where the certainty is not known, the importance holds it.
+    said again, and the recency is that of the last such time: that it was told lately makes it worth no more than what
+    was told long ago. Where the certainty is not known, the importance holds it.
     """
-    last = memory.created_at if memory.accessed_at is None else max(memory.created_at, memory.accessed_at)
     unproven = exp(-policy.curve.access_bonus * memory.accesses)
     certainty = memory.importance if memory.certainty is None else memory.certainty
     return (
         WEIGHTS["impact"] * (1 - (1 - memory.importance) * unproven)
         + WEIGHTS["certainty"] * (1 - (1 - certainty) * unproven)
-        + WEIGHTS["recency"] * recency(last, now)
+        + WEIGHTS["recency"] * (0.0 if memory.accessed_at is None else recency(memory.accessed_at, now))
     )
 
 
@@ -334,21 +337,28 @@ def kept_kinds(rules: Rules, names: Iterable[str]) -> frozenset[str]:
 def likely_rule(rules: Rules, text: str, likely: Mapping[str, float]) -> Rule | None:
     """Returns the rule of a text of which the probabilities of its kinds are known, None without one.
 
-    The words decide, unless they are those of what is kept and the sentence is of another kind: of several sentences
+    The words decide, unless they are those of a preference and the sentence is of another kind: of several sentences
     one may be worth keeping. Without words that match it is the likeliest kind of those that are kept, if it is likely
     that the text is of one of these, or else of the others.
     """
     of_words = rules.match(text)
     kept = kept_kinds(rules, likely)
     share = sum(likely[name] for name in kept)
-    if of_words is not None:
-        is_kept = matters(of_words.importance, of_words.memory_type)
-        if not is_kept or share >= PASSING or _TWO_SENTENCES.search(text):
-            return of_words
+    if of_words is not None and (of_words.memory_type != PREFERENCE or share >= PASSING or _TWO_SENTENCES.search(text)):
+        return of_words
     if share >= LIKELY:
         return rules.named(max(kept, key=lambda name: likely[name]))
     name = max(likely.keys() - kept, key=lambda name: likely[name])
     return rules.named(name) if likely[name] >= LIKELY else None
+
+
+def kept_certainty(memory: Vitals, share: float) -> float | None:
+    """Returns how sure it is that a memory is of a kind that is kept, from the `share` of these kinds.
+
+    None where the words of a fact or a life event have told so against the kind: then its importance holds.
+    """
+    by_words = share < LIKELY and memory.memory_type != PREFERENCE and matters(memory.importance, memory.memory_type)
+    return None if by_words else share
 
 
 def _promotion(memory: Vitals, now: datetime, policy: LifecyclePolicy) -> str | None:

@@ -199,6 +199,16 @@ def test_without_room_what_was_said_or_found_more_and_later_stays() -> None:
     assert kept_of([replace(fact, accessed_at=NOW - 5 * DAY), preference], [0, 90], 1) == {"0"}
 
 
+def test_without_room_what_was_told_lately_is_worth_no_more_than_what_was_told_long_ago() -> None:
+    """A remark that is taken for a fact does not drive out a fact for a month; of equal ones the older gives way."""
+    fact, remark = (
+        replace(memory(row, layer=Layer.LONG_TERM, importance=0.85), created_at=at, certainty=certainty)
+        for row, at, certainty in ((0, NOW - 200 * DAY, 0.9), (1, NOW - 8 * DAY, 0.5))
+    )
+    assert kept_of([fact, remark], [0, 90], 1) == {"0"}
+    assert kept_of([fact, replace(remark, certainty=0.9)], [0, 90], 1) == {"1"}
+
+
 def test_without_room_what_is_less_surely_of_a_kind_that_is_kept_gives_way_first() -> None:
     """Certainty is a term of its own (seed 002 §3.2): what a sentence is was guessed of some, and of others not."""
     long_ago = NOW - 40 * DAY
@@ -224,7 +234,7 @@ def test_a_faded_memory_is_not_merged_into_one_that_says_something_else(other: s
 @pytest.mark.parametrize("has_model", [True, False])
 def test_what_stands_for_others_competes_for_the_room(has_model: bool) -> None:  # noqa: FBT001
     """By what it is worth, as what is promoted does; without room the others stay as they are."""
-    memories, degrees, texts = like(TEXTS if has_model else TEXTS[:1] * 3, importance=0.4)
+    memories, degrees, texts = like(TEXTS if has_model else TEXTS[:1] * 3, importance=0.6)
     full = replace(memory(9, layer=Layer.LONG_TERM, memory_type="fact"), created_at=NOW - 40 * DAY)
     policy = LifecyclePolicy(long_term_capacity=1)
 

@@ -61,6 +61,9 @@ def test_each_kind_but_an_event_has_a_rule() -> None:
         ("I love this cushion. We moved to Oslo.", {"casual_chat": 0.9}, "explicit_preference"),
         ("I love this cushion!", {"event": 0.95}, None),
         ("The weather was grey", {"personal_fact": 0.9}, "casual_chat"),
+        # Those of a life event or a fact are not said in passing.
+        ("I was diagnosed with it this week.", {"future_plan": 0.9}, "life_event"),
+        ("I live in Oslo", {"casual_chat": 0.9}, "personal_fact"),
     ],
 )
 def test_the_rule_of_a_text(text: str, shares: dict[str, float], name: str | None) -> None:
