@@ -419,7 +419,7 @@ def lifecycle(site: Site) -> None:
 @state
 def lifecycle_planned(site: Site) -> None:
     age(site)
-    site.said(30, "The tram was early.")  # what an undone cycle brought back does not fade again
+    site.said(30, "The tram was early.", user_id=USER)  # what an undone cycle brought back does not fade again
     go(site, "lifecycle", ".sect h2 .btn")
     site.page.locator(".sect h2 .btn").click()
     site.page.locator(".plan .fading").first.wait_for()
