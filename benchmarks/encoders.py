@@ -32,6 +32,7 @@ from graphmem.models import minilm
 from graphmem.models.loading import read_checked
 from graphmem.models.minilm import TokenMiniLM
 from graphmem.models.use_multilingual import UseMultilingual
+from graphmem.models.word_pieces import WordPieces
 
 CHATS = Path(__file__).parent / "chats" / "en-1.json"
 COUNT = 100
@@ -68,14 +69,14 @@ def _before(graph: Path) -> Encode:
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(graph.read_bytes(), options, providers=["CPUExecutionProvider"])
     file = read_checked(*minilm.TOKENIZER_FILE, minilm.TOKENIZER_SHA256, minilm.REMEDY)
-    tokenizer = minilm._create_tokenizer(file)  # noqa: SLF001
-    ends = [tokenizer.token_to_id("[CLS]")], [tokenizer.token_to_id("[SEP]")]
+    vocabulary = json.loads(file)["model"]["vocab"]
+    word_pieces = WordPieces(vocabulary)
 
     def encode(texts: Sequence[str]) -> None:
         by_length = defaultdict(list)
         for text in texts:
-            for window in minilm._windows(tokenizer.encode(text, add_special_tokens=False).ids):  # noqa: SLF001
-                by_length[len(window)].append([*ends[0], *window, *ends[1]])
+            for window in minilm._windows(word_pieces.encode(text)[0]):  # noqa: SLF001
+                by_length[len(window)].append([vocabulary["[CLS]"], *window, vocabulary["[SEP]"]])
         for length, windows in by_length.items():
             size = max(BATCH // (length + 2), 1)
             for start in range(0, len(windows), size):
