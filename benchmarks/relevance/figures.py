@@ -75,8 +75,9 @@ def _by_network(found: Evidence, axes: relevance.Axes, network: relevance.Networ
     vector = found.question.vector
     if vector is None:
         return np.zeros(len(found.memories))
-    columns = features.table(found.question, found.memories)[1]
-    return network.log_odds(axes.columns(columns, vector, features.vectors_of(found.memories, len(vector))))
+    vectors = features.vectors_of(found.memories, len(vector))
+    columns = features.table(found.question, found.memories, vectors)[1]
+    return network.log_odds(axes.columns(columns, vector, vectors))
 
 
 def print_tables(measured: Mapping[str, Any]) -> None:

@@ -101,9 +101,9 @@ def tabulate(found: Sequence[Evidence], *, has_vectors: bool) -> Table:
     axes = _axes(found) if has_vectors else None
     for one in found:
         question = one.question if has_vectors else replace(one.question, vector=None)
-        names, block = features.table(question, one.memories)
-        if axes is not None and question.vector is not None:
-            vectors = features.vectors_of(one.memories, len(question.vector))
+        vectors = None if question.vector is None else features.vectors_of(one.memories, len(question.vector))
+        names, block = features.table(question, one.memories, vectors)
+        if axes is not None and question.vector is not None and vectors is not None:
             block = axes.columns(block, question.vector, vectors)
         blocks.append(block.astype(np.float32))
     sizes = [len(one.memories) for one in found]

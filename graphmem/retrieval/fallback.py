@@ -114,12 +114,11 @@ def search_with_fallback(
         outcomes.append(outcome)
         enough = is_sufficient(outcome)
         shown = outcomes
-        if enough:  # of the searches before only the first, that by the question alone, with hits that may answer it
-            first = outcomes[: min(1, len(outcomes) - 1)]
-            plausible = (
-                replace(one, hits=tuple(hit for hit in one.hits if hit.relevance >= PLAUSIBLE)) for one in first
-            )
-            shown = [*plausible, outcome]
+        if enough and len(outcomes) > 1:
+            # Of the searches before only the first, that by the question alone, with hits that may answer it.
+            alone = outcomes[0]
+            plausible = tuple(hit for hit in alone.hits if hit.relevance >= PLAUSIBLE)
+            shown = [replace(alone, hits=plausible), outcome]
         yield FallbackStep(kind, query, interleave(shown), enough, outcome.best_relevance, monotonic() - begin)
         if enough or outcome.best_relevance is None:
             return

@@ -268,7 +268,7 @@ def test_a_question_takes_three_steps_with_the_settings_as_shown(site: Site, end
         REWRITTEN,
     ]
     first, second, third = steps.locator(".res").all_text_contents()
-    assert "needed 0.50" in first and "needed 0.50" in second
+    assert "needed 0.55" in first and "needed 0.55" in second
     assert third.startswith("1 found, highest relevance ") and third.endswith(": enough")
     assert steps.nth(2).get_attribute("class") == "hit-it"
     assert all(" ms" in text for text in steps.locator("small").all_text_contents())

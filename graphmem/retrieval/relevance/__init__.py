@@ -129,15 +129,15 @@ def assess(question: AskedQuestion, memories: Sequence[FoundMemory], *, with_sha
     if not memories:
         return []
     model = _model(has_vectors=question.vector is not None)
-    names, table = features.table(question, memories)
+    vectors = None if question.vector is None else features.vectors_of(memories, len(question.vector))
+    names, table = features.table(question, memories, vectors)
     sharing = _sharing(question, memories)
     if question.vector is not None:
         table = _told_together(names, table, sharing)
     weights = np.array([model.coefficients[name] for name in names])
     logits = table @ weights + model.constant
     meaning = np.zeros(len(memories))
-    if model.axes is not None and model.network is not None and question.vector is not None:
-        vectors = features.vectors_of(memories, len(question.vector))
+    if model.axes is not None and model.network is not None and question.vector is not None and vectors is not None:
         meaning = model.network.log_odds(model.axes.columns(table, question.vector, vectors))
     own = 1.0 / (1.0 + np.exp(-np.clip(logits + meaning, -30.0, 30.0)))
     shared_words = max(model.shared_words, SHARED_KEYWORDS * question.is_keywords)

@@ -39,9 +39,13 @@ class Head:
 
     def shares(self, vectors: Row) -> Row:
         """Returns the probability of each class (vectors x classes)."""
-        odds = vectors @ self.weights + self.offset
-        powers = np.exp(odds - odds.max(axis=1, keepdims=True))
-        return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+        return softmax(vectors @ self.weights + self.offset)
+
+
+def softmax(odds: Row, temperature: float = 1.0) -> Row:
+    """Returns the probabilities of each row's log odds (rows x classes): the higher the temperature, the more alike."""
+    powers = np.exp((odds - odds.max(axis=1, keepdims=True)) / temperature)
+    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
 
 
 def compared(question: Row, memories: Row, sizes: Row) -> dict[str, Row]:

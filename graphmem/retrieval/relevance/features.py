@@ -113,11 +113,13 @@ class FoundMemory:
     people: Collection[str] = ()
 
 
-def table(question: AskedQuestion, memories: Sequence[FoundMemory]) -> tuple[list[str], Row]:
-    """Returns the names of the features and a table of them (memories x features)."""
+def table(question: AskedQuestion, memories: Sequence[FoundMemory], vectors: Row | None) -> tuple[list[str], Row]:
+    """Returns the names of the features and a table of them (memories x features).
+
+    `vectors` are those of the memories (`vectors_of`), None where the question has none.
+    """
     columns = {**_own_space(question, memories), **_words(question, memories), **_people(question, memories)}
-    if question.vector is not None:
-        vectors = vectors_of(memories, len(question.vector))
+    if question.vector is not None and vectors is not None:
         columns |= _multilingual(question, vectors) | _topics(question.vector, vectors)
         sizes = np.array([len(memory.text.encode()) for memory in memories])
         columns |= attributes.compared(question.vector, vectors, sizes)
@@ -244,18 +246,13 @@ def _topics(question: Row, vectors: Row) -> dict[str, Row]:
     A standing fact (an allergy, a taste, a fear) counts where advice is asked for and the topic is shared.
     """
     prototypes = _prototypes()
-    asked = _softmax(prototypes.asked.nearest(question[None]))[0]
-    told = _softmax(prototypes.told.nearest(vectors))
+    asked = attributes.softmax(prototypes.asked.nearest(question[None]), TOPIC_TEMPERATURE)[0]
+    told = attributes.softmax(prototypes.told.nearest(vectors), TOPIC_TEMPERATURE)
     shared = told @ asked / (np.linalg.norm(told, axis=1) * np.linalg.norm(asked))
     others = (shared.sum() - shared) / max(len(shared) - 1, 1)
     standing = np.maximum(_nearest(vectors, prototypes.standing) - PROTOTYPE_SIMILARITY, 0.0)
     advice = max(float(_nearest(question[None], prototypes.advice)[0]) - PROTOTYPE_SIMILARITY, 0.0)
     return {"topic": shared, "topic_above": shared - others, "standing_for_advice": standing * advice * shared}
-
-
-def _softmax(similarities: Row) -> Row:
-    powers = np.exp((similarities - similarities.max(axis=1, keepdims=True)) / TOPIC_TEMPERATURE)
-    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
 
 
 def _nearest(vectors: Row, prototypes: Row) -> Row:
