@@ -19,7 +19,6 @@ MAX_WORD_CHARS = 100
 # What stands between blanks is divided the same wherever it stands: of so many short runs the division is remembered,
 # as a context divides the same words over and over.
 MAX_REMEMBERED_CHARS, MAX_REMEMBERED = 32, 16_384
-_RUN = re.compile(r"[^ \n]+")
 # Han alone: kana and Hangul form words.
 _CHINESE = re.compile(
     "[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002a6df\U0002a700-\U0002b81f\U0002b920-\U0002ceaf\U0002f800-\U0002fa1f]"
@@ -36,11 +35,17 @@ class WordPieces:
     def encode(self, text: str) -> tuple[list[int], list[int]]:
         """Returns the ids of a text's word pieces, and for each the offset of its first character in the text."""
         ids, offsets = list[int](), list[int]()
-        for run in _RUN.finditer(text):
-            divide = self._remembered if len(run.group()) <= MAX_REMEMBERED_CHARS else self._divide
-            run_ids, places = divide(run.group())
-            ids += run_ids
-            offsets += [run.start() + place for place in places]
+        start = 0
+        for run in text.replace("\n", " ").split(" "):
+            if run:
+                divide = self._remembered if len(run) <= MAX_REMEMBERED_CHARS else self._divide
+                run_ids, places = divide(run)
+                ids += run_ids
+                if len(places) == 1:  # as nearly all words
+                    offsets.append(start + places[0])
+                else:
+                    offsets += [start + place for place in places]
+            start += len(run) + 1
         return ids, offsets
 
     def _divide(self, run: str) -> tuple[tuple[int, ...], tuple[int, ...]]:

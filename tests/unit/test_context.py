@@ -11,7 +11,7 @@ import pytest
 
 from graphmem.model import Kind, MemoryRecord, Scope
 from graphmem.retrieval import context, sentence_matching
-from graphmem.retrieval.context.relative_dates import with_dates
+from graphmem.retrieval.context.relative_dates import dates_of, insert_dates
 from graphmem.retrieval.context.sentence_values import weigh_sentences
 from graphmem.retrieval.query_analysis import analyze_query
 from graphmem.retrieval.types import Hit
@@ -153,7 +153,7 @@ def test_days_are_those_of_the_asker() -> None:
     ],
 )
 def test_relative_words_have_their_dates_behind_them(text: str, shown: str) -> None:
-    assert with_dates(text, datetime(2023, 5, 8, tzinfo=UTC).date(), 2023) == shown
+    assert insert_dates(text, dates_of(text, datetime(2023, 5, 8, tzinfo=UTC).date(), 2023), set()) == shown
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,8 @@ def test_relative_words_have_their_dates_behind_them(text: str, shown: str) -> N
     [(13, "Last week [the week before 13 August] it rained."), (14, "Last week [7–13 August] it rained.")],
 )
 def test_the_last_week_of_a_sunday_is_no_range_of_days(day: int, shown: str) -> None:
-    assert with_dates("Last week it rained.", datetime(2023, 8, day, tzinfo=UTC).date(), 2023) == shown
+    text = "Last week it rained."
+    assert insert_dates(text, dates_of(text, datetime(2023, 8, day, tzinfo=UTC).date(), 2023), set()) == shown
 
 
 @pytest.mark.parametrize(

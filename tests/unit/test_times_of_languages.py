@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime
 
 import pytest
 
-from graphmem.retrieval.context.relative_dates import with_dates
+from graphmem.retrieval.context.relative_dates import dates_of, insert_dates
 from graphmem.retrieval.dependence import depends_on_conversation
 from graphmem.retrieval.query_analysis import analyze_query
 from graphmem.retrieval.temporal import languages, periods_in, strip_times
@@ -321,4 +321,4 @@ def test_a_time_to_come_does_not_ask_for_all_that_was_said_then(query: str, is_p
     ],
 )
 def test_relative_words_of_a_line_get_their_dates(text: str, dated: str) -> None:
-    assert with_dates(text, date(2026, 5, 7), 2026) == dated
+    assert insert_dates(text, dates_of(text, date(2026, 5, 7), 2026), set()) == dated

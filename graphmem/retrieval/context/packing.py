@@ -8,10 +8,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import date, tzinfo
 from heapq import heapify, heappop, heappush
+from itertools import islice
+from math import ceil
 
 from graphmem.model import MemoryRecord
 from graphmem.retrieval.context.frame import GAP, line_head, one_line, speaker_shown
-from graphmem.retrieval.context.relative_dates import with_dates
+from graphmem.retrieval.context.relative_dates import RelativeDate, dates_of, insert_dates
 from graphmem.retrieval.context.sentence_values import Sentence
 from graphmem.text import claims, split_title, tokens
 from graphmem.times import shown
@@ -46,10 +48,29 @@ class _Line:
     record: MemoryRecord
     day: date
     head: str
-    chosen: dict[int, Sentence] = field(default_factory=dict)
+    chosen: dict[int, _Piece] = field(default_factory=dict)
     repeated: set[date] = field(default_factory=set)
     question: str = ""
     cut: str = ""
+
+
+class _Piece:
+    """A sentence in its line: as `said`, in one line (`text`), its `words` as terms; with `dates` once it may be taken."""
+
+    __slots__ = ("dates", "line", "said", "sentence", "size", "text", "words")
+
+    def __init__(self, sentence: Sentence, line: _Line, size: Size) -> None:
+        self.sentence, self.line, self.said = sentence, line, sentence.text
+        self.size, self.text, self.words = size(self.said), one_line(self.said), frozenset(tokens(self.said))
+        self.dates: Sequence[RelativeDate] = ()
+
+    def find_dates(self) -> None:
+        """Finds the dates of the relative words of time."""
+        self.dates = dates_of(self.text, self.sentence.record.said_at.date(), self.line.day.year)
+
+    def dated(self, shown: set[str]) -> str:
+        """Returns the text with its dates but those `shown`, to which it adds them."""
+        return insert_dates(self.text, self.dates, shown)
 
 
 def pack(sentences: Sequence[Sentence], room: int, zone: tzinfo | None, size: Size = len) -> list[str]:
@@ -66,7 +87,6 @@ def pack(sentences: Sequence[Sentence], room: int, zone: tzinfo | None, size: Si
 
 class _Packer:
     def __init__(self, sentences: Sequence[Sentence], room: int, zone: tzinfo | None, size: Size) -> None:
-        self._sentences = sentences
         self._room = room
         self._size = size
         self._lines: dict[str, _Line] = {}
@@ -75,91 +95,97 @@ class _Packer:
             head = line_head(day.isoformat(), speaker_shown(record.speaker, record.role))
             title, _ = split_title(record.text)
             self._lines[record.id] = _Line(record, day, f"{head}{one_line(title)}: " if title else head)
-        self._said: list[tuple[frozenset[str], str, _Line]] = []
+        self._pieces = [_Piece(sentence, self._lines[sentence.record.id], size) for sentence in sentences]
+        self._taken_pieces: list[_Piece] = []
+        self._places_of = defaultdict[str, list[int]](list)  # among the pieces taken, by word
 
     def take_best(self) -> None:
         """Takes sentences as long as there is room, by value for each added character, each thing said once."""
-        sentences, siblings = self._sentences, defaultdict[str, list[int]](list)
-        for place, sentence in enumerate(sentences):
-            siblings[sentence.record.id].append(place)
-        gains = [self._gain(sentence) for sentence in sentences]
+        pieces, siblings = self._pieces, defaultdict[str, list[int]](list)
+        for place, piece in enumerate(pieces):
+            siblings[piece.line.record.id].append(place)
+        gap, heads = self._size(GAP), {uid: self._size(line.head) for uid, line in self._lines.items()}
+
+        def gain(piece: _Piece) -> float:
+            further = bool(piece.line.chosen)
+            length = piece.size + (gap if further else heads[piece.line.record.id])
+            return (FURTHER_FACTOR if further else 1.0) * piece.sentence.value / max(length, 1)
+
+        gains = list(map(gain, pieces))
         queue = [(-gain, place) for place, gain in enumerate(gains)]
         heapify(queue)
-        left = set(range(len(sentences)))
+        left = set(range(len(pieces)))
         while queue:
-            gain, place = heappop(queue)
-            if place not in left or gains[place] != -gain:
+            negative_gain, place = heappop(queue)
+            if place not in left or gains[place] != -negative_gain:
                 continue  # taken, or its gain has changed since
             left.discard(place)
-            if self._take(sentences[place]):
-                for other in left.intersection(siblings[sentences[place].record.id]):
-                    gains[other] = self._gain(sentences[other])
+            if self._take(pieces[place]):
+                for other in left.intersection(siblings[pieces[place].line.record.id]):
+                    gains[other] = gain(pieces[other])
                     heappush(queue, (-gains[other], other))
-        if not self._said and sentences:
-            self._cut(max(sentences, key=lambda sentence: sentence.value))
+        if not self._taken_pieces and pieces:
+            self._cut(max(pieces, key=lambda piece: piece.sentence.value))
 
-    def _gain(self, sentence: Sentence) -> float:
-        line = self._lines[sentence.record.id]
-        length = self._size(sentence.text) + self._size(GAP if line.chosen else line.head)
-        factor = FURTHER_FACTOR if line.chosen else 1.0
-        return float(factor * sentence.value / max(length, 1))
-
-    def _take(self, sentence: Sentence) -> bool:
+    def _take(self, piece: _Piece) -> bool:
         """Adds a sentence; returns False if it does not fit or says what is there."""
-        words = frozenset(tokens(sentence.text))
-        line = self._lines[sentence.record.id]
-        if repeated := self._repeated(words, sentence):
+        line = piece.line
+        if repeated := self._repeated(piece):
             if repeated is not line:
                 repeated.repeated.add(line.day)
             return False
-        if self._cost(line, one_line(sentence.text)) > self._room:  # with dates it would be longer
+        if self._cost(line, piece.text) > self._room:  # with dates it would be longer
             return False
-        cost = self._cost(line, _dated(sentence, line.day))
+        piece.find_dates()
+        cost = self._cost(line, piece.dated(set()))
         if cost > self._room:
             return False
         self._room -= cost
-        line.chosen[sentence.number] = sentence
-        line.question = sentence.question
-        self._said.append((words, sentence.text, line))
+        line.chosen[piece.sentence.number] = piece
+        line.question = piece.sentence.question
+        for word in piece.words:
+            self._places_of[word].append(len(self._taken_pieces))
+        self._taken_pieces.append(piece)
         return True
 
     def _cost(self, line: _Line, text: str) -> int:
         return self._size(f"{GAP}{text}" if line.chosen else f"{line.head}{text}\n")
 
-    def _cut(self, sentence: Sentence) -> None:
+    def _cut(self, piece: _Piece) -> None:
         """Takes the beginning of a sentence that does not fit."""
-        line, text = self._lines[sentence.record.id], one_line(sentence.text)
+        line, text = piece.line, piece.text
         while len(text) >= MIN_CHARS and self._size(f"{line.head}{text} …\n") > self._room:
             text = text[: max(text.rfind(" ", 0, len(text) - 1), len(text) * 9 // 10)].rstrip()
         if len(text) >= MIN_CHARS:
             line.cut = f"{text} …"
 
-    def _repeated(self, words: frozenset[str], sentence: Sentence) -> _Line | None:
+    def _repeated(self, piece: _Piece) -> _Line | None:
         """Returns the line of the same speaker that says the same; None if there is none."""
-        fewest, most = max(REPETITION * len(words), 1), len(words) / REPETITION
-        for others, text, line in self._said:
+        words = piece.words
+        # One that shares enough words has one at least of any so many.
+        telling = islice(words, len(words) - ceil(REPETITION * len(words)) + 1)
+        for place in sorted({place for word in telling for place in self._places_of.get(word, ())}):
+            other = self._taken_pieces[place]
             if (
-                fewest <= len(others) <= most
-                and len(words & others) >= REPETITION * len(words | others)
-                and speaker_shown(line.record.speaker, line.record.role)
-                == speaker_shown(sentence.record.speaker, sentence.record.role)
-                and claims(text) == claims(sentence.text)
+                len(words & other.words) >= REPETITION * len(words | other.words)
+                and _speaker(other) == _speaker(piece)
+                and claims(other.said) == claims(piece.said)
             ):
-                return line
+                return other.line
         return None
 
     def complete(self) -> None:
         """Uses the room that is left for what makes sentences clear: those between or before them, and questions."""
-        by_number = {(sentence.record.id, sentence.number): sentence for sentence in self._sentences}
+        by_number = {(piece.line.record.id, piece.sentence.number): piece for piece in self._pieces}
         for line in self._taken():
             uid = line.record.id
             for number in sorted(line.chosen):
                 between, before = by_number.get((uid, number + 1)), by_number.get((uid, number - 1))
                 if between and number + 2 in line.chosen and len(line.record.text) <= SHORT_CHARS:
                     self._take(between)
-                if before and len(before.text) <= QUESTION_CHARS and _PRONOUN.match(line.chosen[number].text):
+                if before and len(before.said) <= QUESTION_CHARS and _PRONOUN.match(line.chosen[number].said):
                     self._take(before)
-            reply = "".join(sentence.text for sentence in line.chosen.values())
+            reply = "".join(piece.said for piece in line.chosen.values())
             question = one_line(line.question)
             cost = self._size(_asked(question))
             if not question or len(reply) >= REPLY_CHARS or len(question) > QUESTION_CHARS or cost > self._room:
@@ -173,7 +199,7 @@ class _Packer:
 
     def _taken(self) -> list[_Line]:
         """Returns the lines with sentences, in the order in which they came into the block."""
-        return list({line.record.id: line for _, _, line in self._said}.values())
+        return list({piece.line.record.id: piece.line for piece in self._taken_pieces}.values())
 
     def lines(self) -> list[str]:
         """Returns the lines, each with its line break, the newest memory first."""
@@ -182,21 +208,21 @@ class _Packer:
         return [f"{line.head}{_asked(line.question)}{_text(line)}{_said_again(line)}\n" for line in ordered]
 
 
+def _speaker(piece: _Piece) -> str | None:
+    return speaker_shown(piece.line.record.speaker, piece.line.record.role)
+
+
 def _text(line: _Line) -> str:
     if line.cut:
         return line.cut
     parts: list[str] = []
     last, dates = None, set[str]()
-    for number, sentence in sorted(line.chosen.items()):
+    for number, piece in sorted(line.chosen.items()):
         if last is not None:
             parts.append(" " if number == last + 1 else GAP)
-        parts.append(_dated(sentence, line.day, dates))
+        parts.append(piece.dated(dates))
         last = number
     return "".join(parts)
-
-
-def _dated(sentence: Sentence, day: date, dates: set[str] | None = None) -> str:
-    return with_dates(one_line(sentence.text), sentence.record.said_at.date(), day.year, dates)
 
 
 def _asked(question: str) -> str:

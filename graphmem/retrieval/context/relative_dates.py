@@ -7,7 +7,8 @@ A block is read long after its words were said; with the date beside it nobody h
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from datetime import date
 
 from graphmem.retrieval.temporal import WEEK, chinese, english, languages, periods
@@ -38,26 +39,40 @@ _SUNDAY = 6
 _MONTH_KNOWN = 550
 
 
-def with_dates(text: str, said: date, year: int, shown: set[str] | None = None) -> str:
-    """Returns a text with the dates of its relative words in square brackets.
+@dataclass(frozen=True, slots=True)
+class RelativeDate:
+    """The date of a relative word of time: the text in brackets, and the place in the sentence behind the word."""
 
-    `said` is the day of the words by the clock of whoever spoke; dates in `year` are written without it. Dates in
-    `shown` are not repeated, and new ones are added to it.
+    place: int
+    text: str
+    is_spaced: bool
+
+
+def dates_of(text: str, said: date, year: int) -> list[RelativeDate]:
+    """Returns the dates of the relative words of a text, in its order.
+
+    `said` is the day of the words by the clock of whoever spoke; dates in `year` are written without it.
     """
-    seen = set() if shown is None else shown
-    parts, done = [], 0
+    dates = list[RelativeDate]()
     for expression, is_chinese in _relative_expressions(text, said):
         words = text[expression.begin : expression.end]
         # Of a time counted back in units longer than a day ("a month ago") the days are not exact.
         is_about = _COUNTED.search(words) is not None and _DAY_UNIT.search(words) is None
         label = _label(expression.period, said, year, is_about=is_about, is_chinese=is_chinese)
-        if label is None or label in seen:
-            continue
-        seen.add(label)
-        possessive = _POSSESSIVE.match(text, expression.end)
-        end = possessive.end() if possessive else expression.end
-        parts.append(f"{text[done:end]}{'' if is_chinese else ' '}[{label}]")
-        done = end
+        if label is not None:
+            possessive = _POSSESSIVE.match(text, expression.end)
+            dates.append(RelativeDate(possessive.end() if possessive else expression.end, label, not is_chinese))
+    return dates
+
+
+def insert_dates(text: str, dates: Iterable[RelativeDate], shown: set[str]) -> str:
+    """Returns a text with its dates in square brackets; those in `shown` are not repeated, new ones are added to it."""
+    parts, done = [], 0
+    for one in dates:
+        if one.text not in shown:
+            shown.add(one.text)
+            parts.append(f"{text[done : one.place]}{' ' if one.is_spaced else ''}[{one.text}]")
+            done = one.place
     return "".join([*parts, text[done:]])
 
 

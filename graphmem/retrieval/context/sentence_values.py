@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import exp, log
+from operator import mul
 from typing import TYPE_CHECKING
 
 from graphmem.model import AnswerType, Kind, MemoryRecord
@@ -41,6 +42,9 @@ COEFFICIENTS: Mapping[str, float] = {
     "only": 0.2834,
     "time": 0.7289,
 }
+# Those that are a sentence's own, the rest are of its memory.
+SENTENCE_FEATURES = ("match", "share", "length", "question", "social", "picture", "first", "only", "time")
+_OF_SENTENCE = tuple(COEFFICIENTS[name] for name in SENTENCE_FEATURES)
 # Relevances nearer to 0 or 1 than this count as this.
 MARGIN = 1e-4
 # Fewer characters count alike.
@@ -84,13 +88,11 @@ def weigh_sentences(query: AnalyzedQuery, hits: Sequence[Hit]) -> tuple[Hit, ...
 
 
 def _weighed(query: AnalyzedQuery, hit: Hit, rank: int) -> Iterator[Sentence]:
-    of_hit = _log_odds(_of_hit(query, hit, rank)) + COEFFICIENTS["constant"]
-    for number, (span, features) in enumerate(_of_sentences(query, hit)):
-        yield Sentence(hit.record, number, span, 1 / (1 + exp(-of_hit - _log_odds(features))), hit.question)
-
-
-def _log_odds(features: Mapping[str, float]) -> float:
-    return sum(COEFFICIENTS[name] * value for name, value in features.items())
+    of_hit = COEFFICIENTS["constant"]
+    of_hit += sum(COEFFICIENTS[name] * value for name, value in _of_hit(query, hit, rank).items())
+    for number, (span, values) in enumerate(_of_sentences(query, hit)):
+        value = 1 / (1 + exp(-of_hit - sum(map(mul, _OF_SENTENCE, values))))
+        yield Sentence(hit.record, number, span, value, hit.question)
 
 
 def _unsaid(query: AnalyzedQuery, hit: Hit, rank: int) -> Iterator[Sentence]:
@@ -106,7 +108,10 @@ def _unsaid(query: AnalyzedQuery, hit: Hit, rank: int) -> Iterator[Sentence]:
 def features_of(query: AnalyzedQuery, hit: Hit, rank: int) -> Iterator[tuple[Span, Mapping[str, float]]]:
     """Yields the span of each sentence of a hit with its features; `rank` counts the hits from 0."""
     of_hit = _of_hit(query, hit, rank)
-    return ((span, {**of_hit, **features}) for span, features in _of_sentences(query, hit))
+    return (
+        (span, {**of_hit, **dict(zip(SENTENCE_FEATURES, values, strict=True))})
+        for span, values in _of_sentences(query, hit)
+    )
 
 
 def _of_hit(query: AnalyzedQuery, hit: Hit, rank: int) -> Mapping[str, float]:
@@ -121,8 +126,8 @@ def _of_hit(query: AnalyzedQuery, hit: Hit, rank: int) -> Mapping[str, float]:
     }
 
 
-def _of_sentences(query: AnalyzedQuery, hit: Hit) -> Iterator[tuple[Span, Mapping[str, float]]]:
-    """Yields the span of each sentence, a title left out, with the features that are its own."""
+def _of_sentences(query: AnalyzedQuery, hit: Hit) -> Iterator[tuple[Span, tuple[float, ...]]]:
+    """Yields the span of each sentence, a title left out, with its values of `SENTENCE_FEATURES`."""
     text, match = hit.record.text, hit.sentence_match
     title, _ = split_title(text)
     body = text.find(title) + len(title) if title else 0
@@ -133,18 +138,18 @@ def _of_sentences(query: AnalyzedQuery, hit: Hit) -> Iterator[tuple[Span, Mappin
     matches = dict(zip(match.spans, match.tokens.tolist(), strict=True)) if match and match.tokens.any() else {}
     asks_when = bool(query.answer_types & AnswerType.WHEN)
     for place, span in enumerate(spans):
-        words = text[slice(*span)]
+        words = text[span[0] : span[1]]
         yield (
             span,
-            {
-                "match": matches.get(span, hit.token_match),
-                "share": shares.get(span, 1.0),
-                "length": log(max(len(words.strip()), MIN_CHARS)),
-                "question": float(is_question(words)),
-                "social": float(len(words) <= SOCIAL_CHARS and _SOCIAL.search(words) is not None),
-                "picture": float(_PICTURE.match(words) is not None),
-                "first": float(place == 0),
-                "only": float(len(spans) == 1),
-                "time": float(asks_when and bool(periods_in(words, hit.record.said_at))),
-            },
+            (
+                matches.get(span, hit.token_match),
+                shares.get(span, 1.0),
+                log(max(len(words.strip()), MIN_CHARS)),
+                is_question(words),
+                len(words) <= SOCIAL_CHARS and _SOCIAL.search(words) is not None,
+                _PICTURE.match(words) is not None,
+                place == 0,
+                len(spans) == 1,
+                asks_when and bool(periods_in(words, hit.record.said_at)),
+            ),
         )

@@ -48,10 +48,12 @@ WHICH = {"past": "last", "previous": "last", "coming": "next"}
 AMBIGUOUS_MONTHS = frozenset((*MONTHS, "march", "april", "june", "august"))
 NAMES = frozenset(("april", "june", "august"))
 
-MONTH = (
-    r"(?P<month>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?"
-    r"|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\b\.?"
+MONTH_NAMES = (
+    *MONTHS,
+    *("january", "february", "march", "april", "june", "july", "august", "sept", "september", "october", "november"),
+    "december",
 )
+MONTH = rf"(?P<month>{'|'.join(sorted(MONTH_NAMES, key=len, reverse=True))})\b\.?"
 ANY_MONTH = MONTH.replace("?P<month>", "?:")
 YEAR = r"(?P<year>(?:19|20)\d\d)\b"
 OF_YEAR = rf",? (?:of )?{YEAR}"
@@ -122,6 +124,7 @@ _BORDER = re.compile(
 _BETWEEN = re.compile(r"\b(?:between|from)(?: the)? $", re.IGNORECASE)
 _TO = re.compile(r"\s?(?P<word>and|to|-|–|until|till|through)\s?(?:the )?", re.IGNORECASE)
 _LISTED = re.compile(r",? (?:and|or) (?:in |on )?(?:the )?|, ", re.IGNORECASE)
+_WORD_OR_DIGIT = re.compile(r"[a-z]{2,}|[0-9]")
 _SAME_TIME = re.compile(r"(?:,|'s)?(?: (?:of|in|on|at|during|around|the))*\s?", re.IGNORECASE)
 
 
@@ -132,6 +135,8 @@ def plain_text(query: str) -> str:
 
 def find_expressions(text: str, today: date) -> list[TimeExpression]:
     """Returns the expressions of time in a text as `plain_text` returns it, each with all words that belong to it."""
+    if _telling_words().isdisjoint(_WORD_OR_DIGIT.findall(text.lower())):
+        return []
     expressions = scan(text, today, rules())
     expressions = join_pairs(text, expressions, _weekday_of_date)
     for pattern, apply in ((_PART, _part), (_NTH, _nth), (_WEEK_OF, _week_of)):
@@ -140,6 +145,13 @@ def find_expressions(text: str, today: date) -> list[TimeExpression]:
     expressions = with_prefix(text, expressions, _DISTANCE, _distance)
     expressions = join_pairs(text, expressions, lambda left, right, words: _range(text, today, (left, right), words))
     return with_prefix(text, expressions, _BORDER, _border)
+
+
+@cache
+def _telling_words() -> frozenset[str]:
+    """Returns the digits and the words in small letters of which every expression that `rules` finds has one."""
+    words = [*MONTH_NAMES, *SEASONS, *HOLIDAYS, *periods.WEEKDAYS, TODAY, *WHICH, "next", "ago", "earlier", "back"]
+    return frozenset(_WORD_OR_DIGIT.findall(" ".join((*words, "0123456789"))))
 
 
 @cache

@@ -86,10 +86,9 @@ def find_relative(text: str, today: date) -> list[TimeExpression]:
 
 def _find(text: str, today: date, rules: Callable[[str], Sequence[Rule]]) -> list[TimeExpression]:
     folded, places = _folded(text)
-    by_language = (
-        scan(_without_names(text, folded, places, language), today, rules(language))
-        for language in _languages_of(folded)
-    )
+    if not (told := _languages_of(folded)):
+        return []
+    by_language = (scan(_without_names(text, folded, places, language), today, rules(language)) for language in told)
     found: list[TimeExpression] = []
     # The longest first: "5 mai" is German too, "du 3 au 5 mai" French.
     for one in sorted(chain.from_iterable(by_language), key=lambda one: one.begin - one.end):
@@ -184,8 +183,10 @@ def _near(language: str) -> re.Pattern[str]:
 def _languages_of(text: str) -> list[str]:
     """Returns the languages of which a folded text has a word of time."""
     told = [] if text.isascii() else [language for language, script in _SCRIPTS.items() if script.search(text)]
-    by_word = _languages_by_word()
-    return list(dict.fromkeys([*told, *chain.from_iterable(by_word.get(word, ()) for word in _WORD.findall(text))]))
+    by_word, words = _languages_by_word(), _WORD.findall(text)
+    if by_word.keys().isdisjoint(words):  # as most texts
+        return told
+    return list(dict.fromkeys([*told, *chain.from_iterable(by_word.get(word, ()) for word in words)]))
 
 
 @cache
