@@ -55,7 +55,7 @@ class _Line:
 
 
 class _Piece:
-    """A sentence in its line: as `said`, in one line (`text`), its `words` as terms; with `dates` once it may be taken."""
+    """A sentence in its line: as `said`, in one line (`text`), its `words` as terms; with `dates` once it may fit."""
 
     __slots__ = ("dates", "line", "said", "sentence", "size", "text", "words")
 
