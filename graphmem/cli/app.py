@@ -36,6 +36,8 @@ app = typer.Typer(
 def main() -> None:
     """Runs the command that the arguments of the process name; the entry point of `graphmem`."""
     gc.set_threshold(GARBAGE_THRESHOLD)
+    # Encoders and searches multiply on one thread each; starting the others takes a tenth of a second.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # shows characters outside the terminal's encoding as \uXXXX
             stream.reconfigure(errors="backslashreplace")
