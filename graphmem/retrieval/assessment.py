@@ -121,7 +121,6 @@ def _asked_question(
         *_names(list(names_asked(query.text)), texts),
         *(fold(name) for name in speakers),
     }
-    cosines = sorted(candidates.evidence.similarity.get(uid, 0.0) for uid in candidates.ids)
     return AskedQuestion(
         query.text,
         None if encoded.multilingual is None else encoded.multilingual.astype(np.float64),
@@ -132,7 +131,7 @@ def _asked_question(
         analysis.asks_assistant_said,
         bool(analysis.periods),
         sum(terms.weights.values()),
-        cosines[len(cosines) // 2] if cosines else 0.0,
+        relevance.background(candidates.evidence.similarity.get(uid, 0.0) for uid in candidates.ids),
         candidates.statistics.kept,
         analysis.is_keywords,
     )

@@ -54,8 +54,10 @@ NO_REASON, REACHED_FROM = "next to what matches the question", "reached from"
 NEXT_MESSAGE, PREVIOUS_MESSAGE = "next in the conversation", "previous in the conversation"
 # The share of a score that a memory has from another one: a fact from its source message, a reply from its question.
 RAISED = "raised"
-# The share of a score that a memory has from its relevance, in small partitions.
+# The share of a score that a memory has from its relevance, mostly less than 0.
 RELEVANCE = "relevance"
+# The share of a score that a memory loses to a better one with the same words, less than 0.
+REPEATED = "repeated"
 # The share of a score that a memory has from the reranker, less than 0 if that moved it back; its entry in `arms`.
 RERANKER = "reranker"
 # Shares up to this are sums of rounded numbers.
@@ -151,8 +153,9 @@ class ExplanationBuilder:
     def shares(self, memory: RankedMemory) -> dict[str, Mapping[str, float]]:
         """Returns what each feature adds to the score, and what raised or moved the memory.
 
-        `RAISED`: what another memory's score added; `RELEVANCE`: what the relevance added, or took away; `RERANKER`:
-        what the reranker added, whose score is the value.
+        `RAISED`: what another memory's score added; `RELEVANCE`: what the relevance added, or took away; `REPEATED`:
+        what another memory with the same words took away; `RERANKER`: what the reranker added, whose score is the
+        value.
         """
         place = self._table.places[memory.id]
         values = {name: float(column[place]) for name, column in self._table.columns.items()}
@@ -167,9 +170,9 @@ class ExplanationBuilder:
             if part
         }  # fmt: skip
         before = memory.score if memory.reranked is None else memory.reranked.former_score
-        own = memory.relevance_share
-        gain = before - own - (score if total > 0 else 0.0)
-        for name, share in ((RAISED, gain), (RELEVANCE, own)):
+        own, repeated = memory.relevance_share, memory.repetition_share
+        gain = before - own - repeated - (score if total > 0 else 0.0)
+        for name, share in ((RAISED, gain), (RELEVANCE, own), (REPEATED, repeated)):
             if abs(share) > ROUNDING:
                 shares[name] = {"value": share, "weight": 1.0, "share": share}
         if memory.reranked is not None:

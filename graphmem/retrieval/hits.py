@@ -14,7 +14,7 @@ from graphmem.retrieval.arms import DENSE_LIMIT, dense, keyword
 from graphmem.retrieval.candidates import KEYWORD_CANDIDATE_LIMIT, Candidates
 from graphmem.retrieval.context.sentence_values import weigh_sentences
 from graphmem.retrieval.explanation import Trace
-from graphmem.retrieval.ranking import Ranked, by_relevance, may_be_hits, passes_threshold
+from graphmem.retrieval.ranking import Ranked, in_order, may_be_hits, passes_threshold
 from graphmem.retrieval.types import Hit, SearchDeps, SearchOutcome
 from graphmem.stores.ledger import graph_reads, memories
 
@@ -115,7 +115,7 @@ def _trace(uid: str, ranking: Ranked, hits: Sequence[Hit], deps: SearchDeps) -> 
     places = {name: [found for found, _ in arm.value] for name, arm in arms.items()}
     own = next((place for place, memory in enumerate(ranked, 1) if memory.id == uid), None)
     grouped = may_be_hits(candidates, ranked, explainer, deps, len(ranked)) if own is not None else []
-    grouped = by_relevance(grouped, ranking.relevances, candidates)
+    grouped = in_order(grouped, ranking.relevances, candidates)
     moved = next((memory for memory in ranking.best if memory.id == uid and memory.reranked is not None), None)
     memory = moved or (None if own is None else ranked[own - 1])
     found = ranking.relevances.get(uid)

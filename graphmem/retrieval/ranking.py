@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 
 from graphmem.errors import ModelError, StoreError
 from graphmem.logs import log_text
-from graphmem.model import ALL_KINDS, embedded_text
+from graphmem.model import ALL_KINDS, AnswerType, embedded_text
 from graphmem.retrieval import relevance, scoring, term_overlap
 from graphmem.retrieval.arms import attempt
 from graphmem.retrieval.assessment import ASKS, relevances_of
@@ -20,13 +22,20 @@ from graphmem.retrieval.features import FeatureTable
 from graphmem.retrieval.graph_walk import Walked
 from graphmem.retrieval.matching import CharacterMatches
 from graphmem.retrieval.passages import with_passage_columns
-from graphmem.retrieval.relevance import Relevance
-from graphmem.retrieval.reordering import BoundedReranker, RankedMemory, group_sources, raise_replies, reranked
+from graphmem.retrieval.relevance import COSINE_DIGITS, Relevance
+from graphmem.retrieval.reordering import (
+    BoundedReranker,
+    RankedMemory,
+    group_sources,
+    put_last,
+    raise_replies,
+    reranked,
+)
 from graphmem.retrieval.requests import MAX_REQUEST_CHARS, asks_for_requests, is_request
 from graphmem.retrieval.types import SearchDeps
 from graphmem.retrieval.weights import KEYWORD_QUERY_WEIGHT, Weights
 from graphmem.stores.ledger import candidate_rows, memories
-from graphmem.text import is_unspaced
+from graphmem.text import is_unspaced, words_of
 
 logger = logging.getLogger("graphmem")
 
@@ -81,7 +90,7 @@ def rank(walked: Walked, deps: SearchDeps) -> Ranked:
         explainer = _explainer(walked, candidates, table, weights, ranked)
         grouped = may_be_hits(candidates, ranked, explainer, deps, most)
     relevances = relevances_of(candidates, grouped, deps)
-    grouped = by_relevance(grouped, relevances, candidates)
+    grouped = in_order(grouped, relevances, candidates)
     best_relevance = max((one.value for one in relevances.values()), default=None)
     floor = _floor(candidates, best_relevance or 0.0)
     best = [memory for memory in grouped if floor is None or relevances[memory.id].value >= floor]
@@ -96,19 +105,62 @@ def by_total(table: FeatureTable, weights: Weights) -> list[RankedMemory]:
     return list(map(RankedMemory, ids, scoring.scores(totals)[order].tolist()))
 
 
-def by_relevance(
+def in_order(
     grouped: Sequence[RankedMemory], relevances: Mapping[str, Relevance], candidates: Candidates
 ) -> list[RankedMemory]:
-    """Returns memories, best first, in an order that heeds their relevance where the partition is small.
+    """Returns memories, best first, in the order of the hits.
 
-    What resembles the query in nothing may still answer it by a path, so little relevance counts as
+    It heeds their relevance, and puts those whose words another one has in a better place behind the others that were
+    assessed.
+    """
+    ordered = _by_relevance(grouped, relevances, candidates)
+    assessed = [memory for memory in ordered if memory.id in relevances]
+    others = [memory for memory in ordered if memory.id not in relevances]
+    return [*put_last(assessed, _repetitions(assessed, candidates)), *others]
+
+
+def _repetitions(ranked: Sequence[RankedMemory], candidates: Candidates) -> set[str]:
+    """Returns the memories, of some best first, in which somebody says what they have said in one before.
+
+    None where the query asks for a time or a number: each time that something was said may be part of the answer.
+    """
+    analysis, evidence = candidates.retrieved.analysis, candidates.evidence
+    if analysis.periods or analysis.answer_types & (AnswerType.WHEN | AnswerType.NUMBER | AnswerType.DURATION):
+        return set()
+    # The same words have the same cosine, and most memories no one else's: few texts are read.
+    alike = defaultdict[tuple[str | None, str | None, float], list[str]](list)
+    for memory in ranked:
+        row = evidence.rows[memory.id]
+        alike[row.speaker, row.role, round(evidence.similarity.get(memory.id, 0.0), COSINE_DIGITS)].append(memory.id)
+    groups = [ids for ids in alike.values() if len(ids) > 1]
+    if not groups:
+        return set()
+    texts = candidates.reader.texts(evidence, chain.from_iterable(groups))
+    repetitions = set[str]()
+    for ids in groups:
+        said = set[tuple[str, ...]]()
+        for uid in ids:
+            words = tuple(words_of(texts.get(uid, "")))
+            if words and words in said:
+                repetitions.add(uid)
+            said.add(words)
+    return repetitions
+
+
+def _by_relevance(
+    grouped: Sequence[RankedMemory], relevances: Mapping[str, Relevance], candidates: Candidates
+) -> list[RankedMemory]:
+    """Returns memories, best first, in an order that heeds their relevance, more so where the partition is small.
+
+    What resembles the query in nothing may still answer it by a path, so in small partitions little relevance counts as
     `scoring.LEAST_RELEVANCE`; that of a memory that only asks as less. Where the query names a time, the time decides.
     """
     if candidates.retrieved.analysis.periods:
         return list(grouped)
-    rows = candidates.evidence.rows
+    rows, smallness = candidates.evidence.rows, scoring.smallness(candidates.statistics.kept)
+    least, least_of_questions = smallness * scoring.LEAST_RELEVANCE, smallness * scoring.LEAST_OF_QUESTIONS
     values = {
-        uid: max(one.value, scoring.LEAST_OF_QUESTIONS if rows[uid].question_share >= ASKS else scoring.LEAST_RELEVANCE)
+        uid: max(one.value, least_of_questions if rows[uid].question_share >= ASKS else least)
         for uid, one in relevances.items()
     }
     return scoring.order_by_relevance(grouped, values, candidates.statistics.kept)

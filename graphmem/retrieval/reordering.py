@@ -7,7 +7,7 @@ conversation facts went from 11 % to 54 % of the first ten hits (docs/decisions/
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextvars import copy_context
 from dataclasses import dataclass
@@ -43,13 +43,15 @@ class Reranked:
 class RankedMemory(NamedTuple):
     """A memory's id with its score (0..1), and the ids of the source messages grouped under it, best first.
 
-    `relevance_share` is what its relevance added to the score, `reranked` None for a memory that no reranker saw.
+    `relevance_share` is what its relevance added to the score, `repetition_share` what another memory with the same
+    words took away; `reranked` is None for a memory that no reranker saw.
     """
 
     id: str
     score: float
     sources: tuple[str, ...] = ()
     relevance_share: float = 0.0
+    repetition_share: float = 0.0
     reranked: Reranked | None = None
 
 
@@ -97,6 +99,18 @@ def raise_replies(ranked: Sequence[RankedMemory], replies: Mapping[str, str]) ->
         if (reply := replies.get(memory.id)) in raised:
             result.append(RankedMemory(reply, memory.score))
     return result
+
+
+def put_last(ranked: Sequence[RankedMemory], repetitions: Collection[str]) -> list[RankedMemory]:
+    """Returns the ranking, best first, with the repetitions (ids) behind the others, by their own scores."""
+    others = [memory for memory in ranked if memory.id not in repetitions]
+    least = others[-1].score if others else 1.0
+    lowered = (
+        memory._replace(score=least * memory.score, repetition_share=(least - 1.0) * memory.score)
+        for memory in ranked
+        if memory.id in repetitions
+    )
+    return [*others, *lowered]
 
 
 class BoundedReranker:

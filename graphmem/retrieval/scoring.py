@@ -17,12 +17,11 @@ AUTO_MAX = 50
 MEMORY_SHARE, ENTITY_SHARE = 0.2, 0.8
 # The weight of the PageRank score when second-hop seeds are chosen.
 GRAPH_FACTOR = 1.2
-# What the log odds of relevance count beside a score: all of it in partitions of up to so many memories, less in larger
-# ones, nothing from so many on. Features are scaled by what one search finds: where that is little, they tell little
-# (docs/decisions/0053).
-RELEVANCE_WEIGHT, SMALL_PARTITION, LARGE_PARTITION = 0.1, 60, 90
-# What the order takes at least as the relevance of a memory that resembles the query in nothing, and of one that only
-# asks, which may tell something in the same sentence; and the bound that keeps log odds finite.
+# What the log odds of relevance count beside a score, in partitions of up to so many memories and from so many on.
+# Features are scaled by what one search finds: where that is little, they tell little (docs/decisions/0053, 0062).
+WEIGHT_IN_SMALL, WEIGHT_IN_LARGE, SMALL_PARTITION, LARGE_PARTITION = 0.1, 0.05, 60, 90
+# What the order takes in small partitions at least as the relevance of a memory that resembles the query in nothing,
+# and of one that only asks, which may tell something in the same sentence; and the bound that keeps log odds finite.
 LEAST_RELEVANCE, LEAST_OF_QUESTIONS, _TINY = 0.03, 0.01, 1e-6
 
 
@@ -93,15 +92,18 @@ def scores(totals: Column) -> Column:
     return np.ones_like(totals) if totals.max() <= 0 else np.clip(totals / totals.max(), 0.0, 1.0)
 
 
+def smallness(size: int) -> float:
+    """Returns 1 for a partition of up to `SMALL_PARTITION` memories, then less, 0 from `LARGE_PARTITION` on."""
+    return min(max((LARGE_PARTITION - size) / (LARGE_PARTITION - SMALL_PARTITION), 0.0), 1.0)
+
+
 def order_by_relevance(
     ranked: Sequence[RankedMemory], relevances: Mapping[str, float], size: int
 ) -> list[RankedMemory]:
     """Returns memories, best first, with the relevance (0..1) of each in its score and place, as it weighs in a
     partition of `size` memories. Those without one stay behind the others.
     """
-    weight = RELEVANCE_WEIGHT * min((LARGE_PARTITION - size) / (LARGE_PARTITION - SMALL_PARTITION), 1.0)
-    if weight <= 0.0:
-        return list(ranked)
+    weight = WEIGHT_IN_LARGE + smallness(size) * (WEIGHT_IN_SMALL - WEIGHT_IN_LARGE)
     totals: dict[str, float] = {}
     for memory in ranked:
         if memory.id in relevances:

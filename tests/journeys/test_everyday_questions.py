@@ -287,3 +287,24 @@ def test_a_vague_question_that_finds_nothing_is_rewritten_by_a_model(
     with ChatLink(memory, user_id=user, time_limit=60.0) as link:
         assert STORED[user][9] in plain(link.recall(question, turns))
     assert len(model.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("stored", "question", "answer"),
+    [
+        (("Clara drinks tea.", "Ben lives in Porto."), "Who drinks tea?", "Clara drinks tea."),
+        (("Clara drinks tea.", "Ben lives in Porto."), "What does Clara drink?", "Clara drinks tea."),
+        (("Leo collects stamps.", "Nadia speaks Finnish."), "What does Leo collect?", "Leo collects stamps."),
+        (("Omar sold his boat.", "Lena is married to Karl."), "Who sold a boat?", "Omar sold his boat."),
+        (("Ollie is allergic to nuts.", "I like jazz."), "What is Ollie allergic to?", "Ollie is allergic to nuts."),
+        (("小李喜欢喝茶。", "王芳住在成都。"), "谁喜欢喝茶？", "小李喜欢喝茶。"),
+        (("Clara drinks tea.", "Ben lives in Porto."), "How tall is the tower?", None),
+    ],
+)  # fmt: skip
+def test_of_two_memories_the_one_that_answers_is_shown(
+    memory: Memory, stored: tuple[str, ...], question: str, answer: str | None
+) -> None:
+    for text in stored:
+        memory.add(text, user_id="u", infer=False)
+    block = memory.context(question, user_id="u")
+    assert [text for text in stored if text in block] == ([] if answer is None else [answer])

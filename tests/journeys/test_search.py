@@ -30,6 +30,24 @@ def search_texts(memory: Memory, question: str, **more: Any) -> list[str]:
     return [hit["memory"] for hit in memory.search(question, user_id="u", **more)["results"]]
 
 
+def test_words_said_again_stand_behind_what_else_was_said(memory: Memory) -> None:
+    sport, others = "I play table tennis at the club.", ["I watch every tennis final on TV.", "The club has a bar."]
+    days = [f"2024-03-0{day}" for day in range(1, 5)]
+    add_lines(memory, *((day, "Ana", sport) for day in days), *((days[-1], "Ana", text) for text in others))
+    add_lines(memory, (days[-1], "Bo", sport))
+    results = memory.search("Which sport do I play at the club?", user_id="u", explain=True)["results"]
+    texts, scores = [(hit["actor_id"], hit["memory"]) for hit in results], [hit["score"] for hit in results]
+    assert sorted(texts[:4]) == sorted([("Ana", sport), ("Bo", sport), *(("Ana", text) for text in others)])
+    assert texts[4:] == [("Ana", sport)] * 3
+    assert scores == sorted(scores, reverse=True)
+    for hit in results:
+        shares = hit["explain"]["shares"]
+        assert sum(share["share"] for share in shares.values()) == pytest.approx(hit["score"])
+        assert ("repeated" in shares) is (hit in results[4:])
+    # Each time counts where a time or a number is asked for.
+    assert search_texts(memory, "When did Ana play table tennis at the club?")[:4] == [sport] * 4
+
+
 @pytest.mark.thorough
 def test_tokens_can_be_left_out_and_computed_later(tmp_path: Path) -> None:
     lines = [("2024-03-01", "Ann", "I painted a sunrise."), ("2024-03-02", "Bob", "The tax forms are due.")]

@@ -71,7 +71,7 @@ def test_the_fact_of_a_raised_reply_takes_its_place() -> None:
     ]
 
 
-def test_relevance_orders_small_partitions_and_leaves_large_ones_alone() -> None:
+def test_relevance_counts_half_as_much_in_large_partitions() -> None:
     scores = {"asks": 1.0, "answers": 0.9, "other": 0.5, "far": 0.1}
     before = [RankedMemory(uid, score) for uid, score in scores.items()]
     relevances = {"asks": 0.0, "answers": 0.9, "other": 0.9}
@@ -81,13 +81,13 @@ def test_relevance_orders_small_partitions_and_leaves_large_ones_alone() -> None
     assert small[1].score == pytest.approx(0.6)  # as far behind as before, being as relevant
     assert 0.0 <= small[2].score < small[1].score
     assert all(one.score - one.relevance_share == pytest.approx(scores[one.id]) for one in small)
-    assert order_by_relevance(before, relevances, LARGE_PARTITION) == before
     close = {**relevances, "asks": 0.5}
     places = [
-        [memory.id for memory in order_by_relevance(before, close, size)].index("asks")
-        for size in (1, SMALL_PARTITION, LARGE_PARTITION - 1)
+        [memory.id for memory in order_by_relevance(before, {**close, "answers": value}, size)].index("asks")
+        for size in (1, SMALL_PARTITION, LARGE_PARTITION - 1, LARGE_PARTITION, 10**6)
+        for value in (0.8, 0.95)
     ]
-    assert places == [1, 1, 0]  # the larger the partition, the less it counts
+    assert places == [1, 1, 1, 1, 0, 1, 0, 1, 0, 1]
 
 
 def test_an_order_by_relevance_of_nothing_is_empty() -> None:

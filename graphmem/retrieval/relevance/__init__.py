@@ -23,9 +23,24 @@ import numpy as np
 import numpy.typing as npt
 
 from graphmem.retrieval.relevance import attributes, features
-from graphmem.retrieval.relevance.features import AskedQuestion, FoundMemory, is_first_person
+from graphmem.retrieval.relevance.features import (
+    COSINE_DIGITS,
+    AskedQuestion,
+    FoundMemory,
+    background,
+    is_first_person,
+)
 
-__all__ = ["AskedQuestion", "FoundMemory", "Relevance", "assess", "default_floor", "is_first_person"]
+__all__ = [
+    "COSINE_DIGITS",
+    "AskedQuestion",
+    "FoundMemory",
+    "Relevance",
+    "assess",
+    "background",
+    "default_floor",
+    "is_first_person",
+]
 
 # The part of a memory's relevance that another one gets which shares a rare entity with it: two hops.
 JOINED = 0.8

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from io import BytesIO
 from math import log
+from statistics import median_high
 
 import numpy as np
 import numpy.typing as npt
@@ -27,8 +28,10 @@ BEND, MULTILINGUAL_BEND = 0.35, 0.3
 MAX_OVERLAP, MAX_REPLY_OVERLAP, MAX_SIZE = 3.0, 2.0, 600
 # The temperature of topics, and the similarity to prototypes from which on a text is advice or a standing fact.
 TOPIC_TEMPERATURE, PROTOTYPE_SIMILARITY = 0.06, 0.3
-# The cosine of unrelated texts, where there is a single memory.
-UNRELATED = 0.1
+# The cosine of unrelated texts, where there are only so many memories.
+UNRELATED, FEW = 0.1, 2
+# Digits to which the cosines of equal vectors agree, however they were multiplied.
+COSINE_DIGITS = 5
 # Fewer characters all count alike.
 MIN_CHARS = 8
 _KINDS = AnswerType.PERSON | AnswerType.PLACE | AnswerType.NUMBER | AnswerType.WHEN | AnswerType.DURATION
@@ -66,8 +69,8 @@ class AskedQuestion:
 
     `vector` is the one in the multilingual space (dims,), None without one. `is_read`: whether the embedder's own space
     reads it. `names` are those of people, places and speakers in it, folded, `entity_keys` the keys of all
-    entities in it. `answer_types`: what it asks for. `word_weight`: the weight of all its words. `background`: the
-    median cosine of the search's candidates. `size`: the partition's number of memories. `is_keywords`: whether it is a
+    entities in it. `answer_types`: what it asks for. `word_weight`: the weight of all its words. `background`: of the
+    cosines of the search's candidates. `size`: the partition's number of memories. `is_keywords`: whether it is a
     few words that ask nothing ("Wałęsa", "gate code").
     """
 
@@ -151,7 +154,7 @@ def _own_space(question: AskedQuestion, memories: Sequence[FoundMemory]) -> dict
     return {
         "similarity": similarity,
         "similarity_high": np.maximum(similarity - BEND, 0.0),
-        "similarity_above": similarity - _background(question.background, len(memories)) * reads,
+        "similarity_above": similarity - question.background * reads,
         "match": match * reads,
         "match_unread": match * (1.0 - reads),
         "match_beside": np.array([memory.match_beside for memory in memories]) * reads,
@@ -159,9 +162,16 @@ def _own_space(question: AskedQuestion, memories: Sequence[FoundMemory]) -> dict
     }
 
 
-def _background(median: float, count: int) -> float:
-    """Returns the cosine above which a memory tells something; a single memory is no background for itself."""
-    return median if count > 1 else min(median, UNRELATED)
+def background(cosines: Iterable[float]) -> float:
+    """Returns the cosine above which a memory tells something: the upper median of those found; 0 for none.
+
+    What was said again counts once. One memory or two are no background, as half of them answers: there it is the
+    lowest cosine, or that of unrelated texts.
+    """
+    distinct = {round(cosine, COSINE_DIGITS) for cosine in cosines}
+    if len(distinct) <= FEW:
+        return min([*distinct, UNRELATED]) if distinct else 0.0
+    return median_high(distinct)
 
 
 def _words(question: AskedQuestion, memories: Sequence[FoundMemory]) -> dict[str, Row]:
@@ -229,7 +239,7 @@ def _begins_with_person(memory: FoundMemory) -> bool:
 def _multilingual(question: AskedQuestion, vectors: Row) -> dict[str, Row]:
     asked = np.zeros(vectors.shape[1]) if question.vector is None else question.vector
     similarity = vectors @ asked
-    above = similarity - _background(float(np.median(similarity)), len(similarity))
+    above = similarity - background(similarity.tolist())
     unread = 1.0 - float(question.is_read)
     return {
         "multilingual": similarity,
