@@ -26,6 +26,7 @@ from graphmem.retrieval.relevance import COSINE_DIGITS, Relevance
 from graphmem.retrieval.reordering import (
     BoundedReranker,
     RankedMemory,
+    below,
     group_sources,
     put_last,
     raise_replies,
@@ -89,7 +90,9 @@ def rank(walked: Walked, deps: SearchDeps) -> Ranked:
         table = candidates.table([*candidates.ids, *further])
         explainer = _explainer(walked, candidates, table, weights, ranked)
         grouped = may_be_hits(candidates, ranked, explainer, deps, most)
-    relevances = relevances_of(candidates, grouped, deps)
+    relevances = relevances_of(candidates, grouped[:MIN_ASSESSED], deps)
+    if len(grouped) > MIN_ASSESSED:  # what a memory is compared with is part of its relevance
+        relevances = {**relevances_of(candidates, grouped, deps), **relevances}
     grouped = in_order(grouped, relevances, candidates)
     best_relevance = max((one.value for one in relevances.values()), default=None)
     floor = _floor(candidates, best_relevance or 0.0)
@@ -110,13 +113,12 @@ def in_order(
 ) -> list[RankedMemory]:
     """Returns memories, best first, in the order of the hits.
 
-    It heeds their relevance, and puts those whose words another one has in a better place behind the others that were
-    assessed.
+    It heeds the relevance of the first `MIN_ASSESSED`, and puts those of them whose words another one has in a better
+    place behind the others of them. So what comes first does not depend on the number of hits asked for.
     """
-    ordered = _by_relevance(grouped, relevances, candidates)
-    assessed = [memory for memory in ordered if memory.id in relevances]
-    others = [memory for memory in ordered if memory.id not in relevances]
-    return [*put_last(assessed, _repetitions(assessed, candidates)), *others]
+    first, rest = _by_relevance(grouped[:MIN_ASSESSED], relevances, candidates), grouped[MIN_ASSESSED:]
+    first = put_last(first, _repetitions(first, candidates))
+    return [*first, *below(rest, first[-1].score)] if rest else first
 
 
 def _repetitions(ranked: Sequence[RankedMemory], candidates: Candidates) -> set[str]:

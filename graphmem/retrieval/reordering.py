@@ -113,6 +113,19 @@ def put_last(ranked: Sequence[RankedMemory], repetitions: Collection[str]) -> li
     return [*others, *lowered]
 
 
+def below(ranked: Sequence[RankedMemory], most: float) -> list[RankedMemory]:
+    """Returns the ranking, best first, with scores of at most `most`: all are lowered by the same factor if need be."""
+    if not ranked or ranked[0].score <= most:
+        return list(ranked)
+    factor = most / ranked[0].score
+    return [
+        memory._replace(
+            score=factor * memory.score, relevance_share=memory.relevance_share + (factor - 1.0) * memory.score
+        )
+        for memory in ranked
+    ]
+
+
 class BoundedReranker:
     """Calls a reranker within `timeout` seconds and checks its answer; `candidates` memories are given to it.
 

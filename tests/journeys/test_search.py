@@ -48,6 +48,23 @@ def test_words_said_again_stand_behind_what_else_was_said(memory: Memory) -> Non
     assert search_texts(memory, "When did Ana play table tennis at the club?")[:4] == [sport] * 4
 
 
+def test_what_comes_first_does_not_depend_on_the_number_of_hits(memory: Memory) -> None:
+    lines = [f"I keep {thing} in box {number}." for number, thing in enumerate("keys tools maps stamps".split() * 10)]
+    memory.add([{"role": "user", "content": line} for line in lines], user_id="u")
+    found = {
+        count: [
+            (hit["id"], hit["score"], hit["relevance"])
+            for hit in memory.search("Where are my stamps?", user_id="u", top_k=count)["results"]
+        ]
+        for count in (5, 20, 40)
+    }
+    assert found[40][:20] == found[20]
+    assert found[20][:5] == found[5]
+    scores = [score for _, score, _ in found[40]]
+    assert len(scores) == 40
+    assert scores == sorted(scores, reverse=True)
+
+
 @pytest.mark.thorough
 def test_tokens_can_be_left_out_and_computed_later(tmp_path: Path) -> None:
     lines = [("2024-03-01", "Ann", "I painted a sunrise."), ("2024-03-02", "Bob", "The tax forms are due.")]
