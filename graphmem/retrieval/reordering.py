@@ -13,7 +13,7 @@ from contextvars import copy_context
 from dataclasses import dataclass
 from threading import BoundedSemaphore, Thread
 from time import monotonic
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -104,24 +104,23 @@ def raise_replies(ranked: Sequence[RankedMemory], replies: Mapping[str, str]) ->
 def put_last(ranked: Sequence[RankedMemory], repetitions: Collection[str]) -> list[RankedMemory]:
     """Returns the ranking, best first, with the repetitions (ids) behind the others, by their own scores."""
     others = [memory for memory in ranked if memory.id not in repetitions]
-    least = others[-1].score if others else 1.0
-    lowered = (
-        memory._replace(score=least * memory.score, repetition_share=(least - 1.0) * memory.score)
-        for memory in ranked
-        if memory.id in repetitions
-    )
-    return [*others, *lowered]
+    lowered = [memory for memory in ranked if memory.id in repetitions]
+    return [*others, *_multiplied(lowered, others[-1].score if others else 1.0, "repetition_share")]
 
 
 def below(ranked: Sequence[RankedMemory], most: float) -> list[RankedMemory]:
     """Returns the ranking, best first, with scores of at most `most`: all are lowered by the same factor if need be."""
     if not ranked or ranked[0].score <= most:
         return list(ranked)
-    factor = most / ranked[0].score
+    return _multiplied(ranked, most / ranked[0].score, "relevance_share")
+
+
+def _multiplied(
+    ranked: Sequence[RankedMemory], factor: float, share: Literal["relevance_share", "repetition_share"]
+) -> list[RankedMemory]:
+    """Returns memories with their scores times the factor; the difference is added to their `share`."""
     return [
-        memory._replace(
-            score=factor * memory.score, relevance_share=memory.relevance_share + (factor - 1.0) * memory.score
-        )
+        memory._replace(score=factor * memory.score, **{share: getattr(memory, share) + (factor - 1.0) * memory.score})
         for memory in ranked
     ]
 

@@ -64,10 +64,6 @@ class _Piece:
         self.size, self.text, self.words = size(self.said), one_line(self.said), frozenset(tokens(self.said))
         self.dates: Sequence[RelativeDate] = ()
 
-    def find_dates(self) -> None:
-        """Finds the dates of the relative words of time."""
-        self.dates = dates_of(self.text, self.sentence.record.said_at.date(), self.line.day.year)
-
     def dated(self, shown: set[str]) -> str:
         """Returns the text with its dates but those `shown`, to which it adds them."""
         return insert_dates(self.text, self.dates, shown)
@@ -136,7 +132,7 @@ class _Packer:
             return False
         if self._cost(line, piece.text) > self._room:  # with dates it would be longer
             return False
-        piece.find_dates()
+        piece.dates = dates_of(piece.text, line.record.said_at.date(), line.day.year)
         cost = self._cost(line, piece.dated(set()))
         if cost > self._room:
             return False

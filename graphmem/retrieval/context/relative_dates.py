@@ -26,7 +26,6 @@ _ENGLISH_WORD = re.compile(r"yesterday|tomorrow|\b(?:ago|last|past|previous|next
 _FIGURATIVE = re.compile(r"\b(?:like|as if|if) (?:it (?:was|were) )?(?:only |just )?$", re.IGNORECASE)
 _CHINESE = re.compile(r"[昨明前后後去]|上|下")
 _POSSESSIVE = re.compile(r"['’]s\b")
-_MONTHS = ("January February March April May June July August September October November December").split()
 # Times that are counted back, and those of them whose days are exact.
 _COUNTED = re.compile(r"\bago\b|[^之以]前", re.IGNORECASE)
 _DAY_UNIT = re.compile(r"\b(?:day|night)s?\b|[天日晚]", re.IGNORECASE)
@@ -123,10 +122,10 @@ def _months(first: date, last: date, *, is_chinese: bool) -> str:
     if is_chinese:
         end = f"{last.month}月" if is_one_year else f"{last.year}年{last.month}月"
         return f"{first.year}年{first.month}月" + ("" if is_one else f"–{end}")
-    end = f"{_MONTHS[last.month - 1]} {last.year}"
+    end = f"{english.MONTH_NAMES[last.month - 1]} {last.year}"
     if is_one:
         return end
-    return f"{_MONTHS[first.month - 1]}{'' if is_one_year else f' {first.year}'}–{end}"
+    return f"{english.MONTH_NAMES[first.month - 1]}{'' if is_one_year else f' {first.year}'}–{end}"
 
 
 def _years(first: date, last: date, *, is_chinese: bool) -> str:
@@ -140,7 +139,11 @@ def _range(first: date, last: date, year: int, *, is_chinese: bool) -> str:
         if first == last:
             return start
         return f"{start}–{last.day}日" if first.month == last.month else f"{start}–{last.month}月{last.day}日"
-    end = f"{last.day} {_MONTHS[last.month - 1]}" + ("" if last.year == year else f" {last.year}")
+    end = f"{last.day} {english.MONTH_NAMES[last.month - 1]}" + ("" if last.year == year else f" {last.year}")
     if first == last:
         return end
-    return f"{first.day}–{end}" if first.month == last.month else f"{first.day} {_MONTHS[first.month - 1]}–{end}"
+    return (
+        f"{first.day}–{end}"
+        if first.month == last.month
+        else f"{first.day} {english.MONTH_NAMES[first.month - 1]}–{end}"
+    )

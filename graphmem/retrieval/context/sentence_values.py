@@ -44,7 +44,7 @@ COEFFICIENTS: Mapping[str, float] = {
 }
 # Those that are a sentence's own, the rest are of its memory.
 SENTENCE_FEATURES = ("match", "share", "length", "question", "social", "picture", "first", "only", "time")
-_OF_SENTENCE = tuple(COEFFICIENTS[name] for name in SENTENCE_FEATURES)
+_SENTENCE_WEIGHTS = tuple(COEFFICIENTS[name] for name in SENTENCE_FEATURES)
 # Relevances nearer to 0 or 1 than this count as this.
 MARGIN = 1e-4
 # Fewer characters count alike.
@@ -91,7 +91,7 @@ def _weighed(query: AnalyzedQuery, hit: Hit, rank: int) -> Iterator[Sentence]:
     of_hit = COEFFICIENTS["constant"]
     of_hit += sum(COEFFICIENTS[name] * value for name, value in _of_hit(query, hit, rank).items())
     for number, (span, values) in enumerate(_of_sentences(query, hit)):
-        value = 1 / (1 + exp(-of_hit - sum(map(mul, _OF_SENTENCE, values))))
+        value = 1 / (1 + exp(-of_hit - sum(map(mul, _SENTENCE_WEIGHTS, values))))
         yield Sentence(hit.record, number, span, value, hit.question)
 
 

@@ -26,7 +26,8 @@ from graphmem.retrieval.temporal.expressions import (
 )
 from graphmem.retrieval.temporal.periods import Period, Yearly
 
-MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+MONTH_NAMES = "January February March April May June July August September October November December".split()
+MONTHS = tuple(name[:3].lower() for name in MONTH_NAMES)
 SEASONS = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12}
 NUMBERS = {
     word: count
@@ -48,12 +49,8 @@ WHICH = {"past": "last", "previous": "last", "coming": "next"}
 AMBIGUOUS_MONTHS = frozenset((*MONTHS, "march", "april", "june", "august"))
 NAMES = frozenset(("april", "june", "august"))
 
-MONTH_NAMES = (
-    *MONTHS,
-    *("january", "february", "march", "april", "june", "july", "august", "sept", "september", "october", "november"),
-    "december",
-)
-MONTH = rf"(?P<month>{'|'.join(sorted(MONTH_NAMES, key=len, reverse=True))})\b\.?"
+MONTH_WORDS = (*(name.lower() for name in MONTH_NAMES), "sept", *MONTHS)  # the longer ones first
+MONTH = rf"(?P<month>{'|'.join(MONTH_WORDS)})\b\.?"
 ANY_MONTH = MONTH.replace("?P<month>", "?:")
 YEAR = r"(?P<year>(?:19|20)\d\d)\b"
 OF_YEAR = rf",? (?:of )?{YEAR}"
@@ -150,7 +147,7 @@ def find_expressions(text: str, today: date) -> list[TimeExpression]:
 @cache
 def _telling_words() -> frozenset[str]:
     """Returns the digits and the words in small letters of which every expression that `rules` finds has one."""
-    words = [*MONTH_NAMES, *SEASONS, *HOLIDAYS, *periods.WEEKDAYS, TODAY, *WHICH, "next", "ago", "earlier", "back"]
+    words = [*MONTH_WORDS, *SEASONS, *HOLIDAYS, *periods.WEEKDAYS, TODAY, *WHICH, "next", "ago", "earlier", "back"]
     return frozenset(_WORD_OR_DIGIT.findall(" ".join((*words, "0123456789"))))
 
 
