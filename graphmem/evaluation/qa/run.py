@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 from graphmem import prompts
@@ -272,9 +273,23 @@ def _noted(case: BenchmarkQuestion, name: str, system: System, conversation: Con
 
 
 def _answered(items: Iterable[_Item], asker: Asker, file: ResultsFile) -> Iterator[None]:
-    """Has the items answered and judged, and yields after each; after an error no further one is begun."""
+    """Has the items answered and judged, and yields after each; after an error no further one is begun.
+
+    The thread that meets the error says so itself: until the caller's thread hears of it, others would be paid for.
+    """
+    has_failed = Event()
+
+    def answer(item: _Item) -> None:
+        if has_failed.is_set():
+            return
+        try:
+            file.add(_record(item, asker))
+        except BaseException:
+            has_failed.set()
+            raise
+
     with ThreadPoolExecutor(asker.parallel) as pool:
-        futures = [pool.submit(lambda one: file.add(_record(one, asker)), item) for item in items]
+        futures = [pool.submit(answer, item) for item in items]
         try:
             for future in as_completed(futures):
                 yield future.result()
