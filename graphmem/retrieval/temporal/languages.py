@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import cache, partial
 from importlib.resources import files
@@ -67,10 +68,31 @@ _OTHERWISE = {
 }  # fmt: skip
 
 
+# A pattern as it is applied, by its source.
+_compiled = cache(re.compile)
+
+
+@dataclass(frozen=True, slots=True)
+class _Phrase:
+    """The source of a pattern, words without which no text matches it, and what builds its period.
+
+    It is compiled for the first text that has the words: "in September" makes a question German, too, and all patterns
+    of a language take 50 to 130 ms.
+    """
+
+    words: tuple[str, ...]
+    pattern: str
+    build: RuleBuilder
+
+    def rule_for(self, text: str) -> Rule | None:
+        """Returns the rule, None if the folded text lacks one of the words."""
+        return (_compiled(self.pattern), self.build) if all(word in text for word in self.words) else None
+
+
 def find_expressions(text: str, today: date) -> list[TimeExpression]:
     """Returns the expressions of time in a text, in its order, at their places in it."""
     return _find(
-        text, today, lambda language: [*_named_months(language), *_relative_rules(language), _named_weekday(language)]
+        text, today, lambda language: [*_named_months(language), *_relative_phrases(language), _named_weekday(language)]
     )
 
 
@@ -81,14 +103,21 @@ def is_japanese(text: str) -> bool:
 
 def find_relative(text: str, today: date) -> list[TimeExpression]:
     """Returns the expressions that count from today, as `find_expressions` does."""
-    return _find(text, today, _relative_rules)
+    return _find(text, today, _relative_phrases)
 
 
-def _find(text: str, today: date, rules: Callable[[str], Sequence[Rule]]) -> list[TimeExpression]:
+def _find(text: str, today: date, phrases: Callable[[str], Sequence[_Phrase]]) -> list[TimeExpression]:
     folded, places = _folded(text)
     if not (told := _languages_of(folded)):
         return []
-    by_language = (scan(_without_names(text, folded, places, language), today, rules(language)) for language in told)
+    by_language = (
+        scan(
+            _without_names(text, folded, places, language),
+            today,
+            filter(None, (phrase.rule_for(folded) for phrase in phrases(language))),
+        )
+        for language in told
+    )
     found: list[TimeExpression] = []
     # The longest first: "5 mai" is German too, "du 3 au 5 mai" French.
     for one in sorted(chain.from_iterable(by_language), key=lambda one: one.begin - one.end):
@@ -161,7 +190,9 @@ def _without_names(text: str, folded: str, places: list[int] | None, language: s
             return is_of is not None and not re.match(rf"{_OF_YEAR} {_YEAR_NUMBER}", folded[match.end() :])
         if previous is None:
             return folded[match.end() : match.end() + 1] == " " and capital(match.end() + 1)
-        return not re.fullmatch(words["days"], previous[1]) and not _near(language).match(folded, match.start())
+        return not re.fullmatch(words["days"], previous[1]) and not _compiled(_near(language)).match(
+            folded, match.start()
+        )
 
     return _days_and_months(language).sub(masked, folded) if words["days"] or words["titles"] else folded
 
@@ -169,13 +200,12 @@ def _without_names(text: str, folded: str, places: list[int] | None, language: s
 @cache
 def _days_and_months(language: str) -> re.Pattern[str]:
     words = _words()[language]
-    return _whole(
-        f"(?:{_any(words['weekdays'] if words['titles'] else words['weekdays'] | words['months'])})", language
-    )
+    days = words["weekdays"] if words["titles"] else words["weekdays"] | words["months"]
+    return re.compile(_whole(f"(?:{_any(days)})", language))
 
 
 @cache
-def _near(language: str) -> re.Pattern[str]:
+def _near(language: str) -> str:
     """Returns the pattern of the phrases near today ("domingo pasado")."""
     return _whole(f"(?P<phrase>{_any(_words()[language]['relative'])})", language)
 
@@ -207,7 +237,7 @@ def _languages_by_word() -> Mapping[str, list[str]]:
 
 
 @cache
-def _named_months(language: str) -> list[Rule]:
+def _named_months(language: str) -> list[_Phrase]:
     """Returns the patterns of ranges, seasons, months and years, those that decide first in front."""
     words = _words()[language]
     months, month_of = _any(words["months"]), partial(_month, words["months"])
@@ -227,18 +257,18 @@ def _named_months(language: str) -> list[Rule]:
     return [
         *_ranges(language),
         *_seasons(language),
-        *((re.compile(pattern), build) for pattern, build in patterns),
+        *(_Phrase((), pattern, build) for pattern, build in patterns),
     ]
 
 
-def _ranges(language: str) -> list[Rule]:
+def _ranges(language: str) -> list[_Phrase]:
     words = _words()[language]
     build = partial(_range, words["weekdays"] | words["short"], words["months"], words["every"])
     first, second = (_end(language, number) for number in (1, 2))
-    dash = rf"(?<![\w-]){first} ?[-–~] ?{second}(?![\w-])"
+    without_years = partial(build, with_years=False)
     return [
-        *((_whole(phrase.replace("{0}", first).replace("{1}", second), language), build) for phrase in words["ranges"]),
-        (re.compile(dash), partial(build, with_years=False)),
+        *(_phrase(phrase, (first, second), build, language) for phrase in words["ranges"]),
+        *(_Phrase((dash,), rf"(?<![\w-]){first} ?{dash} ?{second}(?![\w-])", without_years) for dash in "-–~"),
     ]
 
 
@@ -263,7 +293,7 @@ def _end(language: str, number: int) -> str:
     return rf"(?:{weekday}|(?:{day}{_ORDINAL}{_OF})?{month}(?:{_OF_YEAR} {year})?|{_YEAR_WORD}(?<!\d){alone})"
 
 
-def _seasons(language: str) -> list[Rule]:
+def _seasons(language: str) -> list[_Phrase]:
     """Returns the patterns of seasons and holidays."""
     words = _words()[language]
     alone = words["adverbs"] | words["holidays"]
@@ -272,44 +302,56 @@ def _seasons(language: str) -> list[Rule]:
     # No part of a longer word ("千春に", "한겨울에").
     start = "(?<![\u3005\u4e00-\u9fff\uac00-\ud7a3])" if language in _SCRIPTS else ""
     of_year = rf"(?:{_OF_YEAR} {_YEAR_WORD}{_YEAR})"
-    patterns = [(rf"{_YEAR}(?:年の?|년 ?){name}" if start else name + of_year, "")]
-    patterns += [(start + phrase.replace("{0}", name), which) for phrase, which in words["season"].items()]
-    if alone:
-        patterns.append((f"{start}(?P<name>{_any(alone)})", ""))
-    return [(_whole(pattern, language), partial(_season, names, which)) for pattern, which in patterns]
+    dated = rf"{_YEAR}(?:年の?|년 ?){name}" if start else name + of_year
+    return [
+        _phrase("{0}", (dated,), partial(_season, names, ""), language),
+        *(
+            _phrase(phrase, (name,), partial(_season, names, which), language, start)
+            for phrase, which in words["season"].items()
+        ),
+        *(
+            [_phrase("{0}", (f"(?P<name>{_any(alone)})",), partial(_season, names, ""), language, start)]
+            if alone
+            else []
+        ),
+    ]
 
 
 @cache
-def _relative_rules(language: str) -> list[Rule]:
+def _relative_phrases(language: str) -> list[_Phrase]:
     """Returns the patterns of times that count from today."""
     words = _words()[language]
     near = {phrase.replace(" ", ""): meaning for phrase, meaning in words["relative"].items()}
     count = rf"(?P<count>\d{{1,3}}|{_any(words['numbers'])})"
-    patterns: list[tuple[str, RuleBuilder]] = [
-        (phrase.replace("{0}", count), partial(build, unit, words["numbers"]))
-        for kind, build in (("ago", _ago), ("past", _past))
-        for phrase, unit in words[kind].items()
-    ]
     return [
-        *((_whole(pattern, language), build) for pattern, build in patterns),
-        (_near(language), partial(_relative, near, words["not"], words["beside"])),
+        *(
+            _phrase(phrase, (count,), partial(build, unit, words["numbers"]), language)
+            for kind, build in (("ago", _ago), ("past", _past))
+            for phrase, unit in words[kind].items()
+        ),
+        _Phrase((), _near(language), partial(_relative, near, words["not"], words["beside"])),
     ]
 
 
 @cache
-def _named_weekday(language: str) -> Rule:
+def _named_weekday(language: str) -> _Phrase:
     words = _words()[language]
     pattern = _any(words["weekdays"])
     if words["short"]:  # "na segunda?", but not "na segunda vez"
         pattern += rf"|(?<=\bna )(?:{_any(words['short'])})(?= ?(?:[?!.,;:]|$))"
-    return _whole(rf"(?P<weekday>{pattern})", language), partial(
-        _weekday, words["weekdays"] | words["short"], words["every"]
-    )
+    build = partial(_weekday, words["weekdays"] | words["short"], words["every"])
+    return _phrase("{0}", (f"(?P<weekday>{pattern})",), build, language)
 
 
-def _whole(pattern: str, language: str) -> re.Pattern[str]:
+def _phrase(phrase: str, parts: Sequence[str], build: RuleBuilder, language: str, start: str = "") -> _Phrase:
+    """Returns a phrase with the patterns of its parts in place of "{0}" and "{1}", behind the pattern `start`."""
+    words = phrase.format(*" " * len(parts)).split()
+    return _Phrase(tuple(words), _whole(start + phrase.format(*parts), language), build)
+
+
+def _whole(pattern: str, language: str) -> str:
     """Returns a pattern of whole words; where words are not divided by spaces, of their parts."""
-    return re.compile(pattern.replace(" ", " ?") if language in _SCRIPTS else rf"(?<!\w){pattern}(?!\w)")
+    return pattern.replace(" ", " ?") if language in _SCRIPTS else rf"(?<!\w){pattern}(?!\w)"
 
 
 def _any(words: Mapping[str, Any]) -> str:
