@@ -1,6 +1,7 @@
 """How search, adding, and a rebuild on servers hold up: made-up memories, so that a million does not take a day.
 
     python benchmarks/scale.py --memories 100000 --partitions 1
+    python benchmarks/scale.py --memories 1000000 --search-cache-mb 8000 --questions 50
     NEO4J_URI=… NEO4J_PASSWORD=… QDRANT_URL=… python benchmarks/scale.py --memories 100000 --servers
 
 The rows are inserted into the ledger's tables as commits would write them. Their shape follows long conversations:
@@ -30,6 +31,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import numpy as np
+from process_sample import sample_process
 
 from graphmem import Memory
 from graphmem.evaluation.environment import environment
@@ -197,16 +199,17 @@ def _mentions_of() -> Any:
     return select(func.count()).select_from(schema.mentions).where(is_of_entity).scalar_subquery()
 
 
-def settings(*, servers: bool) -> Settings:
-    """The default, or vectors and graph on the servers that the environment names."""
+def settings(*, servers: bool, search_cache_mb: int) -> Settings:
+    """A folder alone, or vectors and graph on the servers that the environment names."""
     if not servers:
-        return Settings()
+        return Settings(search_cache_mb=search_cache_mb)
     vectors = {"url": os.environ["QDRANT_URL"], "grpc_port": int(os.environ.get("QDRANT_GRPC_PORT", "6334"))}
     graph = {"url": os.environ["NEO4J_URI"], "password": os.environ["NEO4J_PASSWORD"]}
     return Settings.from_dict(
         {
             "vector_store": {"config": {**vectors, "collection_name": f"scale-{uuid4().hex[:8]}"}},
             "graph_store": {"provider": "neo4j", "config": graph},
+            "search_cache_mb": search_cache_mb,
         }
     )
 
@@ -244,8 +247,8 @@ def time_method(owner: Any, method: str, spent: dict[str, list[float]], name: st
     setattr(owner, method, timed)
 
 
-def measure_search(memory: Memory, ledger_data: MadeUpLedger) -> dict[str, Any]:
-    """Milliseconds of a search, and of its parts."""
+def measure_search(memory: Memory, ledger_data: MadeUpLedger, questions: int) -> dict[str, Any]:
+    """Milliseconds of a search, and of its parts; seconds of the first one, which reads a partition's rows."""
     times: dict[str, list[float]] = defaultdict(list)
     for owner, function, name in (
         (pipeline, "retrieve", "question and arms"),
@@ -256,15 +259,16 @@ def measure_search(memory: Memory, ledger_data: MadeUpLedger) -> dict[str, Any]:
         time_method(owner, function, times, name)
     totals: list[float] = []
     degraded: Counter[str] = Counter()
-    for number, (question, user) in zip(range(WARM + QUESTIONS), ledger_data.questions(), strict=False):
+    for number, (question, user) in zip(range(WARM + questions), ledger_data.questions(), strict=False):
         if number == WARM:
             times.clear()
         start = time.perf_counter()
         degraded.update(memory.search(question, user_id=user).get("degraded", []))
-        totals += [1000 * (time.perf_counter() - start)] if number >= WARM else []
+        totals.append(1000 * (time.perf_counter() - start))
     return {
-        "questions": QUESTIONS,
-        **_spread(totals),
+        "questions": questions,
+        "first_s": round(totals[0] / 1000, 1),
+        **_spread(totals[WARM:]),
         "degraded": dict(degraded),
         "parts": {k: _spread(v) for k, v in times.items()},
     }
@@ -299,7 +303,7 @@ def measure_adding(memory: Memory, ledger_data: MadeUpLedger) -> dict[str, float
         }
 
 
-def measure(memories: int, partitions: int, *, servers: bool) -> dict[str, Any]:
+def measure(memories: int, partitions: int, questions: int, *, servers: bool, search_cache_mb: int) -> dict[str, Any]:
     """The figures, ready for JSON."""
     ledger_data = MadeUpLedger(memories, partitions)
     with tempfile.TemporaryDirectory(prefix="graphmem-", dir=os.environ.get("TMPDIR")) as folder:
@@ -310,7 +314,7 @@ def measure(memories: int, partitions: int, *, servers: bool) -> dict[str, Any]:
         with ledger.write() as connection:
             outbox.delete_cursor(connection, "vectors")
         ledger.close()
-        chosen = settings(servers=servers)
+        chosen = settings(servers=servers, search_cache_mb=search_cache_mb)
         start = time.perf_counter()
         with Memory(folder, settings=chosen) as memory:
             try:
@@ -321,10 +325,12 @@ def measure(memories: int, partitions: int, *, servers: bool) -> dict[str, Any]:
                     filling["indexed_s"] = wait_until_indexed(chosen)
                 return {
                     "benchmark": "scale", **environment(), "memories": memories, "partitions": partitions,
-                    "stores": "servers" if servers else "embedded", "ledger_filled_s": filled_s,
+                    "stores": "servers" if servers else "embedded", "search_cache_mb": search_cache_mb,
+                    "ledger_filled_s": filled_s,
                     "bytes": memory.stats()["bytes"], **filling,
-                    "search": measure_search(memory, ledger_data),
+                    "search": measure_search(memory, ledger_data, questions),
                     "added_per_second": measure_adding(memory, ledger_data),
+                    "rss_mb": sample_process()["rss_mb"],
                 }  # fmt: skip
             finally:
                 memory.reset()
@@ -337,8 +343,10 @@ def main() -> None:
     parser.add_argument("--memories", type=int, default=10_000)
     parser.add_argument("--partitions", type=int, default=1)
     parser.add_argument("--servers", action="store_true", help="vectors and graph on servers (see above)")
+    parser.add_argument("--questions", type=int, default=QUESTIONS)
+    parser.add_argument("--search-cache-mb", type=int, default=Settings().search_cache_mb, help="as in the settings")
     arguments = parser.parse_args()
-    print(json.dumps(measure(arguments.memories, arguments.partitions, servers=arguments.servers), indent=2))
+    print(json.dumps(measure(**vars(arguments)), indent=2))
 
 
 if __name__ == "__main__":
