@@ -1,11 +1,13 @@
-"""The discrete-event model: processes of the service on cores, a ledger with one writer, stores that can be away.
+"""The discrete-event model: processes of the service on cores, the locks of a ledger, stores that can be away.
 
 A process has `threads`, each of which serves one call, and in front of them a queue that refuses what is too much. What
 a call computes with the interpreter's lock (`gil`) takes turns of `SWITCH` seconds with the other calls of its process
 and with everything else on the machine's cores; what a model computes (`free`) needs a core and not the lock; `stores`
 is what the servers compute for it, on cores of their own or the same; for `wait` it waits for no processor (network,
-disk). Writing holds the ledger's write lock for `locked` seconds, of which there is one for all processes
-(`pg_advisory_xact_lock` on PostgreSQL).
+disk). The locks are those of a ledger on PostgreSQL (docs/decisions/0050), for all processes: an addition, and the
+enrichment that it leaves behind, hold the lock of their tenant for `locked` seconds, and a delivery, which takes along
+all that was written before it, that of the vector index's cursor for `cursor` seconds. None of them holds the lock of
+all writers. In the service a batch of enrichments holds the locks of all of its tenants; here each is a batch.
 
 An addition is acknowledged once the ledger has it. What is left is a job of its process: enrichment, one after the
 other, and delivery to the vector index. While a store is away (`Outage`), a search does without it, and costs what it
@@ -17,7 +19,7 @@ have no answer to, to another process, and the jobs it had are claimed by anothe
 from __future__ import annotations
 
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -42,13 +44,17 @@ Steps = Generator[simpy.Event, Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What a call asks of each resource, in seconds; `stores`: the servers' computing, by store."""
+    """What a call asks of each resource, in seconds; `stores`: the servers' computing, by store.
+
+    `locked`: the lock of the call's tenant; `cursor`: that of the vector index's cursor.
+    """
 
     gil: float = 0.0
     free: float = 0.0
     wait: float = 0.0
     stores: Mapping[str, float] = field(default_factory=dict)
     locked: float = 0.0
+    cursor: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +152,9 @@ class Cluster:
             for number in range(machines.processes)
         ]
         self._hosts, self._stores = hosts, dict[str, simpy.PriorityResource]()
-        self._write_lock, self._lease = simpy.Resource(self.env, 1), simpy.Resource(self.env, 1)
+        self._tenants = defaultdict[int, simpy.Resource](lambda: simpy.Resource(self.env, 1))
+        self._cursor, self._lease = simpy.Resource(self.env, 1), simpy.Resource(self.env, 1)
+        self._delivery_began = -1.0
         self._open_jobs = 0
         self._undelivered: Counter[str] = Counter()
         self._back: dict[Outage, float] = {}
@@ -192,8 +200,8 @@ class Cluster:
             self._stores[store] = simpy.PriorityResource(self.env, self.machines.store_cores)
         return self._stores[store]
 
-    def _take(self, process: Process, demand: Demand) -> Steps:
-        """Takes what a call asks for."""
+    def _take(self, process: Process, demand: Demand, tenant: int = 0) -> Steps:
+        """Takes what a call asks for; its tenant matters only to `locked`."""
         yield from self._compute(demand.free, process.cores)
         rounds = ROUNDS if demand.stores or demand.wait else 1
         for _ in range(rounds):
@@ -203,9 +211,20 @@ class Cluster:
             if demand.wait:
                 yield self.env.timeout(demand.wait / rounds)
         if demand.locked:
-            with self._write_lock.request() as lock:
+            with self._tenants[tenant].request() as lock:
                 yield lock
                 yield self.env.timeout(demand.locked)
+        if demand.cursor:
+            yield from self._move_cursor(demand.cursor)
+
+    def _move_cursor(self, seconds: float) -> Steps:
+        """Delivers what was written before, unless a delivery that began meanwhile has taken it along."""
+        written = self.env.now
+        with self._cursor.request() as lock:
+            yield lock
+            if self._delivery_began < written:
+                self._delivery_began = self.env.now
+                yield self.env.timeout(seconds)
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
@@ -252,12 +271,12 @@ class Cluster:
                     yield self.env.timeout(patience)
                 demand = arrival.degraded[outage.store]
                 self.outcome.degraded[outage.store] += 1
-            yield from self._take(process, demand)
+            yield from self._take(process, demand, arrival.tenant)
         self.outcome.latencies.setdefault(arrival.kind, []).append(self.env.now - arrival.at)
         if arrival.job is not None:
             self.outcome.acknowledged += 1
             self._open_jobs += 1
-            self._begin_job(process, arrival.job)
+            self._begin_job(process, arrival.job, arrival.tenant)
 
     def _outages_met(self, process: Process, arrival: Arrival) -> list[Outage]:
         """The outages that a request meets; the process notices one by its first call, after the timeout."""
@@ -281,24 +300,25 @@ class Cluster:
 
     # --- what is left behind ------------------------------------------------------------------------------------------
 
-    def _begin_job(self, process: Process, job: Demand) -> None:
-        self._start(process, self._do_job(process, job), partial(self._claim_later, job))
+    def _begin_job(self, process: Process, job: Demand, tenant: int) -> None:
+        self._start(process, self._do_job(process, job, tenant), partial(self._claim_later, job, tenant))
 
-    def _do_job(self, process: Process, job: Demand) -> Steps:
+    def _do_job(self, process: Process, job: Demand, tenant: int) -> Steps:
         with process.lane.request() as turn:
             yield turn
             away = {outage.store for outage in self._away()}
             stores = {store: seconds for store, seconds in job.stores.items() if store not in away}
-            yield from self._take(process, replace(job, stores=stores))
+            cursor = 0.0 if away else job.cursor
+            yield from self._take(process, replace(job, stores=stores, cursor=cursor), tenant)
         self._open_jobs -= 1
         self.outcome.jobs_done += 1
         self._undelivered.update(away)
         self.outcome.delivered += not away
 
-    def _claim_later(self, job: Demand) -> None:
+    def _claim_later(self, job: Demand, tenant: int) -> None:
         def later() -> Steps:
             yield self.env.timeout(CLAIM)
-            self._begin_job(next(process for process in self.processes if process.is_alive), job)
+            self._begin_job(next(process for process in self.processes if process.is_alive), job, tenant)
 
         self.env.process(later())
 

@@ -1,9 +1,11 @@
 """What calls take on this machine: of a memory in a folder, and of `graphmem serve` on PostgreSQL and Qdrant.
 
 Each call is made alone. `gil` is what the process computes but for encoding, `free` is encoding, `stores` what the
-servers' processes compute (Linux counts it in nanoseconds), `locked` how long the write lock of the ledger is held,
-`wait` the rest of the time until the answer; all in milliseconds. `client` is what the client computes. `job` is what
-an addition that is not waited for leaves behind, `delivery` what each memory takes when the index is filled anew.
+servers' processes compute (Linux counts it in nanoseconds), `locked` how long the lock of the user's partition is held
+(in a folder: the ledger's), `cursor` how long that of the vector index's cursor, `wait` the rest of the time until the
+answer; all in milliseconds. `client` is what the client computes. `job` is what an addition that is not waited for
+leaves behind, `delivery` what each memory takes when the index is filled anew. `held` has all that the writes of an
+addition hold, by what that is: `locked` of a call is no more than what its time leaves for it.
 """
 
 from __future__ import annotations
@@ -12,15 +14,16 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from http.client import HTTPConnection
 from itertools import cycle
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from service import ADMIN_KEY, Server, serving
@@ -30,6 +33,7 @@ from graphmem import Memory
 from graphmem.evaluation.datasets import Dataset
 from graphmem.evaluation.runner import store
 from graphmem.settings import Settings
+from graphmem.stores.ledger.postgres import MOST_NAMES
 
 WARM, CALLS, ADDITIONS = 30, 150, 60
 TOP_K, PAGE = 10, 20
@@ -42,6 +46,10 @@ KEPT_SECONDS = 3.0
 # The commands of the servers' processes, by store.
 COMMANDS = {"ledger": "postgres", "vectors": "qdrant"}
 MILLION = 1_000_000
+# What a write of the ledger holds: the lock of all writers, those of partitions, that of a cursor, or none that another
+# one waits for.
+ALONE, PARTITION, CURSOR, NOTHING = "alone", "partition", "cursor", "nothing"
+PARTITIONS = ("user:", "agent:", "run:")
 
 
 # --- clocks -----------------------------------------------------------------------------------------------------------
@@ -72,33 +80,69 @@ def stores_computed_ms() -> dict[str, float]:
     return computed
 
 
+def lock_of(of: Collection[str] | None) -> str:
+    """Returns what a write on a server holds, by what it says that it is of."""
+    if of is None or len(of) > MOST_NAMES:
+        return ALONE
+    if not of:
+        return NOTHING
+    return PARTITION if all(name.startswith(PARTITIONS) for name in of) else CURSOR
+
+
+class Held(NamedTuple):
+    """What a write held, whether in the thread that watches, and for how many milliseconds."""
+
+    lock: str
+    is_own: bool
+    ms: float
+
+
 @dataclass(slots=True)
 class WriteClock:
-    """How long the ledger's write lock was held, in milliseconds: by the calling thread, and by others."""
+    """What the writes of a ledger held, and for how long. In a file each holds the lock of all."""
 
-    own: list[float] = field(default_factory=list)
-    others: list[float] = field(default_factory=list)
+    held: list[Held] = field(default_factory=list)
 
     @contextmanager
     def watching(self, memory: Memory) -> Iterator[None]:
         """Watches the ledger of a memory until the block ends."""
         ledger, caller = memory.engine.ledger, threading.get_ident()
-        write = ledger.write
 
-        @contextmanager
-        def watched(**options: Any) -> Iterator[Any]:
-            with ExitStack() as stack:
-                connection = stack.enter_context(write(**options))
-                begin = time.perf_counter()
-                yield connection
-            held = self.own if threading.get_ident() == caller else self.others
-            held.append(1000 * (time.perf_counter() - begin))
+        def watched(write: Callable[..., AbstractContextManager[Any]]) -> Callable[..., AbstractContextManager[Any]]:
+            @contextmanager
+            def timed(of: Collection[str] | None = None) -> Iterator[Any]:
+                with write(of) as connection:
+                    begin = time.perf_counter()
+                    yield connection
+                ms = 1000 * (time.perf_counter() - begin)
+                lock = lock_of(of) if ledger.on_server else ALONE
+                self.held.append(Held(lock, threading.get_ident() == caller, ms))
 
-        vars(ledger)["write"] = watched
+            return timed
+
+        methods = {"write": watched(ledger.write), "write_derived": watched(ledger.write_derived)}
+        vars(ledger).update(methods)
         try:
             yield
         finally:
-            del vars(ledger)["write"]
+            for name in methods:
+                del vars(ledger)[name]
+
+    def ms(self, lock: str, additions: int, *, own: bool | None = None) -> float:
+        """Returns for how long each of so many additions holds a lock: in the thread that watches, in others, in all.
+
+        The median of the writes stands for each, as other programs lengthen some of them.
+        """
+        times = [one.ms for one in self.held if one.lock == lock and own in (None, one.is_own)]
+        return median(times) * len(times) / additions if times else 0.0
+
+    def figures(self, additions: int) -> dict[str, Any]:
+        """Returns the writes of each addition, and the milliseconds that it holds each lock; ready for JSON."""
+        writes = Counter(one.lock for one in self.held)
+        return {
+            lock: {"writes": round(number / additions, 2), "ms": round(self.ms(lock, additions), 3)}
+            for lock, number in sorted(writes.items())
+        }
 
 
 # --- requests ---------------------------------------------------------------------------------------------------------
@@ -248,8 +292,7 @@ def measure_embedded(data: Dataset, tenants: Tenants) -> dict[str, Any]:
         with clock.watching(memory):
             added = _samples(pid, additions(), encoding, ADDITIONS)
         calls[ADD] = added
-        held = clock.own + clock.others
-        locked = median(held) * len(held) / (WARM + ADDITIONS)
+        locked = clock.ms(ALONE, WARM + ADDITIONS)
     finished = {
         kind: _finished([one | {"stores": {}} for one in some], locked if kind == ADD else 0.0, has_client=False)
         for kind, some in calls.items()
@@ -268,7 +311,7 @@ def measure_service(data: Dataset, tenants: Tenants, variables: Mapping[str, str
                 time.sleep(PAUSE)
             memory.flush()
         delivery = _measure_delivery(memory, data)
-    locked = median(clock.own)
+    locked = clock.ms(PARTITION, ADDITIONS, own=True)
     with serving("", variables) as server:
         times = _measure_process(server, tenants, encoding, locked)
     away = {
@@ -279,8 +322,10 @@ def measure_service(data: Dataset, tenants: Tenants, variables: Mapping[str, str
         client = Client(server.address)
         without = _samples(server.process.pid, _searches(client, tenants), encoding, CALLS)
     times["calls"][f"{SEARCH}_without_vectors"] = _finished(without)
-    times["job"]["locked"] = round(median(clock.others) * len(clock.others) / ADDITIONS, 3)
-    return {**times, "delivery": _rounded(delivery), "encode_ms": round(encoding, 3)}
+    times["job"]["locked"] = round(clock.ms(PARTITION, ADDITIONS, own=False), 3)
+    times["job"]["cursor"] = round(clock.ms(CURSOR, ADDITIONS), 3)
+    held = clock.figures(ADDITIONS)
+    return {**times, "held": held, "delivery": _rounded(delivery), "encode_ms": round(encoding, 3)}
 
 
 def _searches(client: Client, tenants: Tenants) -> Iterator[Callable[[], Any]]:

@@ -105,5 +105,5 @@ class ServiceTimes:
 
 def _demand(one: Mapping[str, Any]) -> Demand:
     """Returns a demand from milliseconds in JSON."""
-    numbers = {name: one.get(name, 0.0) / 1000 for name in ("gil", "free", "wait", "locked")}
+    numbers = {name: one.get(name, 0.0) / 1000 for name in ("gil", "free", "wait", "locked", "cursor")}
     return Demand(**numbers, stores={store: value / 1000 for store, value in one.get("stores", {}).items()})

@@ -13,6 +13,10 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from support.fakes import fake_models
+
+from graphmem import Memory, Settings
+from graphmem.stores.ledger.postgres import MOST_NAMES
 
 FOLDER = Path(__file__).parents[2] / "benchmarks" / "simulate"
 CALLS, RATE, SERVICE = 6_000, 100.0, 0.006
@@ -24,6 +28,13 @@ def cluster() -> Iterator[ModuleType]:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(FOLDER)
         yield import_module("cluster")
+
+
+@pytest.fixture(scope="module")
+def measuring(cluster: ModuleType) -> Iterator[ModuleType]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(FOLDER.parent)
+        yield import_module("measuring")
 
 
 @pytest.fixture(scope="module")
@@ -80,14 +91,31 @@ def test_two_processes_wait_as_two_queues_and_as_one_core(cluster: ModuleType) -
 
 def test_models_and_waits_leave_the_interpreter_to_others(cluster: ModuleType) -> None:
     def end(demand: Any) -> float:
-        calls = [cluster.Arrival(0.0, "call", demand) for _ in range(2)]
+        calls = [cluster.Arrival(0.0, "call", demand, tenant) for tenant in range(2)]
         return cluster.Cluster(cluster.Machines(cores=2, threads=2)).run(calls).end
 
     assert end(cluster.Demand(gil=0.1)) == pytest.approx(0.2)
     assert end(cluster.Demand(free=0.1)) == pytest.approx(0.1)
     assert end(cluster.Demand(wait=0.1)) == pytest.approx(0.1)
-    assert end(cluster.Demand(locked=0.1)) == pytest.approx(0.2)  # the ledger has one writer
+    assert end(cluster.Demand(locked=0.1)) == pytest.approx(0.1)
     assert end(cluster.Demand(stores={"vectors": 0.1})) == pytest.approx(0.1)
+
+
+def test_writers_of_one_tenant_wait_for_each_other(cluster: ModuleType) -> None:
+    write, job = cluster.Demand(locked=0.1), cluster.Demand(locked=0.2)
+
+    def end(second: int) -> float:
+        calls = [cluster.Arrival(0.0, "add", write, 0, 0.0, job=job), cluster.Arrival(0.0, "call", job, second, 0.9)]
+        return cluster.Cluster(cluster.Machines(processes=2)).run(calls).end
+
+    assert end(second=0) == pytest.approx(0.5)  # the addition, the other call, what the addition leaves behind
+    assert end(second=1) == pytest.approx(0.3)
+
+
+def test_a_delivery_takes_along_what_was_written_before_it(cluster: ModuleType) -> None:
+    deliver = cluster.Demand(cursor=0.1)
+    calls = [cluster.Arrival(at, "call", deliver, tenant) for tenant, at in enumerate((0.0, 0.05, 0.06, 0.07))]
+    assert cluster.Cluster(cluster.Machines()).run(calls).end == pytest.approx(0.2)
 
 
 def test_the_queue_refuses_what_is_too_much(cluster: ModuleType) -> None:
@@ -158,3 +186,28 @@ def test_a_load_has_its_rate_its_tenants_and_its_bursts(workload: ModuleType) ->
 
     assert variance_ratio(calm) == pytest.approx(1, abs=0.5)
     assert variance_ratio(workload.plan(replace(load, burst_share=0.5, burst=50))) > 5
+
+
+def test_the_clock_counts_the_writes_of_an_addition(measuring: ModuleType, tmp_path: Path) -> None:
+    clock = measuring.WriteClock()
+    with Memory(tmp_path / "m", settings=Settings.from_dict(fake_models())) as memory:
+        with clock.watching(memory):
+            memory.add("I like tea.", user_id="ana", infer=False, wait=False)
+            memory.flush()
+            with memory.engine.ledger.write(of=()):
+                pass
+        counted = len(clock.held)
+        memory.add("I like coffee.", user_id="ana", infer=False)
+    # The addition, what the enrichment derives of it, and the write above; none after the block.
+    assert [(one.lock, one.is_own) for one in clock.held] == [("alone", True), ("alone", False), ("alone", True)]
+    assert len(clock.held) == counted
+    assert clock.figures(1)["alone"]["writes"] == 3
+    assert clock.ms("alone", 2, own=False) == clock.held[1].ms / 2 > 0
+
+
+def test_the_clock_tells_what_is_held_on_a_server(measuring: ModuleType) -> None:
+    places = {"user:ana": "partition", "run:1": "partition", "vectors@qdrant/graphmem": "cursor"}
+    assert {name: measuring.lock_of([name]) for name in places} == places
+    assert measuring.lock_of(()) == "nothing"
+    assert measuring.lock_of(None) == "alone"
+    assert measuring.lock_of([f"user:{number}" for number in range(MOST_NAMES + 1)]) == "alone"
