@@ -290,6 +290,19 @@ def test_an_entity_that_tells_nothing_joins_no_memories(
     assert joined == alone
 
 
+def test_a_memory_of_next_to_no_relevance_is_no_second_hop() -> None:
+    unlike = replace(OFFICE, similarity=0.1, match=0.4)
+    few, many = (asked("Where does my sister's husband work?", size=size) for size in (20, 1000))
+    (sister, office), alone = joined_and_alone(few, SISTER, unlike)
+    assert 0.001 * alone[0] < alone[1] < 0.003 * alone[0]
+    assert office == alone[1]
+    assert sister > alone[0]  # the better one of two is joined by whatever the other is
+    # In a large partition what answers is of less relevance, too.
+    (_, office), alone = joined_and_alone(many, SISTER, unlike)
+    assert 0 < alone[1] < 0.001 * alone[0]
+    assert office == pytest.approx(1 - (1 - alone[1]) * (1 - 0.8 * alone[0]))
+
+
 def test_what_a_few_memories_repeat_still_joins() -> None:
     # The assistant repeats what it was told: one clinic, two statements and their echo.
     told = [replace(one, entities={"bruno": 4}) for one in (SISTER, OFFICE, SISTER, OFFICE)]

@@ -42,8 +42,10 @@ __all__ = [
     "is_first_person",
 ]
 
-# The part of a memory's relevance that another one gets which shares a rare entity with it: two hops.
-JOINED = 0.8
+# The part of a memory's relevance that another one gets which shares a rare entity with it: two hops. One that by
+# itself is not even this part as relevant is no second hop, it merely tells of the same person (docs/decisions/0064).
+# The part is that of small partitions, and falls with the floor.
+JOINED, LEAST_JOINED = 0.8, 0.003
 # The relevance of a memory that has the words of a query of keywords, whatever its meaning.
 SHARED_KEYWORDS = 0.6
 # An entity is rare among the memories found if at most this part of them mentions it, and in the partition likewise.
@@ -157,7 +159,7 @@ def assess(question: AskedQuestion, memories: Sequence[FoundMemory], *, with_sha
     own = 1.0 / (1.0 + np.exp(-np.clip(logits + meaning, -30.0, 30.0)))
     shared_words = max(model.shared_words, SHARED_KEYWORDS * question.is_keywords)
     own = 1.0 - (1.0 - own) * (1.0 - shared_words * features.plain_evidence(question, memories))
-    joined = _joined(own, sharing)
+    joined = _joined(own, sharing, question.size)
     shares: list[Mapping[str, float]] = [{} for _ in memories]
     if with_shares:
         shares = [
@@ -175,7 +177,12 @@ def default_floor(size: int, best: float, *, has_vectors: bool, is_read: bool) -
     """
     least = _model(has_vectors=has_vectors).floor
     floor = max(least.read if is_read else least.unread, least.share * best)
-    return float(max(floor * min(1.0, FLOOR_SIZE / max(size, 1)), LEAST_SHARE * best))
+    return float(max(floor * _rarity(size), LEAST_SHARE * best))
+
+
+def _rarity(size: int) -> float:
+    """Returns by what part it is less probable that one of `size` memories is the one that is asked for."""
+    return min(1.0, FLOOR_SIZE / max(size, 1))
 
 
 def _sharing(question: AskedQuestion, memories: Sequence[FoundMemory]) -> Flags:
@@ -214,12 +221,14 @@ def _told_together(names: Sequence[str], table: Row, sharing: Flags) -> Row:
     return joined
 
 
-def _joined(own: Row, sharing: Flags) -> Row:
+def _joined(own: Row, sharing: Flags, size: int) -> Row:
     """Returns relevances, those of memories that share a rare entity raised: 1 - (1 - p)(1 - `JOINED` · partner's).
 
-    The first memory of two hops has what is asked, the second what the first names; each is nothing alone.
+    The first memory of two hops has what is asked, the second what the first names; alone each is of little relevance.
     """
-    partners = np.where(sharing & ~np.eye(len(own), dtype=bool), own, 0.0).max(axis=1)
+    least = LEAST_JOINED * _rarity(size)
+    is_partner = sharing & ~np.eye(len(own), dtype=bool) & (own[:, None] >= least * own)
+    partners = np.where(is_partner, own, 0.0).max(axis=1)
     return np.asarray(1.0 - (1.0 - own) * (1.0 - JOINED * partners))
 
 
