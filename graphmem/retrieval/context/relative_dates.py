@@ -142,8 +142,5 @@ def _range(first: date, last: date, year: int, *, is_chinese: bool) -> str:
     end = f"{last.day} {english.MONTH_NAMES[last.month - 1]}" + ("" if last.year == year else f" {last.year}")
     if first == last:
         return end
-    return (
-        f"{first.day}–{end}"
-        if first.month == last.month
-        else f"{first.day} {english.MONTH_NAMES[first.month - 1]}–{end}"
-    )
+    month = "" if first.month == last.month else f" {english.MONTH_NAMES[first.month - 1]}"
+    return f"{first.day}{month}–{end}"

@@ -190,9 +190,7 @@ def _without_names(text: str, folded: str, places: list[int] | None, language: s
             return is_of is not None and not re.match(rf"{_OF_YEAR} {_YEAR_NUMBER}", folded[match.end() :])
         if previous is None:
             return folded[match.end() : match.end() + 1] == " " and capital(match.end() + 1)
-        return not re.fullmatch(words["days"], previous[1]) and not _compiled(_near(language)).match(
-            folded, match.start()
-        )
+        return not re.fullmatch(words["days"], previous[1]) and not _near(language).match(folded, match.start())
 
     return _days_and_months(language).sub(masked, folded) if words["days"] or words["titles"] else folded
 
@@ -205,9 +203,9 @@ def _days_and_months(language: str) -> re.Pattern[str]:
 
 
 @cache
-def _near(language: str) -> str:
+def _near(language: str) -> re.Pattern[str]:
     """Returns the pattern of the phrases near today ("domingo pasado")."""
-    return _whole(f"(?P<phrase>{_any(_words()[language]['relative'])})", language)
+    return re.compile(_whole(f"(?P<phrase>{_any(_words()[language]['relative'])})", language))
 
 
 def _languages_of(text: str) -> list[str]:
@@ -303,17 +301,13 @@ def _seasons(language: str) -> list[_Phrase]:
     start = "(?<![\u3005\u4e00-\u9fff\uac00-\ud7a3])" if language in _SCRIPTS else ""
     of_year = rf"(?:{_OF_YEAR} {_YEAR_WORD}{_YEAR})"
     dated = rf"{_YEAR}(?:年の?|년 ?){name}" if start else name + of_year
+    patterns = [("", "{0}", dated, "")]
+    patterns += [(start, phrase, name, which) for phrase, which in words["season"].items()]
+    if alone:
+        patterns.append((start, "{0}", f"(?P<name>{_any(alone)})", ""))
     return [
-        _phrase("{0}", (dated,), partial(_season, names, ""), language),
-        *(
-            _phrase(phrase, (name,), partial(_season, names, which), language, start)
-            for phrase, which in words["season"].items()
-        ),
-        *(
-            [_phrase("{0}", (f"(?P<name>{_any(alone)})",), partial(_season, names, ""), language, start)]
-            if alone
-            else []
-        ),
+        _phrase(phrase, (part,), partial(_season, names, which), language, begin)
+        for begin, phrase, part, which in patterns
     ]
 
 
@@ -329,7 +323,7 @@ def _relative_phrases(language: str) -> list[_Phrase]:
             for kind, build in (("ago", _ago), ("past", _past))
             for phrase, unit in words[kind].items()
         ),
-        _Phrase((), _near(language), partial(_relative, near, words["not"], words["beside"])),
+        _Phrase((), _near(language).pattern, partial(_relative, near, words["not"], words["beside"])),
     ]
 
 
