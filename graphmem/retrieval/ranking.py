@@ -157,7 +157,7 @@ def _by_relevance(
     What resembles the query in nothing may still answer it by a path, so in small partitions little relevance counts as
     `scoring.LEAST_RELEVANCE`; that of a memory that only asks as less. Where the query names a time, the time decides.
     """
-    if candidates.retrieved.analysis.periods:
+    if candidates.retrieved.analysis.periods or not candidates.weights.heeds_relevance:
         return list(grouped)
     rows, smallness = candidates.evidence.rows, scoring.smallness(candidates.statistics.kept)
     least, least_of_questions = smallness * scoring.LEAST_RELEVANCE, smallness * scoring.LEAST_OF_QUESTIONS

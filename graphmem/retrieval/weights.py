@@ -24,8 +24,9 @@ class SearchWeights:
     """The weights of each stage of a search.
 
     `candidates` choose among the arms' memories, `seeds` the seeds of PageRank, `final` the hits. Those that end in
-    `_without_tokens` replace them without token matches. `tokens` and `uses_graph` switch token matches and the graph.
-    `multilingual` has weights, by stage, that replace these for a query that is compared in the multilingual space.
+    `_without_tokens` replace them without token matches. `tokens`, `uses_graph` and `heeds_relevance` switch token
+    matches, the graph, and relevance in the order of the first hits. `multilingual` has weights, by stage, that replace
+    these for a query that is compared in the multilingual space.
     """
 
     candidates: Weights
@@ -35,6 +36,7 @@ class SearchWeights:
     final_without_tokens: Weights
     tokens: bool = True
     uses_graph: bool = True
+    heeds_relevance: bool = True
     multilingual: Mapping[str, Weights] = field(default_factory=dict)
 
     def for_multilingual_query(self) -> SearchWeights:
@@ -92,7 +94,7 @@ FULL = SearchWeights(
 
 
 def _flat(**final: float) -> SearchWeights:
-    """Returns weights that sum these features, without neighbours and graph.
+    """Returns weights that sum these features and nothing else: no neighbours, no graph, no relevance in the order.
 
     Candidates are chosen by the arms among the features, as in `FULL` if there is none.
     """
@@ -103,12 +105,13 @@ def _flat(**final: float) -> SearchWeights:
         final=final,
         final_without_tokens=final,
         uses_graph=False,
+        heeds_relevance=False,
         multilingual={},
     )
 
 
 # For `graphmem bench`: each arm alone; two arms; fitted weights of all features of a memory by itself ("flat"); these
-# and its neighbours in the session ("order"); everything without token matrices ("bare"); everything.
+# and its neighbours in the session, with relevance ("order"); everything without token matrices ("bare"); everything.
 CONFIGURATIONS: Mapping[str, SearchWeights] = {
     "dense": _flat(dense=1.0),
     "keyword": _flat(keyword=1.0),

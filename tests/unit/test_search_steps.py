@@ -407,6 +407,16 @@ def test_the_steps_one_by_one_are_the_search(name: str, deps: SearchDeps) -> Non
     assert read_hits(rank(walked, deps), deps) == search(query, deps, weights)
 
 
+def test_an_arm_alone_scores_by_what_it_finds_and_not_by_relevance(deps: SearchDeps) -> None:
+    query, alone = asked("Where does Ann live?"), CONFIGURATIONS["dense"]
+    hits = search(query, deps, alone).hits
+    cosines = [hit.similarity for hit in hits]
+    assert len(cosines) > 2
+    assert [hit.score for hit in hits] == pytest.approx([cosine / cosines[0] for cosine in cosines])
+    heeding = search(query, deps, replace(alone, heeds_relevance=True)).hits
+    assert [hit.score for hit in heeding] != pytest.approx([hit.score for hit in hits])
+
+
 def test_a_step_leaves_the_values_that_it_is_given(deps: SearchDeps) -> None:
     candidates = chosen(deps, "Where does Ann live?")
     walked = Walked(candidates)
