@@ -124,9 +124,13 @@ def _parse_rule(name: str, rule: Any, where: str) -> Rule:
 
 def _patterns(rule: Mapping[str, Any], field: str, where: str) -> tuple[Pattern, ...]:
     patterns: Sequence[Any] = rule.get(field, ())
-    if isinstance(patterns, str) or not all(isinstance(one, str) and one.strip() for one in patterns):
+    if isinstance(patterns, str) or not all(isinstance(one, str) for one in patterns):
         raise ConfigError(f"{where}: {field} is no list of texts")
-    return tuple(_pattern(one.strip(), is_whole=field == "words") for one in patterns)
+    read = tuple(_pattern(one.strip(), is_whole=field == "words") for one in patterns)
+    for place, (written, pattern) in enumerate(zip(patterns, read, strict=True)):
+        if not pattern.literal.strip():  # it would match every text
+            raise ConfigError(f"{where}: {field}[{place}] is {written!a}, which has no sign that anybody sees")
+    return read
 
 
 def _pattern(pattern: str, *, is_whole: bool) -> Pattern:

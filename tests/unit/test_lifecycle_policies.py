@@ -132,7 +132,9 @@ def test_own_rules_replace_the_default_ones() -> None:
         ({"a": {"importance": 1, "type": "secret", "words": ["x"]}}, r"\[a\]: type is none of"),
         ({"a": {"importance": 1, "type": "fact"}}, r"\[a\]: has neither"),
         ({"a": {"importance": 1, "type": "fact", "words": "x"}}, r"\[a\]: words is no list"),
-        ({"a": {"importance": 1, "type": "fact", "signs": [" "]}}, r"\[a\]: signs is no list"),
+        ({"a": {"importance": 1, "type": "fact", "signs": [" "]}}, r"\[a\]: signs\[0\] is ' ', which has no sign"),
+        ({"a": {"importance": 1, "type": "fact", "signs": ["茶", "\xad"]}}, r"\[a\]: signs\[1\] is '\\xad', which has"),
+        ({"a": {"importance": 1, "type": "fact", "words": ["..."]}}, r"\[a\]: words\[0\] is '\.\.\.', which has"),
     ],
 )
 def test_unusable_rules_are_named(table: dict[str, Any], message: str) -> None:
