@@ -482,6 +482,7 @@ def test_mem0_is_asked_with_the_same_embedder_and_the_memorys_model(data, tmp_pa
     pytest.importorskip("mem0")
     monkeypatch.setenv("MEM0_DIR", str(tmp_path))
     monkeypatch.setenv("MEM0_TELEMETRY", "False")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
     home, results = tmp_path / "home", tmp_path / "run.jsonl"
 
     def draw(body):
@@ -497,6 +498,10 @@ def test_mem0_is_asked_with_the_same_embedder_and_the_memorys_model(data, tmp_pa
         run(*arguments, "--questions", 3)
         run(*arguments)
         assert len(memory.requests) == outlook["calls"] == outlook["fewest_calls"] == 3
+        # Each request begins with mem0's instructions, which are far longer than these conversations.
+        asked = [message["content"] for request in memory.requests for message in request.body["messages"]]
+    assert sum(map(estimate_tokens, asked)) == pytest.approx(outlook["prompt_tokens"], rel=0.05)
+    assert os.environ["HF_HUB_OFFLINE"] == "1"
     notes = {(one["conversation"], one["question"]): one["notes"] for one in lines(results)}
     assert len(notes) == 6
     assert notes["conv-2", "How many boats?"] == "- [2023-05-08] Owns 2 boats\n"

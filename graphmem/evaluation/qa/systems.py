@@ -43,6 +43,9 @@ _JSON_FRAME = estimate_tokens(as_json({"": ""})) - estimate_tokens('""') - 1
 # The numbers of chunks and their sizes in tokens that Chhikara et al. (2025, "Mem0", table 2) compare.
 RAG_CHUNKS, RAG_SIZES = (1, 2), (128, 256, 512, 1024, 2048, 4096, 8192)
 _RAG = re.compile(r"rag-([1-9]\d?)-([1-9]\d{1,4})")
+# What mem0 2.2 puts into each request for facts: its instructions in estimated tokens, the last ten messages before and
+# ten of its memories.
+MEM0_INSTRUCTION_TOKENS, MEM0_LINES = 10_200, 20
 # What chunks are cut between: words with the white space around them, and characters of scripts without spaces.
 _PIECE = re.compile(r"\s*(?:[\u2e80-\uffef]|[^\s\u2e80-\uffef]+)\s*")
 _ROLES = ("system", "user")
@@ -318,11 +321,11 @@ def has_mem0() -> bool:
 class Mem0Memory:
     """mem0 2.x with the benchmark's embedder and the memory's model, its vectors in a folder of their own.
 
-    Nothing is sent anywhere but to that model: no telemetry, and no download of a spaCy model.
+    Nothing is sent anywhere but to that model: no telemetry, and no download of a spaCy model or of fastembed's BM25.
     """
 
     def __init__(self, folder: Path, embedder: Embedder, model: LanguageModel) -> None:
-        os.environ |= {"MEM0_TELEMETRY": "False", "MEM0_DIR": str(folder)}
+        os.environ |= {"MEM0_TELEMETRY": "False", "MEM0_DIR": str(folder), "HF_HUB_OFFLINE": "1"}
         from mem0 import Memory as Mem0  # type: ignore[import-untyped]  # noqa: PLC0415  (reads these variables)
         from mem0.utils import spacy_models  # type: ignore[import-untyped]  # noqa: PLC0415
         from spacy.util import is_package  # noqa: PLC0415
@@ -412,12 +415,13 @@ def forecast_of_filling(memory: str, conversation: Conversation) -> tuple[int, U
 
     The fewest draw facts of each part of a session; the most also decide about those of each part, for facts that are
     near stored ones, and summarise each session and every SUMMARY_MESSAGES of its messages. mem0 asks once for each
-    session.
+    session, with its instructions and, from the second on, MEM0_LINES of earlier messages and memories.
     """
     sessions = [sum(conversation.tokens[str(one["id"])] for one in session) for session in sessions_of(conversation)]
-    said = sum(sessions)
+    said, calls = sum(sessions), len(sessions)
     if memory == MEM0:
-        return len(sessions), Usage(len(sessions), said, said)
+        earlier = sum(sorted(conversation.tokens.values(), reverse=True)[:MEM0_LINES])
+        return calls, Usage(calls, calls * MEM0_INSTRUCTION_TOKENS + (calls - 1) * earlier + said, said)
     if memory != BOTH:
         return 0, Usage()
     parts = sum(-(-tokens // CHUNK_TOKENS) for tokens in sessions)
