@@ -107,7 +107,8 @@ def table(asked: Sequence[Asked]) -> Iterator[str]:
         if gain.low is not None and gain.high is not None:
             interval = f" [{100 * gain.low:.1f}, {100 * gain.high:.1f}]"
             noise += [f"{name}, {group}"] if gain.low <= 0 <= gain.high else []
-        figures = f"{100 * fmean(first):.1f} | {100 * fmean(second):.1f} | {100 * gain.mean:+.1f}{interval}"
+        difference = round(100 * gain.mean, 1) + 0.0  # no "-0.0"
+        figures = f"{100 * fmean(first):.1f} | {100 * fmean(second):.1f} | {difference:+.1f}{interval}"
         rows.append(f"| {name}, {group} | {len(members)} | {figures} |")
     yield f"Within noise: {'; '.join(noise) or 'nothing'}.\n"
     yield "| recall@10 in percent | questions | with | without | difference |"
