@@ -50,6 +50,8 @@ UTILISATIONS, CHECK_UTILISATION = (0.4, 0.7), 0.4
 # The share of the cores that `check` leaves to other programs at most: the rest has to do for the requests.
 MOST_OTHERS = 0.75
 SECONDS, AWAY_SECONDS = 120.0, 120.0
+# The load by which is measured what a process computes more than for single calls; a seed of no run that is checked.
+LOAD_SECONDS, LOAD_SEED = 40.0, 0
 # Seconds that a call waits for a Qdrant server that hangs (graphmem/stores/qdrant/client.py).
 READ_TIMEOUT = 1.0
 
@@ -124,7 +126,7 @@ def check(data: Dataset, seconds: float) -> dict[str, Any]:
     others = min(other_work.cores(), MOST_OTHERS * cores)
     with TemporaryDirectory(prefix="graphmem-") as home, new_stores(home) as variables:
         _fill(data)
-        measured = measuring.measure_service(data, tenants, variables)
+        measured = _measure_service(data, tenants, variables, cores - others)
         times, runs = ServiceTimes(with_client(measured)), []
         for processes in CHECKED:
             rate = CHECK_UTILISATION * (cores - others) / times.cpu_seconds()
@@ -149,6 +151,16 @@ def check(data: Dataset, seconds: float) -> dict[str, Any]:
     return {"worst_factor": max(factors), "lost": sum(one["real"]["lost"] for one in runs), "runs": runs, **measured}
 
 
+def _measure_service(
+    data: Dataset, tenants: measuring.Tenants, variables: Mapping[str, str], cores: float
+) -> dict[str, Any]:
+    """Measures the calls of the service, and what a process computes more under the load that `check` sends to all."""
+    measured = measuring.measure_service(data, tenants, variables)
+    times = ServiceTimes(measured)
+    load = Load(CHECK_UTILISATION * cores / times.cpu_seconds(), LOAD_SECONDS, tenants=len(tenants), seed=LOAD_SEED)
+    return {**measured, "under_load": real_run.under_load(variables, tenants, plan(load), times)}
+
+
 def _fill(data: Dataset) -> None:
     with Memory(settings=Settings.from_env()) as memory:
         store(memory, data, lambda *_: None)
@@ -159,7 +171,8 @@ def _measure(data: Dataset) -> dict[str, Any]:
     embedded = measuring.measure_embedded(data, tenants)
     with TemporaryDirectory(prefix="graphmem-") as home, new_stores(home) as variables:
         _fill(data)
-        return {"embedded": embedded, "service": measuring.measure_service(data, tenants, variables)}
+        cores = float(os.cpu_count() or 1)
+        return {"embedded": embedded, "service": _measure_service(data, tenants, variables, cores)}
 
 
 def main() -> None:

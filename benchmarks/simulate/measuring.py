@@ -5,7 +5,8 @@ servers' processes compute (Linux counts it in nanoseconds), `locked` how long t
 (in a folder: the ledger's), `cursor` how long that of the vector index's cursor, `wait` the rest of the time until the
 answer; all in milliseconds. `client` is what the client computes. `job` is what an addition that is not waited for
 leaves behind, `delivery` what each memory takes when the index is filled anew. `held` has all that the writes of an
-addition hold, by what that is: `locked` of a call is no more than what its time leaves for it.
+addition hold, by what that is: `locked` of a call is no more than what its time leaves for it. `under_load` is how much
+more a process computes for calls that come beside each other (`real_run`).
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from http.client import HTTPException
@@ -18,7 +18,7 @@ from typing import Any
 from cluster import Outcome
 from measuring import Client, Tenants, computed_ms, stores_computed_ms
 from service import Server, serving
-from workload import ADD, LIST, SEARCH, Planned
+from workload import ADD, LIST, SEARCH, Planned, ServiceTimes
 
 from graphmem import Memory
 from graphmem.settings import Settings
@@ -121,7 +121,6 @@ def play(
         for place, server in enumerate(servers):
             _warm(Client(server.address), tenants, f"w{processes}-{place}")
         balancer = Balancer(servers, tenants, run, f"r{processes}")
-        pool = stack.enter_context(ThreadPoolExecutor(CLIENTS))
         others = OtherWork(servers)
         begin = time.monotonic() + 0.1
         busy: list[float] = []
@@ -132,13 +131,7 @@ def play(
 
         killer = threading.Timer(begin + kill_at - time.monotonic(), kill)
         killer.start()
-        sent = []
-        for number, one in enumerate(planned):
-            time.sleep(max(0.0, begin + one.at - time.monotonic()))
-            sent.append(pool.submit(balancer.send, number, one, begin + one.at))
-        wait(sent)
-        for one in sent:
-            one.result()
+        _send_all(balancer, planned, begin)
         killer.join()
         settled = _wait_until_settled(Client(servers[1].address, SETTLE_SECONDS))
     with Memory(settings=Settings.from_env()) as memory:
@@ -152,6 +145,34 @@ def play(
         "agrees": bool(report["ok"]),
         "statuses": dict(sorted(run.statuses.items())),
     }
+
+
+def under_load(
+    variables: Mapping[str, str], tenants: Tenants, planned: Sequence[Planned], times: ServiceTimes
+) -> float:
+    """Returns how much more a process computes for requests that come as planned than for the same calls made alone.
+
+    Searches read what was added meanwhile, and calls beside each other share caches and the interpreter.
+    """
+    with serving("", variables) as server:
+        client, pid = Client(server.address), server.process.pid
+        _warm(client, tenants, "wl")
+        before, begin = computed_ms(pid), time.monotonic() + 0.1
+        _send_all(Balancer([server], tenants, RealRun(), "rl"), planned, begin)
+        client.flush()
+        computed = computed_ms(pid) - before
+    return round(computed / (1000 * times.process_seconds(planned)), 3)
+
+
+def _send_all(balancer: Balancer, planned: Sequence[Planned], begin: float) -> None:
+    """Sends each request when it is due, and waits for all answers."""
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        sent = []
+        for number, one in enumerate(planned):
+            time.sleep(max(0.0, begin + one.at - time.monotonic()))
+            sent.append(pool.submit(balancer.send, number, one, begin + one.at))
+        for future in sent:
+            future.result()
 
 
 def _warm(client: Client, tenants: Tenants, label: str) -> None:

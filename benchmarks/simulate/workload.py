@@ -72,11 +72,15 @@ def plan(load: Load) -> list[Planned]:
 
 
 class ServiceTimes:
-    """What calls take, as `measure` has written it (`times` of one kind of stores)."""
+    """What calls take, as `measure` has written it (`times` of one kind of stores).
+
+    `under_load` of the times is how much more a process computes for a call beside others than for one made alone.
+    """
 
     def __init__(self, times: Mapping[str, Any]) -> None:
-        self._samples = {kind: [_demand(one) for one in samples] for kind, samples in times["calls"].items()}
-        self.job, self.per_point = _demand(times["job"]), _demand(times["delivery"])
+        load = times.get("under_load", 1.0)
+        self._samples = {kind: [_demand(one, load) for one in samples] for kind, samples in times["calls"].items()}
+        self.job, self.per_point = _demand(times["job"], load), _demand(times["delivery"], load)
 
     def demand(self, kind: str, sample: float) -> Demand:
         """Returns one of the measured demands of a kind."""
@@ -93,6 +97,11 @@ class ServiceTimes:
         job = self.job if one.kind == ADD else None
         return Arrival(one.at, one.kind, self.demand(one.kind, one.sample), one.tenant, one.choice, degraded, job)
 
+    def process_seconds(self, planned: Sequence[Planned]) -> float:
+        """Returns the seconds that a process computes for requests and what they leave behind, without the stores."""
+        demands = [one for each in self.arrivals(planned) for one in (each.demand, each.job) if one is not None]
+        return sum(one.gil + one.free for one in demands)
+
     def cpu_seconds(self) -> float:
         """Returns the mean seconds that a request of the mix computes, its job and the stores' part included."""
         return sum(share * self._cpu_of(kind) for kind, share in MIX.items()) / sum(MIX.values())
@@ -103,7 +112,8 @@ class ServiceTimes:
         return own + (self.job.gil + self.job.free + sum(self.job.stores.values()) if kind == ADD else 0.0)
 
 
-def _demand(one: Mapping[str, Any]) -> Demand:
-    """Returns a demand from milliseconds in JSON."""
-    numbers = {name: one.get(name, 0.0) / 1000 for name in ("gil", "free", "wait", "locked", "cursor")}
+def _demand(one: Mapping[str, Any], load: float) -> Demand:
+    """Returns a demand from milliseconds in JSON; `load`: how much more the process computes than that."""
+    numbers = {name: one.get(name, 0.0) / 1000 for name in ("wait", "locked", "cursor")}
+    numbers |= {name: load * one.get(name, 0.0) / 1000 for name in ("gil", "free")}
     return Demand(**numbers, stores={store: value / 1000 for store, value in one.get("stores", {}).items()})

@@ -188,6 +188,18 @@ def test_a_load_has_its_rate_its_tenants_and_its_bursts(workload: ModuleType) ->
     assert variance_ratio(workload.plan(replace(load, burst_share=0.5, burst=50))) > 5
 
 
+def test_a_process_computes_more_under_load_and_the_stores_do_not(workload: ModuleType) -> None:
+    call = {"gil": 20.0, "free": 4.0, "wait": 3.0, "stores": {"ledger": 5.0}}
+    alone = {"calls": dict.fromkeys(workload.MIX, [call]), "job": {"gil": 10.0, "locked": 2.0}, "delivery": {}}
+    times = workload.ServiceTimes({**alone, "under_load": 1.5})
+    demand = times.demand(workload.SEARCH, 0.5)
+    assert (demand.gil, demand.free, demand.wait) == pytest.approx((0.030, 0.006, 0.003))
+    assert (demand.stores["ledger"], times.job.locked) == pytest.approx((0.005, 0.002))
+    planned = [workload.Planned(0.0, kind, 0, 0.0, 0.5, 0.5) for kind in (workload.SEARCH, workload.ADD)]
+    assert times.process_seconds(planned) == pytest.approx(1.5 * (0.024 + 0.024 + 0.010))
+    assert workload.ServiceTimes(alone).process_seconds(planned) == pytest.approx(0.058)
+
+
 def test_the_clock_counts_the_writes_of_an_addition(measuring: ModuleType, tmp_path: Path) -> None:
     clock = measuring.WriteClock()
     with Memory(tmp_path / "m", settings=Settings.from_dict(fake_models())) as memory:
