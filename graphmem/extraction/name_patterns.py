@@ -30,6 +30,12 @@ _SURNAMES = (
     "王李张張刘劉陈陳杨楊黄黃赵趙吴吳周徐孙孫朱胡郭林罗羅郑鄭梁谢謝宋唐许許韩韓冯馮邓鄧曹彭曾肖董袁潘蒋蔡余杜叶葉苏蘇魏吕丁沈姚卢盧姜崔钟"
     "谭陆汪范廖贾夏韦邹孟熊秦邱尹薛段雷侯龙陶黎贺顾毛郝龚邵钱戴莫孔汤"
 )
+# The most frequent surnames of Korea, and what stands behind a name. One of two syllables is left out there, for
+# most such words are none ("이번 대표"), and one that ends as only other words do.
+_KOREAN_SURNAMES = (
+    "김이박최정강조윤장임한오서신권황안송류전홍고문양손배백허유남심노곽성차주우구민진지엄채원천방공현함변염"
+)
+_KOREAN_NAME = f"(?<![가-힣])([{_KOREAN_SURNAMES}][가-힣]{{2}})(?<![에로는의를])"
 _HAN = "\u3400-\u9fff"
 # Limits of a Chinese name: punctuation and characters that often stand before or after one.
 _START = "(?:^|(?<=[，。！？、；：“”\\s和跟与與给找让叫请是见友妹姐哥弟妈爸]))"
@@ -46,7 +52,11 @@ _PATTERNS = (
     (re.compile(f"{_START}([小阿][^时時学心孩区说吃朋狗猫组型费偷声巧气子伙提便数票结]){_END}"), EntityType.PERSON),
     (re.compile(f"([{_HAN}]{{1,4}}|{_KANA_NAME})(?:さん|様|くん|ちゃん|先生|氏)"), EntityType.PERSON),
     (re.compile(f"[姉妹兄弟父母友達人娘]の([{_HAN}]{{2,3}}|{_KANA_NAME})(?=[はがをともに])"), EntityType.PERSON),
-    (re.compile("([가-힣]{2,4})씨"), EntityType.PERSON),
+    (re.compile("([가-힣]{2,4})(?<!아저)씨"), EntityType.PERSON),
+    (
+        re.compile(f"{_KOREAN_NAME} ?(?:씨|님|팀장|부장|과장|차장|대리|사장|대표|이사|교수|박사|선생|기자)"),
+        EntityType.PERSON,
+    ),
     (re.compile(f"((?:{'|'.join(_PLACES)})(?:大学|大學|医院|银行))"), EntityType.ORGANIZATION),
     (re.compile(f"({'|'.join(_PLACES)})"), EntityType.PLACE),
     (re.compile(f"[在]([{_HAN}]{{2,4}}?)(?:工作|上班)"), EntityType.ORGANIZATION),

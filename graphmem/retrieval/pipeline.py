@@ -21,6 +21,7 @@ from concurrent.futures import wait
 from contextlib import nullcontext
 from dataclasses import replace
 from time import perf_counter
+from unicodedata import normalize
 
 from graphmem.concurrency import single_blas_thread
 from graphmem.model import micros
@@ -44,7 +45,8 @@ def search(query: SearchQuery, deps: SearchDeps, weights: SearchWeights = FULL) 
     """Answers a query. An arm that fails is left out and named in `degraded`; StoreError only from the ledger."""
     begin = perf_counter()
     with deps.load.searching():
-        outcome = _answer(replace(query, text=query.text[:MAX_READ_CHARS]), deps, weights)
+        text = normalize("NFC", query.text[:MAX_READ_CHARS])  # a combining mark would end a word
+        outcome = _answer(replace(query, text=text), deps, weights)
     deps.observers.searched(perf_counter() - begin, outcome.degraded)
     return outcome
 

@@ -493,6 +493,8 @@ def test_standard_input_is_text_unless_format_is_given(plain_home):
     assert [one["memory"] for one in add("-", input="One.\n\nTwo.")] == ["One.", "Two."]
     turns = add("-", "--format", "transcript", input="Ann: Hi.\nBob: Hello.")
     assert [(one["memory"], one["actor_id"]) for one in turns] == [("Hi.", "Ann"), ("Hello.", "Bob")]
+    turns = add("-", "--format", "transcript", input="王磊：我去北京。\n小李：好的。")
+    assert [(one["memory"], one["actor_id"]) for one in turns] == [("我去北京。", "王磊"), ("好的。", "小李")]
     of_ann = "add", "--user", "ann"
     assert "as transcripts do" in run(*of_ann, "-", "--format", "transcript", input="Hi.", status=1).stderr
     assert "TEXT, line 1: is not valid JSON" in run(*of_ann, "Hi.", "--format", "messages", status=2).stderr

@@ -7,6 +7,7 @@ from dataclasses import FrozenInstanceError, fields, replace
 from datetime import UTC, datetime, timedelta
 from math import log
 from typing import Any
+from unicodedata import normalize
 from unittest.mock import patch
 
 import numpy as np
@@ -405,6 +406,15 @@ def test_the_steps_one_by_one_are_the_search(name: str, deps: SearchDeps) -> Non
         if not names_one_speaker(walked.candidates):
             walked = expand_second_hop(walked)
     assert read_hits(rank(walked, deps), deps) == search(query, deps, weights)
+
+
+def test_a_query_of_decomposed_letters_is_the_same_query(memory: Memory) -> None:
+    memory.add(["Jürgen Müller wohnt in Köln.", "Tobi wohnt in Ulm."], user_id="ann")
+    composed, decomposed = (
+        memory.search(normalize(form, "Wo wohnt Jürgen Müller?"), user_id="ann")["results"] for form in ("NFC", "NFD")
+    )
+    assert decomposed == composed
+    assert composed[0]["memory"] == "Jürgen Müller wohnt in Köln."
 
 
 def test_an_arm_alone_scores_by_what_it_finds_and_not_by_relevance(deps: SearchDeps) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
+from unicodedata import normalize
 
 import pytest
 
@@ -169,6 +170,16 @@ def test_loading_emits_no_warning() -> None:
     )
     done = subprocess.run([sys.executable, "-W", "error", "-c", use], capture_output=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+@pytest.mark.parametrize(
+    "text", ["Ich traf Jürgen Müller in Köln.", "José Núñez vive en Málaga.", "I met Zoë in Malmö."]
+)
+def test_decomposed_letters_are_the_same_names(text: str) -> None:
+    said = [Utterance(normalize(form, text), None) for form in ("NFC", "NFD")]
+    composed, decomposed = EXTRACTOR.extract(said)
+    assert composed == decomposed
+    assert len(composed.mentions) > 1
 
 
 @pytest.mark.thorough

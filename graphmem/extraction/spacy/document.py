@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
+from unicodedata import normalize
 
 from graphmem.extraction import chinese_words
 from graphmem.extraction.chinese_words import stated_names
@@ -111,7 +112,7 @@ class DocumentReader:
 
     def title_and_segments(self, text: str) -> Iterator[Segment]:
         """Adds a text's title as a mention and yields the segments to parse (see `segments_of`)."""
-        prose = read_prose(text)
+        prose = read_prose(normalize("NFC", text))  # a combining mark would end a word
         title, body = split_title(prose.own)
         for form in title_forms(title):
             self.add_mention(form, MentionKind.TITLE, EntityType.CONCEPT)

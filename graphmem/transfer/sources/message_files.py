@@ -28,7 +28,10 @@ _NOT_JSON = "is not valid JSON"
 # A beginning that prose never has: an object with its first key, or a list of objects or strings.
 _LOOKS_LIKE_JSON = re.compile(r'\s*(\{\s*"|\[\s*["{])')
 # "Ana María: …": a name of at most four words, beginning with a capital; in prose, more words mostly precede a colon.
-_TURN = re.compile(r"(?P<name>(?i:user|assistant|system)|[^\W\d_a-z][\w.'’-]*(?: [\w.'’()-]+){0,3}):\s+(?P<words>\S.*)")
+# Chinese and Japanese write a colon of full width, without a blank.
+_TURN = re.compile(
+    r"(?P<name>(?i:user|assistant|system)|[^\W\d_a-z][\w.'’-]*(?: [\w.'’()-]+){0,3})(?::\s+|：\s*)(?P<words>\S.*)"
+)
 _ROLES = frozenset({"user", "assistant", "system"})
 
 
