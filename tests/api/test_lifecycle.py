@@ -17,6 +17,7 @@ from support.statement_count import counted
 from support.waiting import TIMEOUT
 
 from graphmem import Memory, Settings, concurrency
+from graphmem import accesses as access_log
 from graphmem.errors import ConfigError, NotFoundError, ValidationError
 from graphmem.jobs import cycle as cycles
 from graphmem.lifecycle.decay import Brake
@@ -315,17 +316,24 @@ def test_a_memory_that_is_found_again_and_again_fades_more_slowly(make_memory: M
     assert memory.pending_deletion(**ANA)["results"][0]["id"] == never
 
 
-def test_a_search_writes_nothing_and_reads_of_the_past_count_as_no_access(ripening: Memory) -> None:
+@pytest.mark.parametrize("searches", [20, pytest.param(1_000, marks=pytest.mark.thorough)])
+def test_a_search_writes_nothing_and_reads_of_the_past_count_as_no_access(
+    ripening: Memory, monkeypatch: pytest.MonkeyPatch, searches: int
+) -> None:
+    """LIFECYCLE §10: 1,000 searches leave the change number and what is written where they were."""
+    monkeypatch.setattr(access_log, "WRITE_SECONDS", 3600.0)
     said(ripening, 1, PLAIN)
     ripening.flush()
     before = ripening.stats()["stores"][0]["seq"]
-    for _ in range(50):
-        ripening.search(PLAIN, **ANA)
-    ripening.search(PLAIN, **ANA, as_of=NOW)
-    ripening.search(PLAIN, **ANA, explain=True)
+    with counted() as counts:
+        for _ in range(searches):
+            ripening.search(PLAIN, **ANA)
+        ripening.search(PLAIN, **ANA, as_of=NOW)
+        ripening.search(PLAIN, **ANA, explain=True)
+    assert counts["writes"] == 0 < counts["statements"]
     assert accesses(ripening) == []
     ripening.flush()
-    assert (accesses(ripening), ripening.stats()["stores"][0]["seq"]) == ([50], before)
+    assert (accesses(ripening), ripening.stats()["stores"][0]["seq"]) == ([searches], before)
 
 
 def test_accesses_of_an_erased_memory_count_for_no_other(ripening: Memory) -> None:

@@ -108,3 +108,13 @@ def test_what_an_assistant_says_of_itself_is_no_standing_fact(make_memory: Make,
     assert memory.profile(**ANA)["profile_summary"] == ""
     memory.add("I like green tea very much.", **ANA)
     assert memory.profile(**ANA)["profile_summary"] == "I like green tea very much."
+
+
+def test_ten_memories_and_three_topics_are_told(make_memory: Make) -> None:
+    """LIFECYCLE §16: beside what is known of the user, the 10 that were found last, and 3 topics."""
+    memory = make_memory(extractor={"provider": "spacy"})
+    names = ("Clara", "Ravi", "Maya", "Tom", "Ines", "Hannah", "Paulo", "Otto", "Lena", "Bruno", "Vera", "Nils")
+    memory.add([f"We met {name} at the old bridge." for name in names], **ANA)
+    profile = memory.profile(**ANA)
+    assert len(lines(profile)) == 10
+    assert len(profile["recent_topics"]) == 3

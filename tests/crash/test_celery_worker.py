@@ -135,6 +135,7 @@ def test_a_job_that_fails_is_sent_again(config: Callable[..., Path]) -> None:
 
 
 def test_messages_are_json_and_come_again_only_after_the_longest_claim(config: Callable[..., Path]) -> None:
+    """LIFECYCLE §12: late acknowledgements, one message at a time; the sweep comes every 30 s."""
     from graphmem.integrations.celery import make_app
 
     settings = Settings.from_file(config("http://127.0.0.1:1"))
@@ -142,6 +143,7 @@ def test_messages_are_json_and_come_again_only_after_the_longest_claim(config: C
     assert conf.accept_content == ["json"] and conf.task_serializer == "json"
     assert conf.task_acks_late and conf.task_reject_on_worker_lost and conf.task_ignore_result
     assert conf.worker_prefetch_multiplier == 1 and conf.task_default_queue == "graphmem"
+    assert conf.beat_schedule == {"graphmem.sweep": {"task": "graphmem.sweep", "schedule": 30.0}}
     assert (
         conf.broker_transport_options["visibility_timeout"] > model_job_seconds(settings, has_llm=True) > CYCLE_SECONDS
     )

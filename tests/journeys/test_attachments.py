@@ -358,6 +358,7 @@ FOLDER = {"store": "folder"}
 
 
 def test_data_is_written_once_and_erased_with_the_last_memory_that_uses_it(make_memory: Make, tmp_path: Path) -> None:
+    """LIFECYCLE §15: `blobs/<sha256>`, of mode 0600."""
     home = tmp_path / "home"
     memory = make_memory(home, attachments=FOLDER)
     first, second = (

@@ -12,12 +12,13 @@ from sqlalchemy import Engine, event
 
 @contextmanager
 def counted() -> Iterator[dict[str, int]]:
-    """Counts the statements of the process, and the transactions among them."""
-    counts, lock = {"statements": 0, "transactions": 0}, Lock()
+    """Counts the transactions and other statements of the process, and the writes among these."""
+    counts, lock = {"statements": 0, "transactions": 0, "writes": 0}, Lock()
 
     def count(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
         with lock:
             counts["transactions" if statement.startswith("BEGIN") else "statements"] += 1
+            counts["writes"] += statement.startswith(("INSERT", "UPDATE", "DELETE"))
 
     event.listen(Engine, "before_cursor_execute", count)
     try:

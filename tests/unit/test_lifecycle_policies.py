@@ -40,9 +40,13 @@ TYPES = st.sampled_from(["preference", "fact", "semantic", "episodic", None])
         ("下周我要出差", "future_plan", 0.8, "episodic"),
         ("明天我会晚点到", "future_plan", 0.8, "episodic"),
         ("今天很开心", "emotional_event", 0.6, "episodic"),
+        ("今天很难过", "emotional_event", 0.6, "episodic"),
+        ("他生气了", "emotional_event", 0.6, "episodic"),
+        ("孩子们很兴奋", "emotional_event", 0.6, "episodic"),
         ("有点担心考试", "emotional_event", 0.6, "episodic"),
         ("今天天气不错", "casual_chat", 0.2, "episodic"),
         ("中午吃什么", "casual_chat", 0.2, "episodic"),
+        ("好无聊", "casual_chat", 0.2, "episodic"),
         ("I LOVE hiking in the Alps", "explicit_preference", 0.9, "preference"),
         ("I don’t like coriander.", "explicit_preference", 0.9, "preference"),
         ("My name is Ana.", "personal_fact", 0.85, "fact"),
@@ -52,6 +56,15 @@ TYPES = st.sampled_from(["preference", "fact", "semantic", "episodic", None])
         ("What's the weather like?", "casual_chat", 0.2, "episodic"),
         ("My sister got married on Saturday", "life_event", 0.9, "episodic"),
         ("爷爷去年去世了", "life_event", 0.9, "episodic"),
+        ("我们结婚了", "life_event", 0.9, "episodic"),
+        ("女儿出生了", "life_event", 0.9, "episodic"),
+        ("爸爸确诊了", "life_event", 0.9, "episodic"),
+        ("上周搬家了", "life_event", 0.9, "episodic"),
+        ("妹妹毕业了", "life_event", 0.9, "episodic"),
+        ("Our son was born in May.", "life_event", 0.9, "episodic"),
+        ("She was diagnosed last week.", "life_event", 0.9, "episodic"),
+        ("We moved to Porto.", "life_event", 0.9, "episodic"),
+        ("My brother graduated.", "life_event", 0.9, "episodic"),
         ("我怀孕了", "life_event", 0.9, "episodic"),
         ("我有糖尿病", "personal_fact", 0.85, "fact"),
         ("I have type 1 diabetes.", "personal_fact", 0.85, "fact"),
@@ -185,7 +198,9 @@ def test_recency_falls_to_nothing_in_thirty_days() -> None:
 
 def test_questions_and_hedges_are_less_certain() -> None:
     assert certainty("I live in Lisbon.", 0.0) == 1.0
-    for text in ("Maybe I'll move.", "I think it's Tuesday", "也许是周二", "我可能会去", "I'm not sure"):
+    english = ("Maybe I'll move.", "Perhaps on Monday.", "I think it's Tuesday", "It might rain.", "Probably not.")
+    chinese = ("也许是周二", "我可能会去", "大概三点", "好像下雨了", "应该是她", "似乎关门了")
+    for text in (*english, *chinese, "I'm not sure"):
         assert certainty(text, 0.0) == HEDGED_CERTAINTY == 0.6  # noqa: PLR2004
     assert certainty("Maybe?", 0.5) == pytest.approx(0.3)
     assert certainty("almighty", 0.0) == 1.0

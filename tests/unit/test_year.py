@@ -26,6 +26,7 @@ def of(language, person=0, seed=1):
 
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_a_year_has_so_many_messages_of_each_kind(language):
+    """LIFECYCLE §17: 7,300 messages, 20 a day, 60 % small talk; 30, 20, 3 and 150 things, 10 of them weighty."""
     messages = of(language).messages
     kinds = Counter(message.kind for message in messages)
     assert len(messages) == 7_300
@@ -92,6 +93,7 @@ def test_so_it_is_for_every_person_and_every_event(language, person):
 
 
 def test_a_preference_that_changed_is_asked_for_by_its_new_value():
+    """LIFECYCLE §17: 8 of them change."""
     lived = of("en")
     changed = [one for one in lived.questions(LAST) if one.outdated is not None]
     assert len(changed) == 8
@@ -104,6 +106,7 @@ def test_a_preference_that_changed_is_asked_for_by_its_new_value():
 
 
 def test_events_are_asked_for_within_a_week_and_weighty_ones_after_a_month():
+    """LIFECYCLE §17: the last 7 days; weighty old events, and small talk, older than a month."""
     lived = of("zh")
     for day in (40, 200):
         told = {(one.kind, one.thing): one.day for one in lived.messages if one.kind in {LAST_DAYS, OLD_EVENT}}
@@ -182,7 +185,24 @@ def bars(*outcomes):
     return {bar["bar"]: (bar["value"], bar["met"]) for bar in report["bars"]}
 
 
+def test_so_it_is_measured():
+    """LIFECYCLE §17: 5 persons, ten hits, what is forgotten is erased after 30 days; the bars of seed 002 §1.1."""
+    assert (lifecycle.Arguments().persons, lifecycle.TOP_K, lifecycle.PURGE_AFTER_DAYS) == (5, 10, 30)
+    report = build_report([TEXTS["en"]], [outcome(93)], lifecycle.Arguments(), {})
+    growth = [f"growth of {name} from month 7, highest, %" for name in ("visible", "memories", "rows", "bytes")]
+    assert {bar["bar"]: bar["limit"] for bar in report["bars"]} == {
+        "recall@10 of what is needed, %": "> 85",
+        "points behind no lifecycle": "<= 3",
+        **dict.fromkeys(growth, "< 5"),
+        "compression of memories, : 1": "> 3",
+        "compression of bytes, : 1": "> 3",
+        "search P99 during cycles, ms": "< 100",
+        "P99 during cycles / without": "< 1.2",
+    }
+
+
 def test_the_bars_are_those_of_the_specification():
+    """LIFECYCLE §17."""
     good = bars(outcome(93, 1.04, during=[11.0]))
     assert good["recall@10 of what is needed, %"] == (93.0, True)  # small talk does not count
     assert good["points behind no lifecycle"] == (2.0, True)
