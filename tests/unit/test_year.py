@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from graphmem.errors import ValidationError
-from graphmem.evaluation import lifecycle, year
+from graphmem.evaluation import lifecycle, lifecycle_report, year
 from graphmem.evaluation.lifecycle_report import build_report
 from graphmem.evaluation.year import FACT, FEELING, GONE, LAST_DAYS, NEEDED, OLD_EVENT, PLAN, PREFERENCE, ROUTINE, Year
 
@@ -213,6 +213,21 @@ def test_the_bars_are_those_of_the_specification():
     assert good["P99 during cycles / without"] == (1.1, True)
     poor = bars(outcome(85, 1.06, during=[120.0]), outcome(80, 1.06, during=[120.0]))
     assert {met for name, (_, met) in poor.items() if "compression" not in name} == {False}
+
+
+def test_what_misses_a_bar_is_told_as_the_committed_year_measured_it():
+    """LIFECYCLE §19: the table of the README is that of the raw output, whose figures are those of its persons."""
+    year_of_all = json.loads((FOLDER.parent / "results" / "lifecycle-365-days.json").read_text("utf-8"))
+    without_times = dict.fromkeys(("cycle_ms", "during_ms", "alone_ms"), ())  # of these there are percentiles alone
+    persons = [{**one, "nights": {**one["nights"], **without_times}} for one in year_of_all["persons"]]
+    figures = build_report([TEXTS["en"]], persons, lifecycle.Arguments(), {})["figures"]["all"]
+    figures["milliseconds"] = year_of_all["figures"]["all"]["milliseconds"]
+    assert figures == year_of_all["figures"]["all"]
+    assert list(lifecycle_report._bars(figures)) == year_of_all["bars"]
+    told = (FOLDER / "README.md").read_text("utf-8")
+    for bar in year_of_all["bars"]:
+        assert f"| {bar['bar']} | {bar['value']} | {bar['limit']} | {'met' if bar['met'] else 'missed'} |" in told
+    assert told.count(" | missed |") + told.count(" | met |") == len(year_of_all["bars"])
 
 
 def test_compression_is_that_of_memories_that_were_made_of_others():
