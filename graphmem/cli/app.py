@@ -47,6 +47,8 @@ def main() -> None:
         sys.exit(INTERRUPTED)
     finally:
         _flush_stdout()
+        # Python would look through all of a command's objects several times before it frees them: .2 s of CPU.
+        gc.freeze()
 
 
 def _flush_stdout() -> None:

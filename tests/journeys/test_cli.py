@@ -982,6 +982,16 @@ def test_help_and_version_load_nothing_heavy(tmp_path):
     assert out.startswith("graphmem 0.")
 
 
+def test_python_looks_through_the_objects_of_a_command_no_more_at_its_end():
+    code = (
+        "import gc, sys; from graphmem.cli.app import main; sys.argv = ['graphmem', '--version']\n"
+        "try: main()\n"
+        "except SystemExit: print(len(gc.get_objects()))"
+    )
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert int(output.splitlines()[-1]) < 1000
+
+
 def groups_of(command, *names):
     if hasattr(command, "commands"):
         yield names
