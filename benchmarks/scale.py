@@ -1,4 +1,4 @@
-"""How search, adding, and a rebuild on servers hold up: made-up memories, so that a million does not take a day.
+"""How search, adding, and a rebuild hold up: made-up memories, so that a million does not take a day.
 
     python benchmarks/scale.py --memories 100000 --partitions 1
     python benchmarks/scale.py --memories 1000000 --search-cache-mb 8000 --questions 50
@@ -319,9 +319,11 @@ def measure(memories: int, partitions: int, questions: int, *, servers: bool, se
         with Memory(folder, settings=chosen) as memory:
             try:
                 wait_until_delivered(memory)  # opening notices that the projections are empty, and fills them
-                filling: dict[str, float] = {}
+                if not servers:  # nothing was to be filled: `rebuild` computes the ledger's derived columns anew
+                    start = time.perf_counter()
+                    memory.rebuild()
+                filling = {"rebuilt_s": round(time.perf_counter() - start, 1)}
                 if servers:
-                    filling["rebuilt_s"] = round(time.perf_counter() - start, 1)
                     filling["indexed_s"] = wait_until_indexed(chosen)
                 return {
                     "benchmark": "scale", **environment(), "memories": memories, "partitions": partitions,

@@ -19,6 +19,7 @@ from graphmem.errors import (
     ConfigError,
     StoreError,
 )
+from graphmem.stores.ledger.schema import embeddings
 
 
 def test_a_reopened_folder_has_the_same_contents(tmp_path: Path, make_memory: Make) -> None:
@@ -255,3 +256,29 @@ print(json.dumps(loaded))
         assert (stage, loaded[stage]) == (stage, set(OPENING))
     for stage in ("load_models", "search"):
         assert (stage, loaded[stage]) == (stage, {*OPENING, *SEARCHING})
+
+
+@SQLITE_ONLY
+def test_stats_has_no_embeddings_in_memory(tmp_path: Path, make_memory: Make) -> None:
+    size, number = 40_000, 1500
+    memory = make_memory(tmp_path)
+    row = {"model": "other", "form": "other", "window": 0, "data": bytes(size), "uses": 1}
+    with memory.engine.ledger.write() as connection:
+        connection.execute(embeddings.insert(), [{**row, "hash": str(n)} for n in range(number)])
+    memory.close()
+    program = """import json, sys
+from pathlib import Path
+import graphmem
+def peak():
+    return 1024 * int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0])
+with graphmem.Memory(sys.argv[1]) as memory:
+    before = peak()
+    print(json.dumps([memory.stats()["embedding_bytes"], peak() - before]))
+"""
+    process = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, timeout=TIMEOUT, check=False
+    )
+    assert process.returncode == 0, process.stderr
+    sizes, grown = json.loads(process.stdout)
+    assert sizes["other"] == size * number
+    assert grown < size * number / 3

@@ -984,6 +984,36 @@ def test_help_and_version_load_nothing_heavy(tmp_path):
     assert out.startswith("graphmem 0.")
 
 
+def test_python_looks_through_the_objects_of_a_command_no_more_at_its_end():
+    code = (
+        "import gc, sys; from graphmem.cli.app import main; sys.argv = ['graphmem', '--version']\n"
+        "try: main()\n"
+        "except SystemExit: print(len(gc.get_objects()))"
+    )
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert int(output.splitlines()[-1]) < 1000
+
+
+@pytest.mark.parametrize(("chosen", "is_loaded"), [({}, False), ({"PYDANTIC_DISABLE_PLUGINS": ""}, True)])
+def test_a_command_looks_for_no_plugins_of_pydantic_unless_it_is_told_to(tmp_path, chosen, is_loaded):
+    package = tmp_path / "plugin-1.0.dist-info"
+    package.mkdir()
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: plugin\nVersion: 1.0\n")
+    (package / "entry_points.txt").write_text("[pydantic]\nplugin = loud_plugin\n")
+    (tmp_path / "loud_plugin.py").write_text("raise ImportError('looked for')\n")
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    environment = {name: value for name, value in os.environ.items() if name != "PYDANTIC_DISABLE_PLUGINS"}
+    process = subprocess.run(
+        [sys.executable, "-m", "graphmem", "list", "--user", "u", "--home", str(tmp_path / "home")],
+        env={**environment, "PYTHONPATH": path, **chosen},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "there is no memory" in process.stderr
+    assert ("looked for" in process.stderr) is is_loaded
+
+
 def groups_of(command, *names):
     if hasattr(command, "commands"):
         yield names
