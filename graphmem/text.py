@@ -49,6 +49,8 @@ STOP_WORDS = (
     )
 )
 
+# Characters of a text that a search reads to compare it, so that its cost does not grow with what somebody pasted.
+READ_CHARS = 20_000
 # Words whose terms are cached: most words of a text are among the most frequent ones.
 _CACHE_SIZE = 2**14
 

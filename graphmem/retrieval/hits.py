@@ -17,6 +17,7 @@ from graphmem.retrieval.explanation import Trace
 from graphmem.retrieval.ranking import Ranked, in_order, may_be_hits, passes_threshold
 from graphmem.retrieval.types import Hit, SearchDeps, SearchOutcome
 from graphmem.stores.ledger import graph_reads, memories
+from graphmem.text import READ_CHARS
 
 # What an arm is asked for to tell the rank of a memory that it did not give to the search.
 TRACED_LIMIT = 10_000
@@ -93,7 +94,9 @@ def _with_sentence_matches(candidates: Candidates, hits: tuple[Hit, ...], deps: 
     query = candidates.retrieved.query
     least_chars = 0 if query.for_prompt else sentence_matching.UNSPLIT_CHARS if query.explain else math.inf
     spans = [
-        (hit.record, sentence_matching.sentences(hit.record.text)) for hit in hits if len(hit.record.text) > least_chars
+        (hit.record, sentence_matching.sentences(hit.record.text[:READ_CHARS]))
+        for hit in hits
+        if len(hit.record.text) > least_chars
     ]
     divided = [(record, own) for record, own in spans if len(own) > query.for_prompt]
     if not divided:

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from graphmem.folding import fold, typed_spellings
 from graphmem.text import (
     FUNCTION_CHARACTERS,
+    READ_CHARS,
     UNSPACED_RUN,
     approximate_length,
     bare_terms,
@@ -43,8 +44,10 @@ PARTIAL_WEIGHT = 0.7
 CHARACTERS_PER_WORD = 2
 # The least letters of a word's beginning, and its share of the word's letters.
 MIN_STEM, STEM_SHARE = 4, 2 / 3
-# Parts of a query that are compared, and characters of a text that are read.
-MAX_PARTS, MAX_CHARS_READ = 64, 20_000
+# Parts of a query that are compared.
+MAX_PARTS = 64
+# Token vectors that are compared at once: as floats they stay in the processor's cache.
+BLOCK_TOKENS = 4096
 _NOTHING: frozenset[str] = frozenset()
 
 
@@ -123,8 +126,12 @@ class TokenMatches(MatchMatrix):
         `matrix` has tokens as int8 rows; `starts` are the row numbers at which its sections begin, ascending. The
         result is (sections x query tokens), 0..1.
         """
-        memory_tokens = np.frombuffer(matrix, np.int8).reshape(-1, self.query_tokens.shape[1]).astype(np.float32)
-        cosines = memory_tokens @ (self.query_tokens / _SCALE).T
+        memory_tokens = np.frombuffer(matrix, np.int8).reshape(-1, self.query_tokens.shape[1])
+        asked = (self.query_tokens / _SCALE).T
+        cosines = np.empty((len(memory_tokens), asked.shape[1]), np.float32)
+        for start in range(0, len(memory_tokens), BLOCK_TOKENS):
+            block = memory_tokens[start : start + BLOCK_TOKENS].astype(np.float32)
+            np.matmul(block, asked, out=cosines[start : start + BLOCK_TOKENS])
         return np.clip(np.maximum.reduceat(cosines, np.asarray(starts), axis=0), 0.0, 1.0).astype(np.float64) ** 2
 
 
@@ -214,7 +221,7 @@ class _Read(NamedTuple):
 
 
 def _read(parts: Sequence[QueryPart], text: str) -> _Read:
-    folded = fold(text[:MAX_CHARS_READ])
+    folded = fold(text[:READ_CHARS])
     has_characters = any(not part.is_word for part in parts)
     characters = frozenset([*folded, *map("".join, pairwise(folded))]) if has_characters else _NOTHING
     # Splitting a text into words is slow, so it is left out for a text that contains no word of the query, not even

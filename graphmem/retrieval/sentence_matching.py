@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from graphmem.model import MemoryRecord
 from graphmem.plugins import Embedder, LocatingEmbedder
 from graphmem.retrieval import matching
 from graphmem.retrieval.matching import CharacterMatches, Row, TokenMatches
+from graphmem.text import READ_CHARS
 
 # Characters up to which a memory is shown whole, and of the excerpt of a longer one.
 UNSPLIT_CHARS, CONTEXT_CHARS = 600, 400
@@ -129,8 +131,13 @@ class SentenceMatcher:
         `divided` has each memory with the spans of its sentences, `windows` the token matrices (int8) of memories by
         row. Word and token scores are each divided by their maximum in the memory and added: by tokens alone, a
         sentence of common words may come before the only one that has the word asked for. A word of the query weighs
-        more, the fewer of the sentences have it.
+        more, the fewer of the sentences have it. A memory of more than `READ_CHARS` characters, of which only the
+        beginning is divided, has the sentences of its best parts instead (`_of_best_windows`), without token scores.
         """
+        divided = [
+            (record, spans if len(record.text) <= READ_CHARS else self._of_best_windows(record, windows) or spans)
+            for record, spans in divided
+        ]
         parts = matching.parts_of(self.query)
         token_scores = self._token_scores(divided, windows)
         found: dict[str, SentenceMatch] = {}
@@ -142,6 +149,32 @@ class SentenceMatcher:
             if scores.any():
                 found[record.id] = SentenceMatch(record.text, spans, scores, by_tokens)
         return found
+
+    def _of_best_windows(self, record: MemoryRecord, windows: Mapping[int, Sequence[bytes]]) -> list[Span]:
+        """Returns the spans of the sentences where a long memory's tokens match best; none if it has no tokens.
+
+        All windows have the same number of tokens, so that their places among the characters are told by proportion,
+        with a window before and behind.
+        """
+        text, own = record.text, windows.get(record.row, ())
+        if not isinstance(self.matches, TokenMatches) or not own:
+            return []
+        sizes = np.array([len(window) // self.matches.query_tokens.shape[1] for window in own])
+        scores = self.matches.nearest(b"".join(own), np.cumsum(sizes) - sizes) @ self.matches.weights
+        chars, most = len(text) / len(own), READ_CHARS * len(own) // (3 * len(text))
+        best = np.argsort(-scores, kind="stable")[: max(1, most)]
+        read = set(np.concatenate([best - 1, best, best + 1]).tolist())
+        spans = list[Span]()
+        for place in sorted(read):
+            if place - 1 in read:
+                continue
+            after = next(after for after in count(place) if after not in read)
+            begin, end = max(int(place * chars), 0), int(after * chars)
+            whole = sentences(text[begin:end])
+            # The first and the last one may be cut.
+            whole = whole[begin > 0 : -1 if end < len(text) else None] or whole
+            spans += [(begin + start, begin + stop) for start, stop in whole]
+        return spans
 
     def _token_scores(
         self, divided: Sequence[tuple[MemoryRecord, Sequence[Span]]], windows: Mapping[int, Sequence[bytes]]
@@ -164,8 +197,8 @@ class SentenceMatcher:
         )
         begin = 0
         for number, (record, spans) in enumerate(divided):
-            own = windows.get(record.row, ())
             text = record.embedded_text
+            own = windows.get(record.row, ()) if len(text) <= READ_CHARS else ()
             try:
                 places = embedder.token_places(text) if own else ()
             except ModelError:

@@ -33,7 +33,7 @@ from graphmem.retrieval.weights import CONFIGURATIONS, FULL
 from graphmem.settings import Settings
 from graphmem.stores.ledger.ledger_state import EmbedderChanged
 from graphmem.testing import HashEmbedder, WordExtractor
-from graphmem.text import bm25_weights, idf, term_counts, term_id
+from graphmem.text import READ_CHARS, bm25_weights, idf, term_counts, term_id
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 # Two sessions, a day apart. The first names Ann in both messages, the second Bergen in one.
@@ -415,6 +415,13 @@ def test_a_query_of_decomposed_letters_is_the_same_query(memory: Memory) -> None
     )
     assert decomposed == composed
     assert composed[0]["memory"] == "Jürgen Müller wohnt in Köln."
+
+
+def test_a_search_reads_no_more_of_a_text_than_its_beginning(memory: Memory, deps: SearchDeps) -> None:
+    memory.add("Ann lives by the sea. " * 2_000, user_id="ann")
+    candidates = chosen(deps, "Where does Ann live?")
+    texts = candidates.reader.texts(candidates.evidence, candidates.ids)
+    assert max(map(len, texts.values())) == READ_CHARS
 
 
 def test_an_arm_alone_scores_by_what_it_finds_and_not_by_relevance(deps: SearchDeps) -> None:

@@ -9,7 +9,9 @@ import pytest
 
 from graphmem.model import Kind, MemoryRecord, Scope
 from graphmem.retrieval import sentence_matching
+from graphmem.retrieval.matching import TokenMatches
 from graphmem.testing.models import HashEmbedder
+from graphmem.text import READ_CHARS
 
 
 @pytest.mark.parametrize(
@@ -75,11 +77,14 @@ def test_strange_texts_are_split_in_linear_time(text: str) -> None:
     assert all(0 <= start < end <= len(text) for start, end in spans)
 
 
-def find_best_sentence(question: str, text: str) -> str:
+def make_record(text: str) -> MemoryRecord:
     at, scope = datetime(2026, 1, 1, tzinfo=UTC), Scope("ana")
-    record = MemoryRecord("id", scope.partition, scope, Kind.EPISODE, text, at, at, at, at, "s")
+    return MemoryRecord("id", scope.partition, scope, Kind.EPISODE, text, at, at, at, at, "s")
+
+
+def find_best_sentence(question: str, text: str) -> str:
     matcher = sentence_matching.SentenceMatcher(question, None, HashEmbedder())
-    found = matcher.match([(record, sentence_matching.sentences(text))], {})
+    found = matcher.match([(make_record(text), sentence_matching.sentences(text))], {})
     return text[slice(*found["id"].best)].strip() if found else ""
 
 
@@ -93,3 +98,22 @@ def test_a_word_of_one_sentence_alone_weighs_more_than_common_ones() -> None:
     text = "Hast du das Beet? Du hast Tomaten. Hast du Zeit? Was hast du? Du hast es."
     assert find_best_sentence("Welche Tomaten hast du genannt?", text) == "Du hast Tomaten."
     assert find_best_sentence("Wer?", text) == ""
+
+
+def test_of_a_long_memory_the_sentences_where_its_tokens_match_best_are_compared() -> None:
+    filler = "The harbour lay still and nobody spoke of it. "
+    before, after = filler * 1500, filler * 300
+    text = f"{before}My red car is a Saab. {after}"
+    record, directions = make_record(text), np.eye(4, dtype=np.int8)
+    near, far = (np.tile(directions[axis] * 127, (8, 1)).tobytes() for axis in (0, 3))
+    windows = [far] * 60
+    windows[60 * len(before) // len(text)] = near
+    asked = TokenMatches(np.ones(1), query_tokens=directions[:1].astype(np.float32))
+    matcher = sentence_matching.SentenceMatcher("What car do I have?", asked, HashEmbedder())
+    beginning = sentence_matching.sentences(text[:READ_CHARS])
+    match = matcher.match([(record, beginning)], {record.row: windows})[record.id]
+    assert text[slice(*match.best)].strip() == "My red car is a Saab."
+    assert sum(end - start for start, end in match.spans) < READ_CHARS
+    assert list(match.spans) == sorted(set(match.spans))
+    # Every one is whole: none is cut where the part that was read begins or ends.
+    assert {text[slice(*span)].strip() for span in match.spans} <= {filler.strip(), "My red car is a Saab."}

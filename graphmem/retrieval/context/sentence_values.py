@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from graphmem.model import AnswerType, Kind, MemoryRecord
 from graphmem.retrieval.sentence_matching import Span, sentences
 from graphmem.retrieval.temporal import periods_in
-from graphmem.text import is_question, split_title, tokens
+from graphmem.text import READ_CHARS, is_question, split_title, tokens
 
 if TYPE_CHECKING:
     from graphmem.retrieval.query_analysis import AnalyzedQuery
@@ -97,7 +97,7 @@ def _weighed(query: AnalyzedQuery, hit: Hit, rank: int) -> Iterator[Sentence]:
 
 def _unsaid(query: AnalyzedQuery, hit: Hit, rank: int) -> Iterator[Sentence]:
     """Yields the sentences of a fact's source messages that say more than the fact; they are worth less than it."""
-    fact_words = set(tokens(hit.record.text))
+    fact_words = set(tokens(hit.record.text)) if hit.sources else set()
     for source in hit.sources:
         for sentence in _weighed(query, replace(hit, record=source, sources=(), sentence_match=None), rank):
             words = set(tokens(sentence.text))
@@ -131,9 +131,8 @@ def _of_sentences(query: AnalyzedQuery, hit: Hit) -> Iterator[tuple[Span, tuple[
     text, match = hit.record.text, hit.sentence_match
     title, _ = split_title(text)
     body = text.find(title) + len(title) if title else 0
-    spans: Sequence[Span] = [span for span in (match.spans if match else sentences(text)) if span[0] >= body] or [
-        (0, len(text))
-    ]
+    all_spans = match.spans if match else sentences(text[:READ_CHARS])
+    spans: Sequence[Span] = [span for span in all_spans if span[0] >= body] or [(0, min(len(text), READ_CHARS))]
     shares = dict(zip(match.spans, (match.scores / match.scores.max()).tolist(), strict=True)) if match else {}
     matches = dict(zip(match.spans, match.tokens.tolist(), strict=True)) if match and match.tokens.any() else {}
     asks_when = bool(query.answer_types & AnswerType.WHEN)

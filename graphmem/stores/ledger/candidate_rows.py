@@ -19,6 +19,7 @@ from graphmem.stores.ledger.embeddings import OF_MEMORIES, decode_usable
 from graphmem.stores.ledger.index_blocks import compare
 from graphmem.stores.ledger.schema import entities, memories, mentions, partitions
 from graphmem.stores.ledger.sql import in_array, moment
+from graphmem.text import READ_CHARS
 
 if TYPE_CHECKING:
     from graphmem.plugins import Matrix
@@ -180,7 +181,7 @@ def _select_candidates(shape: visibility.ViewShape) -> Select[Any]:
 
 
 def read_texts(connection: Connection, row_ids: Sequence[int]) -> dict[int, str]:
-    """Returns the texts of memories, by row id."""
+    """Returns the texts of memories, by row id; of one of more than `READ_CHARS` characters the beginning."""
     return dict(connection.execute(_texts(), {"row_ids": list(row_ids)}).all())
 
 
@@ -209,4 +210,5 @@ def _short_user_texts() -> Select[Any]:
 
 @lru_cache(maxsize=1)
 def _texts() -> Select[Any]:
-    return select(memories.c.id, memories.c.text).where(in_array(memories.c.id, "row_ids"))
+    text = func.substr(memories.c.text, 1, READ_CHARS)
+    return select(memories.c.id, text).where(in_array(memories.c.id, "row_ids"))
