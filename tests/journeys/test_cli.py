@@ -298,6 +298,8 @@ def test_home_and_config_are_options_of_every_command(tmp_path, monkeypatch, pla
     config.write_text("colour = 'blue'")
     assert "unknown key 'colour'" in run("stats", "--config", str(config), status=2).stderr
     run("stats", "--home", ":memory:", status=2)
+    for option in ("--home", "--config"):
+        assert f"'{option}': is empty" in run("stats", option, "", status=2).stderr
 
 
 # --- export and import ---------------------------------------------------------------------------------------------
