@@ -138,13 +138,24 @@ def _checked_user(value: str) -> str:
         raise _without_name(error) from None
 
 
-def _json_array(value: object) -> object:
-    """Returns the list that a text is as JSON, which is how a variable can hold one, and everything else as it is."""
+def _parsed(value: object, kind: type) -> object:
+    """Returns what a text, such as that of a variable, is as JSON if that is of this kind; everything else as it is."""
     try:
         parsed = json.loads(value) if isinstance(value, str) else None
     except (ValueError, RecursionError):
         return value
-    return parsed if isinstance(parsed, list) else value
+    return parsed if isinstance(parsed, kind) else value
+
+
+def _json_array(value: object) -> object:
+    return _parsed(value, list)
+
+
+def _json_object(value: object) -> object:
+    parsed = _parsed(value, dict)
+    if isinstance(parsed, str):
+        raise PydanticCustomError("no_object", 'must be an object; in a variable JSON, such as {"name": 2}')
+    return parsed
 
 
 def _names(value: object) -> object:
@@ -749,7 +760,7 @@ class CeleryConfig(_Section):
 
     broker_url: SecretUrl = Field(description="The URL of the broker, such as `redis://host:6379/1`.")
     queue: Text = Field(default="graphmem", description="The queue; ledgers that share a broker need one each.")
-    transport_options: dict[str, Any] = Field(
+    transport_options: Annotated[dict[str, Any], BeforeValidator(_json_object)] = Field(
         default={}, repr=False, description="Further options of the broker, as Celery's `broker_transport_options`."
     )
 
@@ -806,7 +817,9 @@ class LifecycleSettings(_Section):
     access_bonus: Annotated[float, Field(ge=0, le=1000)] = Field(
         default=_CURVE.access_bonus, description="What each search that finds the memory adds to it."
     )
-    type_factors: dict[MemoryTypeName, Annotated[float, Field(gt=0, le=1000)]] = Field(
+    type_factors: Annotated[
+        dict[MemoryTypeName, Annotated[float, Field(gt=0, le=1000)]], BeforeValidator(_json_object)
+    ] = Field(
         default={"preference": 1.5, "fact": 1.3},
         description="Factors by type of memory; 1 for types that are not named.",
     )
