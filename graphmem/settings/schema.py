@@ -486,7 +486,9 @@ class OpenaiEmbedderConfig(_Section):
         description="Texts per request; by default 256 at OpenAI's own endpoint and 32, the limit of some servers, "
         "elsewhere.",
     )
-    timeout: Annotated[float, Field(gt=0)] = Field(default=60.0, description="Seconds until a request is given up.")
+    timeout: Annotated[float, Field(gt=0, le=86_400)] = Field(
+        default=60.0, description="Seconds until a request is given up."
+    )
 
 
 class OpenaiEmbedder(_Section):
@@ -1213,10 +1215,10 @@ class Settings(_Section):
         description="Addresses that events are posted to, each with `name`, `url`, `events` (of `session.end`, "
         "`memory.added`, `memory.accessed`, `schedule.daily`) and `secret`; in a variable a JSON array of objects.",
     )
-    delivery_wait: Annotated[float, Field(ge=0)] = Field(
+    delivery_wait: Annotated[float, Field(ge=0, le=86_400)] = Field(
         default=3.0, description="Seconds that a write waits for the projections before it reports them as pending."
     )
-    session_gap: Annotated[float, Field(gt=0)] = Field(
+    session_gap: Annotated[float, Field(gt=0, le=525_600)] = Field(
         default=30.0, description="Minutes without a message after which a new session begins."
     )
     timezone: Annotated[str, AfterValidator(_checked_zone)] | None = Field(
@@ -1231,7 +1233,7 @@ class Settings(_Section):
         "about 4.3 kB a memory with its vectors, more with tokens. Partitions for which there is no room are read from "
         "the ledger at each search. 0: all are.",
     )
-    summary_messages: Annotated[int, Field(ge=0)] = Field(
+    summary_messages: Annotated[int, Field(ge=0, le=100_000)] = Field(
         default=20,
         description="The language model summarises a session once a new sitting begins, and whenever so many of its "
         "messages are in no summary; 0: never.",

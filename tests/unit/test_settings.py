@@ -238,6 +238,13 @@ def test_home_is_expanded(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"delivery_wait": -1}, "delivery_wait: "),
         ({"session_gap": 0}, "session_gap: "),
         ({"session_gap": "soon"}, "session_gap: "),
+        ({"session_gap": 1e300}, "session_gap: Input should be less than or equal to 525600"),
+        ({"delivery_wait": 1e300}, "delivery_wait: Input should be less than or equal to 86400"),
+        ({"summary_messages": 10**20}, "summary_messages: Input should be less than or equal to 100000"),
+        (
+            {"embedder": {"provider": "openai", "config": {"timeout": 1e300}}},
+            "embedder.config.timeout: Input should be less than or equal to 86400",
+        ),
     ],
 )
 def test_errors_contain_no_secrets(data: Any, message: str) -> None:
