@@ -1,5 +1,5 @@
-"""Thread helpers: pools that raise graphmem's errors, a lock with an order, work that can be stopped or that a library
-ends, work that gives way to searches, BLAS threads.
+"""Thread helpers: pools that raise graphmem's errors, calls that may hang, a lock with an order, work that can be
+stopped or that a library ends, work that gives way to searches, BLAS threads.
 
 The products of a search are too small for several threads, and idle BLAS threads wait by spinning: on two cores they
 took half of the time of the parser and the model. Uses of the limit are counted: the first sets it, the last lifts it.
@@ -13,11 +13,11 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from functools import cache, partial
 from itertools import count
 from math import inf
-from threading import Condition, Lock, Thread, current_thread, main_thread
+from threading import BoundedSemaphore, Condition, Lock, Thread, current_thread, main_thread
 from time import monotonic, sleep
 from typing import Any, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary, finalize
@@ -245,7 +245,61 @@ def as_exception(error: BaseException) -> Exception:
         return error
     if isinstance(error, asyncio.CancelledError | KeyboardInterrupt | SystemExit | GeneratorExit):
         raise error
-    return Panicked(f"a library failed ({type(error).__name__}), perhaps for lack of memory")
+    return _panicked(error)
+
+
+def _panicked(error: BaseException) -> Panicked:
+    panicked = Panicked(f"a library failed ({type(error).__name__}), perhaps for lack of memory")
+    panicked.__cause__ = error
+    return panicked
+
+
+class CallTooLate(Exception):
+    """A bounded call gave no answer in time. `has_begun`: False if earlier calls, which hang, left no place for it."""
+
+    def __init__(self, *, has_begun: bool) -> None:
+        super().__init__()
+        self.has_begun = has_begun
+
+
+class BoundedCalls:
+    """Makes calls that may hang, each in a daemon thread of its own: none holds up the end of the process.
+
+    At most `most` are in progress, those that hang among them; another one waits for a place within its time limit.
+    """
+
+    def __init__(self, most: int, thread_name: str) -> None:
+        self._places = BoundedSemaphore(most)
+        self._thread_name = thread_name
+
+    def run(self, call: Callable[[], R], timeout: float) -> R:
+        """Returns the call's result and raises its error: Panicked for one that is no Exception, such as SystemExit.
+
+        Raises CallTooLate after `timeout` seconds, StoreUnavailable if no thread can be started.
+        """
+        deadline = monotonic() + timeout
+        if not self._places.acquire(timeout=timeout):
+            raise CallTooLate(has_begun=False)
+        answer: Future[R] = Future()
+
+        def run() -> None:
+            try:
+                answer.set_result(call())
+            except Exception as error:  # noqa: BLE001  (whoever waits for the answer gets it)
+                answer.set_exception(error)
+            except BaseException as error:  # noqa: BLE001  (no signal is handled in this thread: it is the call's own)
+                answer.set_exception(_panicked(error))
+            finally:
+                self._places.release()
+
+        try:
+            start_thread(Thread(target=copy_context().run, args=(run,), name=self._thread_name, daemon=True))
+        except BaseException:
+            self._places.release()
+            raise
+        if wait([answer], max(0.0, deadline - monotonic())).not_done:
+            raise CallTooLate(has_begun=True)
+        return answer.result()
 
 
 @contextmanager

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import get_protocol_members
 
+from graphmem.concurrency import BoundedCalls, CallTooLate
 from graphmem.errors import ConfigError, EmbeddingError, GraphmemError, LLMUnavailable, StoreUnavailable
 from graphmem.models.vectors import unit_rows
 from graphmem.plugins import (
@@ -31,12 +32,16 @@ from graphmem.plugins import (
     TokenEmbedder,
     Usage,
     VectorIndex,
+    VectorSearch,
 )
 
 T = TypeVar("T")
 _EMBEDDER = "embedder: the given object"
 # Beyond it the ledger's integers, which add up what many calls used, may overflow.
 _MOST_USAGE = 2**53
+# How long a search waits for a given index, in seconds, and the most searches of one that are in progress, those that
+# hang among them.
+READ_SECONDS, MOST_READS = 1.6, 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +75,10 @@ class Given:
 
     @property
     def guarded_index(self) -> VectorIndex | None:
-        """The vector index; what it raises beside graphmem's errors is StoreUnavailable, so that nothing is lost."""
+        """The vector index; what it raises beside graphmem's errors is StoreUnavailable, so that nothing is lost.
+
+        So is a search of it that takes more than `READ_SECONDS`.
+        """
         index = self.vector_index
         if index is None:
             return None
@@ -86,7 +94,21 @@ class Given:
                             "number and number of windows from list_held"
                         )
 
-        return _guarded("vector_index", index, VectorIndex, StoreUnavailable, list_held=list_held)
+        calls = BoundedCalls(MOST_READS, "graphmem-given-index")
+
+        def bounded(name: str) -> Callable[..., Any]:
+            def read(*args: Any, **kwargs: Any) -> Any:
+                try:
+                    return calls.run(lambda: getattr(index, name)(*args, **kwargs), READ_SECONDS)
+                except CallTooLate:
+                    raise StoreUnavailable(
+                        f"vector_index: the given object gave no answer from {name} in {READ_SECONDS:g} seconds"
+                    ) from None
+
+            return read
+
+        reads = {name: bounded(name) for name in get_protocol_members(VectorSearch)}
+        return _guarded("vector_index", index, VectorIndex, StoreUnavailable, list_held=list_held, **reads)
 
     @property
     def guarded_embedder(self) -> Embedder | None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import sys
+from contextlib import suppress
 from io import TextIOWrapper
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -16,13 +18,16 @@ from graphmem.cli.bench import bench
 from graphmem.cli.graph import graph
 from graphmem.cli.keys import keys
 from graphmem.cli.lifecycle import lifecycle
-from graphmem.cli.options import INTERRUPTED
+from graphmem.cli.options import FAILED, INTERRUPTED
 from graphmem.cli.serve import mcp, serve, worker
 from graphmem.cli.transfer import migrate
 
 # Objects that are made before the garbage collector looks for unused ones among the newest. A command makes some
 # 140,000 that stay: by Python's own threshold all of them would be looked through again and again.
 GARBAGE_THRESHOLD = 200_000
+# The errors of a command that writes its answer where there is no room. They name no file, as those of opened files do;
+# what else commands write is a StoreError if it fails.
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 app = typer.Typer(
     help="Memory for agents: a vector index and an entity-relation graph over one durable ledger.",
@@ -47,6 +52,10 @@ def main() -> None:
         app(prog_name="graphmem")
     except KeyboardInterrupt:  # before a command has begun
         sys.exit(INTERRUPTED)
+    except OSError as error:
+        if error.filename is not None or error.errno not in _FULL:
+            raise
+        _exit_unwritable(error)
     finally:
         _flush_stdout()
         # Python would look through all of a command's objects several times before it frees them: .2 s of CPU.
@@ -65,9 +74,14 @@ def _flush_stdout() -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _exit_unwritable(error)
+
+
+def _exit_unwritable(error: OSError) -> NoReturn:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    with suppress(OSError):  # standard error may be the same file
         print(f"graphmem: cannot write to standard output: {error.strerror}", file=sys.stderr)  # noqa: T201
-        sys.exit(1)
+    sys.exit(FAILED)
 
 
 def _print_version(requested: bool) -> None:  # noqa: FBT001  (the signature that typer expects)

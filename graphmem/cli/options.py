@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec
 
@@ -48,6 +49,14 @@ def _number_or_default(value: str) -> float | str:
         raise typer.BadParameter(f'{value!r} is neither a number nor "default"') from None
 
 
+def _path(value: str) -> Path:
+    """Returns a path; an empty one, as of a shell's unset variable, would be the current folder."""
+    if not value:
+        raise typer.BadParameter("is empty; give a path, or leave the option out")
+    return Path(value)
+
+
+PathOption = partial(typer.Option, parser=_path)
 MinRelevance = Annotated[
     Any,
     typer.Option(
@@ -139,10 +148,10 @@ def _options(
     run: Annotated[str | None, typer.Option(help="The run whose memories these are.", metavar="ID")] = None,
     home: Annotated[
         Path | None,
-        typer.Option(help="The memory's folder.", metavar="DIR", show_default="$GRAPHMEM_HOME or ~/.graphmem"),
+        PathOption(help="The memory's folder.", metavar="DIR", show_default="$GRAPHMEM_HOME or ~/.graphmem"),
     ] = None,
     config: Annotated[
-        Path | None, typer.Option(help="A TOML, YAML or JSON file with the configuration.", metavar="FILE")
+        Path | None, PathOption(help="A TOML, YAML or JSON file with the configuration.", metavar="FILE")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,  # noqa: FBT002
 ) -> CommandContext:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from concurrent.futures import Future
 from contextvars import copy_context
 from dataclasses import replace
+from typing import TypeVar
 
 from graphmem.commands.types import StoreEnrichment
 from graphmem.concurrency import Pool
-from graphmem.errors import EmbedderUnavailable, ModelError
+from graphmem.errors import EmbedderUnavailable, ModelError, StoreError
 from graphmem.extraction import Extractor
 from graphmem.ingest.messages import is_bare_id
 from graphmem.model import VECTOR, EmbeddingSpec, EntityType, Extraction, Kind, MemoryRecord, SpaceVector, Utterance
@@ -18,6 +20,8 @@ from graphmem.recent import Recent
 from graphmem.stores.ledger import Ledger, embeddings, entity_names, memories
 from graphmem.stores.ledger.ledger_state import are_of, check_embedder
 from graphmem.text import content_hash, normalise_key
+
+T = TypeVar("T")
 
 # A sentence in which the extractor reads a name that a language model gives: alone, "schools" is no entity.
 NAME_FRAME = "There was the matter of {}."
@@ -88,11 +92,12 @@ class Enricher:
         # thread only.
         extracting = self._pool.submit(copy_context().run, self._extract, records)
         embedding = self._pool.submit(copy_context().run, self._embed, texts)
-        embedded_texts = dict(zip(texts, embedding.result(), strict=True))
+        embedded_each, extractions = _of_model(embedding), _of_model(extracting)
+        embedded_texts = dict(zip(texts, embedded_each, strict=True))
         embedded = {h: embedded_texts[text] for h, text in new_texts.items()}
         return tuple(
             StoreEnrichment(record.id, record.version, self.spec, h, embedded.get(h), extraction)
-            for record, h, extraction in zip(records, hashes, extracting.result(), strict=True)
+            for record, h, extraction in zip(records, hashes, extractions, strict=True)
         )
 
     def name_keys(self, names: Iterable[str]) -> dict[str, str]:
@@ -155,6 +160,16 @@ class Enricher:
                 if entity is not None and entity.type is EntityType.PERSON:
                     persons.add((partition, key))
         return persons
+
+
+def _of_model(task: Future[T]) -> T:
+    """Returns a model's result. Raises ModelError for whatever the model raises, and StoreError of the ledger."""
+    try:
+        return task.result()
+    except (ModelError, StoreError):
+        raise
+    except Exception as error:
+        raise ModelError(f"a model failed with {type(error).__name__}") from error
 
 
 def _by_row(records: Sequence[MemoryRecord], enrichments: Sequence[StoreEnrichment]) -> dict[int, StoreEnrichment]:

@@ -8,16 +8,12 @@ conversation facts went from 11 % to 54 % of the first ten hits (docs/decisions/
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from concurrent.futures import Future
-from contextvars import copy_context
 from dataclasses import dataclass
-from threading import BoundedSemaphore, Thread
-from time import monotonic
 from typing import Literal, NamedTuple
 
 import numpy as np
 
-from graphmem.concurrency import as_exception, start_thread
+from graphmem.concurrency import BoundedCalls, CallTooLate, Panicked
 from graphmem.errors import ModelError
 from graphmem.plugins import Reranker
 
@@ -128,47 +124,29 @@ def _multiplied(
 class BoundedReranker:
     """Calls a reranker within `timeout` seconds and checks its answer; `candidates` memories are given to it.
 
-    Each call has a thread of its own: one that never ends holds up neither a search nor the end of the process.
+    A call that never ends holds up neither a search nor the end of the process.
     """
 
     def __init__(self, reranker: Reranker, candidates: int, timeout: float) -> None:
         self.candidates = candidates
         self._reranker = reranker
         self._timeout = timeout
-        self._free_calls = BoundedSemaphore(MOST_CALLS)
+        self._calls = BoundedCalls(MOST_CALLS, "graphmem-reranker")
 
     def scores(self, query: str, texts: Sequence[str]) -> list[float]:
         """Returns a finite score for each text, the higher the better. Raises ModelError."""
-        too_late = ModelError(
-            f"the reranker gave no answer in {self._timeout:g} seconds; raise reranker.config.timeout"
-        )
-        deadline = monotonic() + self._timeout
-        if not self._free_calls.acquire(timeout=self._timeout):
-            raise too_late
-        answer: Future[Sequence[float]] = Future()
-
-        def call() -> None:
-            try:
-                answer.set_result(self._reranker(query, list(texts)))
-            except BaseException as error:  # noqa: BLE001  (whoever waits for the answer gets it)
-                answer.set_exception(error)
-            finally:
-                self._free_calls.release()
-
         try:
-            start_thread(Thread(target=copy_context().run, args=(call,), name="graphmem-reranker", daemon=True))
-        except BaseException:
-            self._free_calls.release()
-            raise
-        try:
-            return _checked(answer.result(max(0.0, deadline - monotonic())), len(texts))
+            answer = self._calls.run(lambda: self._reranker(query, list(texts)), self._timeout)
+            return _checked(answer, len(texts))
         except ModelError:
             raise
-        except TimeoutError:
-            raise too_late from None
-        except BaseException as raised:  # noqa: BLE001  (a library may panic)
-            error = as_exception(raised)
-            raise ModelError(f"the reranker failed with {type(error).__name__}") from error
+        except CallTooLate as late:
+            raise ModelError(
+                f"the reranker gave no answer in {self._timeout:g} seconds; raise reranker.config.timeout"
+            ) from late
+        except Exception as error:
+            cause = error.__cause__ if isinstance(error, Panicked) else error
+            raise ModelError(f"the reranker failed with {type(cause).__name__}") from error
 
 
 def _checked(answer: Sequence[float], count: int) -> list[float]:

@@ -138,13 +138,24 @@ def _checked_user(value: str) -> str:
         raise _without_name(error) from None
 
 
-def _json_array(value: object) -> object:
-    """Returns the list that a text is as JSON, which is how a variable can hold one, and everything else as it is."""
+def _parsed(value: object, kind: type) -> object:
+    """Returns what a text, such as that of a variable, is as JSON if that is of this kind; everything else as it is."""
     try:
         parsed = json.loads(value) if isinstance(value, str) else None
     except (ValueError, RecursionError):
         return value
-    return parsed if isinstance(parsed, list) else value
+    return parsed if isinstance(parsed, kind) else value
+
+
+def _json_array(value: object) -> object:
+    return _parsed(value, list)
+
+
+def _json_object(value: object) -> object:
+    parsed = _parsed(value, dict)
+    if isinstance(parsed, str):
+        raise PydanticCustomError("no_object", 'must be an object; in a variable JSON, such as {"name": 2}')
+    return parsed
 
 
 def _names(value: object) -> object:
@@ -475,7 +486,9 @@ class OpenaiEmbedderConfig(_Section):
         description="Texts per request; by default 256 at OpenAI's own endpoint and 32, the limit of some servers, "
         "elsewhere.",
     )
-    timeout: Annotated[float, Field(gt=0)] = Field(default=60.0, description="Seconds until a request is given up.")
+    timeout: Annotated[float, Field(gt=0, le=86_400)] = Field(
+        default=60.0, description="Seconds until a request is given up."
+    )
 
 
 class OpenaiEmbedder(_Section):
@@ -749,7 +762,7 @@ class CeleryConfig(_Section):
 
     broker_url: SecretUrl = Field(description="The URL of the broker, such as `redis://host:6379/1`.")
     queue: Text = Field(default="graphmem", description="The queue; ledgers that share a broker need one each.")
-    transport_options: dict[str, Any] = Field(
+    transport_options: Annotated[dict[str, Any], BeforeValidator(_json_object)] = Field(
         default={}, repr=False, description="Further options of the broker, as Celery's `broker_transport_options`."
     )
 
@@ -806,7 +819,9 @@ class LifecycleSettings(_Section):
     access_bonus: Annotated[float, Field(ge=0, le=1000)] = Field(
         default=_CURVE.access_bonus, description="What each search that finds the memory adds to it."
     )
-    type_factors: dict[MemoryTypeName, Annotated[float, Field(gt=0, le=1000)]] = Field(
+    type_factors: Annotated[
+        dict[MemoryTypeName, Annotated[float, Field(gt=0, le=1000)]], BeforeValidator(_json_object)
+    ] = Field(
         default={"preference": 1.5, "fact": 1.3},
         description="Factors by type of memory; 1 for types that are not named.",
     )
@@ -1200,10 +1215,10 @@ class Settings(_Section):
         description="Addresses that events are posted to, each with `name`, `url`, `events` (of `session.end`, "
         "`memory.added`, `memory.accessed`, `schedule.daily`) and `secret`; in a variable a JSON array of objects.",
     )
-    delivery_wait: Annotated[float, Field(ge=0)] = Field(
+    delivery_wait: Annotated[float, Field(ge=0, le=86_400)] = Field(
         default=3.0, description="Seconds that a write waits for the projections before it reports them as pending."
     )
-    session_gap: Annotated[float, Field(gt=0)] = Field(
+    session_gap: Annotated[float, Field(gt=0, le=525_600)] = Field(
         default=30.0, description="Minutes without a message after which a new session begins."
     )
     timezone: Annotated[str, AfterValidator(_checked_zone)] | None = Field(
@@ -1218,7 +1233,7 @@ class Settings(_Section):
         "about 4.3 kB a memory with its vectors, more with tokens. Partitions for which there is no room are read from "
         "the ledger at each search. 0: all are.",
     )
-    summary_messages: Annotated[int, Field(ge=0)] = Field(
+    summary_messages: Annotated[int, Field(ge=0, le=100_000)] = Field(
         default=20,
         description="The language model summarises a session once a new sitting begins, and whenever so many of its "
         "messages are in no summary; 0: never.",

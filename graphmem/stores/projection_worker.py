@@ -202,7 +202,8 @@ class ProjectionWorker:
         """Refills a store inside this process that lost rows, before its first read; `open` does it for servers.
 
         Later calls do nothing. Returns False, without a check, if the store cannot be brought up to date within
-        `EMBEDDED_CATCH_UP_SECONDS`: then the next call checks. Logs the error of a store that fails.
+        `EMBEDDED_CATCH_UP_SECONDS`: then the next call checks. Waits as long for the check itself, and logs the error
+        of a store that fails.
         """
         if self._check is not None or self._contents_are_checked:
             return True
@@ -211,7 +212,7 @@ class ProjectionWorker:
             if self.is_overdue or not self.catch_up(None, EMBEDDED_CATCH_UP_SECONDS):
                 self._contents_are_checked = False
                 return False
-            self.projection.check_for_loss()
+            self.wait_for(self._submit(self.projection.check_for_loss), EMBEDDED_CATCH_UP_SECONDS)
         except StoreError as error:
             logger.warning("the contents of %s could not be checked: %s", self.name, type(error).__name__)
         return True

@@ -43,6 +43,8 @@ def back_up(settings: Settings, target: Path | IO[bytes]) -> int:
                 shutil.copyfileobj(file, target)
             target.flush()
             return copy.stat().st_size
+    except BrokenPipeError as error:
+        raise StoreError("the reader of the backup has closed the pipe; the output is incomplete") from error
     except OSError as error:
         raise StoreError(f"the backup cannot be written ({error.strerror}); name a file on a disk with room") from error
 

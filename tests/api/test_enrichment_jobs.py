@@ -18,7 +18,7 @@ from support.fakes import hash_texts
 from support.waiting import TIMEOUT, wait_until
 
 from graphmem import Memory
-from graphmem.errors import EmbedderUnavailable
+from graphmem.errors import ConfigError, EmbedderUnavailable, ModelError
 from graphmem.models.callable import CallableEmbedder
 from graphmem.stores.ledger import jobs, schema
 from graphmem.stores.ledger.sql import now_micros
@@ -211,3 +211,23 @@ def test_a_text_that_changes_while_it_is_embedded_is_embedded_anew(make_memory: 
     assert texts(memory.search("cocoa", user_id="u")) == ["cocoa"]
     assert memory.flush() == {"pending": []}
     assert memory.verify()["ok"]
+
+
+@pytest.mark.parametrize("error", [ModelError("no parser"), ConfigError("no parser"), RecursionError()])
+def test_whatever_the_extractor_raises_is_a_failure_that_verify_counts(
+    make_memory: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception
+) -> None:
+    def fail(*_: Any) -> None:
+        raise error
+
+    memory = make_memory(extractor={"provider": "spacy"})
+    monkeypatch.setattr(memory.engine.backends.extractor, "extract", fail)
+    assert memory.add("Clara paints boats.", user_id="u1")["pending"] == ["vectors", "graph"]
+    memory.flush()
+    report = memory.verify()
+    assert (report["ok"], report["failed"]) == (False, 1)
+    assert [one["state"] for one in memory.stats()["job_counts"]] == ["failed"]
+    reason = "no parser" if isinstance(error, ModelError) else type(error).__name__
+    assert [line for line in caplog.messages if "ModelError" in line and reason in line]
+    monkeypatch.undo()
+    assert memory.repair()["ok"]

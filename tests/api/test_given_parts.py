@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Event
+from threading import enumerate as enumerate_threads
 from typing import Any
 
 import numpy as np
@@ -13,12 +15,14 @@ import pytest
 from support.contract import added, ids, texts
 from support.fake_llm import Scripted, fact
 from support.fakes import DIMS, fake_models
+from support.waiting import TIMEOUT, wait_until
 
-from graphmem import AsyncMemory, Memory, Settings
+from graphmem import AsyncMemory, Memory, Settings, given
 from graphmem.errors import ConfigError, EmbeddingError, LLMUnavailable, StoreUnavailable
 from graphmem.given import Given
 from graphmem.models.openai_chat import OpenaiChatModel
 from graphmem.plugins import Point, Reply, Usage
+from graphmem.stores import projection_worker
 from graphmem.testing import HashEmbedder, ModelEndpoint
 from graphmem.testing.numpy_index import NumpyIndex
 
@@ -142,6 +146,29 @@ def test_an_index_that_fails_loses_nothing(caplog: pytest.LogCaptureFixture) -> 
         assert index.upserted == [one["id"]]
         assert "degraded" not in memory.search("green tea", **ANA)
     assert "quoted" not in caplog.text
+
+
+def test_a_search_does_not_wait_for_an_index_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither for its arms nor for its count, and no more threads stay behind than may."""
+    index, go_on = NotedIndex(), Event()
+
+    def hang(*_: Any, **__: Any) -> list[Any]:
+        assert go_on.wait(TIMEOUT)
+        return []
+
+    monkeypatch.setattr(given, "READ_SECONDS", 0.1)
+    monkeypatch.setattr(given, "MOST_READS", 3)
+    monkeypatch.setattr(projection_worker, "EMBEDDED_CATCH_UP_SECONDS", 0.1)
+    with opened(vector_index=index) as memory:
+        added(memory, "green tea")
+        for name in ("dense", "multilingual", "sparse", "count"):
+            monkeypatch.setattr(index, name, hang)
+        for _ in range(3):
+            assert memory.search("green tea", **ANA)["degraded"] == ["vectors"]
+        assert sum(thread.name == "graphmem-given-index" for thread in enumerate_threads()) == 3
+        go_on.set()
+        monkeypatch.undo()
+        wait_until(lambda: "degraded" not in memory.search("green tea", **ANA))
 
 
 # --- embedder -------------------------------------------------------------------------------------------------------

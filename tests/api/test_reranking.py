@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 from collections.abc import Callable, Iterator
 from threading import Event, Thread
 from typing import Any
@@ -132,10 +133,15 @@ def raising(*_: Any) -> Any:
     raise RuntimeError("green tea is quoted")
 
 
+def exiting(*_: Any) -> Any:
+    sys.exit(1)
+
+
 @pytest.mark.parametrize(
     "reranker",
     [
         raising,
+        exiting,
         lambda _, asked: [1.0] * (len(asked) - 1),
         lambda _, asked: [float("nan")] * len(asked),
         lambda _, asked: [float("inf"), *[1.0] * (len(asked) - 1)],

@@ -298,6 +298,8 @@ def test_home_and_config_are_options_of_every_command(tmp_path, monkeypatch, pla
     config.write_text("colour = 'blue'")
     assert "unknown key 'colour'" in run("stats", "--config", str(config), status=2).stderr
     run("stats", "--home", ":memory:", status=2)
+    for option in ("--home", "--config"):
+        assert f"'{option}': is empty" in run("stats", option, "", status=2).stderr
 
 
 # --- export and import ---------------------------------------------------------------------------------------------
@@ -358,15 +360,36 @@ def test_export_without_memories_warns(plain_home, tmp_path):
 
 
 @pytest.mark.thorough
-def test_export_into_a_closed_pipe_fails_with_one_line(plain_home):
+@pytest.mark.parametrize("name", ["export", "backup"])
+def test_what_is_written_into_a_closed_pipe_fails_with_one_line(plain_home, name):
     add("A tree stands in the yard.")
     read_end, write_end = os.pipe()
     os.close(read_end)
     result = subprocess.run(
-        [sys.executable, "-m", "graphmem", "export", "-"], stdout=write_end, stderr=subprocess.PIPE, check=False
+        [sys.executable, "-m", "graphmem", name, "-"], stdout=write_end, stderr=subprocess.PIPE, text=True, check=False
     )
     os.close(write_end)
-    assert result.stderr == b"graphmem: the reader of the export has closed the pipe; the output is incomplete\n"
+    assert result.stderr == f"graphmem: the reader of the {name} has closed the pipe; the output is incomplete\n"
+    assert result.returncode == 1
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
+@pytest.mark.parametrize("unbuffered", ["", pytest.param("1", marks=pytest.mark.thorough)])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["list", "--user", "ann"],
+        pytest.param(["list", "--user", "ann", "--json"], marks=pytest.mark.thorough),
+        pytest.param(["--help"], marks=pytest.mark.thorough),
+    ],
+)
+def test_an_answer_for_which_there_is_no_room_fails_with_one_line(plain_home, monkeypatch, arguments, unbuffered):
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
+    add("A tree stands in the yard.")
+    with open("/dev/full", "wb") as device:
+        command = [sys.executable, "-m", "graphmem", *arguments]
+        result = subprocess.run(command, stdout=device, stderr=subprocess.PIPE, text=True, check=False)
+    assert result.stderr == "graphmem: cannot write to standard output: No space left on device\n"
     assert result.returncode == 1
 
 

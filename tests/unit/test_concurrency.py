@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
+from threading import enumerate as enumerate_threads
 
 import numpy as np
 import pytest
@@ -9,8 +10,11 @@ from support.waiting import TIMEOUT, wait_until
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from graphmem.concurrency import (
+    BoundedCalls,
+    CallTooLate,
     DrainablePool,
     OrderedLock,
+    Panicked,
     Pool,
     WorkStopped,
     raise_if_stopped,
@@ -150,3 +154,28 @@ def test_owners_of_tasks_take_turns() -> None:
     with pytest.raises(StoreUnavailable):
         pool.submit_in_turn("ana", order.append, "late")
     assert pool.drain(TIMEOUT)
+
+
+def test_a_bounded_call_that_hangs_takes_its_place_until_it_ends() -> None:
+    calls, go_on = BoundedCalls(2, "bounded"), Event()
+    for has_begun in (True, True, False, False):
+        with pytest.raises(CallTooLate) as late:
+            calls.run(lambda: go_on.wait(TIMEOUT), 0.05)
+        assert late.value.has_begun is has_begun
+    assert sum(thread.name == "bounded" for thread in enumerate_threads()) == 2
+    go_on.set()
+    assert calls.run(lambda: 1, TIMEOUT) == 1
+
+
+@pytest.mark.parametrize(
+    ("raised", "expected"),
+    [(ValueError("no"), ValueError), (TimeoutError("no"), TimeoutError), (SystemExit(1), Panicked)],
+)
+def test_a_bounded_call_raises_what_it_raised(raised: BaseException, expected: type[Exception]) -> None:
+    def fail() -> None:
+        raise raised
+
+    calls = BoundedCalls(1, "bounded")
+    for _ in range(3):  # each gives its place back
+        with pytest.raises(expected):
+            calls.run(fail, TIMEOUT)

@@ -10,7 +10,7 @@ import pytest
 
 import graphmem
 import graphmem.testing
-from graphmem import AsyncMemory, Memory
+from graphmem import AsyncMemory, Memory, Settings
 from graphmem.boundary.filters import SPECIAL_FIELDS
 from graphmem.retrieval import explanation
 from graphmem.types import ImportResult, UsageDict
@@ -76,3 +76,17 @@ def test_each_name_in_an_explanation_is_documented(name: str) -> None:
 )
 def test_each_other_phrase_of_an_explanation_is_documented(words: str) -> None:
     assert f'"{words}"' in " ".join(RETRIEVAL_PAGE.split())
+
+
+def test_every_length_of_time_is_bounded() -> None:
+    """Python's and the libraries' times end somewhere, mostly with an OverflowError in the middle of a call."""
+    schema = Settings.model_json_schema(schema_generator=generate._SchemaGenerator)
+    unbounded = [
+        (name, key)
+        for name, part in [("Settings", schema), *schema["$defs"].items()]
+        for key, value in part.get("properties", {}).items()
+        for one in (value, *value.get("anyOf", ()))
+        if re.search("second|minute|hour|day|gap|timeout|wait", f"{key} {value.get('description', '')}".lower())
+        if one.get("type") in ("number", "integer") and not {"maximum", "exclusiveMaximum"} & one.keys()
+    ]
+    assert unbounded == []

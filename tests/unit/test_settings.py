@@ -13,6 +13,7 @@ import pytest
 from graphmem import Memory
 from graphmem.errors import ConfigError
 from graphmem.settings import CallableEmbedder, LedgerGraph, Neo4jConfig, Neo4jGraph, OpenaiEmbedder, Settings
+from graphmem.settings.schema import CeleryWorkers
 
 SECRET = "sk-very-secret"  # noqa: S105
 
@@ -237,6 +238,13 @@ def test_home_is_expanded(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"delivery_wait": -1}, "delivery_wait: "),
         ({"session_gap": 0}, "session_gap: "),
         ({"session_gap": "soon"}, "session_gap: "),
+        ({"session_gap": 1e300}, "session_gap: Input should be less than or equal to 525600"),
+        ({"delivery_wait": 1e300}, "delivery_wait: Input should be less than or equal to 86400"),
+        ({"summary_messages": 10**20}, "summary_messages: Input should be less than or equal to 100000"),
+        (
+            {"embedder": {"provider": "openai", "config": {"timeout": 1e300}}},
+            "embedder.config.timeout: Input should be less than or equal to 86400",
+        ),
     ],
 )
 def test_errors_contain_no_secrets(data: Any, message: str) -> None:
@@ -381,6 +389,23 @@ def test_variables() -> None:
 @pytest.mark.parametrize("text", ["a.org,[::1]", " a.org , [::1] ,", '["a.org", "[::1]"]'])
 def test_a_variable_has_names_with_commas_between_them_or_as_a_json_array(text: str) -> None:
     assert Settings.from_env({"GRAPHMEM_SERVE__ALLOWED_HOSTS": text}).serve.allowed_hosts == ("a.org", "[::1]")
+
+
+def test_a_variable_has_an_object_as_json_or_a_key_of_it() -> None:
+    of_celery = {
+        "GRAPHMEM_WORKERS__PROVIDER": "celery",
+        "GRAPHMEM_WORKERS__CONFIG__BROKER_URL": "redis://localhost:6379/1",
+    }
+    whole = '{"visibility_timeout": 3600, "sentinel_kwargs": {"password": null}}'
+    workers = Settings.from_env({**of_celery, "GRAPHMEM_WORKERS__CONFIG__TRANSPORT_OPTIONS": whole}).workers
+    assert isinstance(workers, CeleryWorkers)
+    assert workers.config.transport_options == {"visibility_timeout": 3600, "sentinel_kwargs": {"password": None}}
+    variable = "GRAPHMEM_LIFECYCLE__TYPE_FACTORS"
+    for environ in ({variable: '{"preference": 2}'}, {f"{variable}__PREFERENCE": "2"}):
+        assert Settings.from_env(environ).lifecycle.type_factors == {"preference": 2}
+    for text in ("2", "preference", '{"preference": 2', '["preference"]', "[" * 100_000):
+        with pytest.raises(ConfigError, match=rf"^{variable}: must be an object; in a variable JSON"):
+            Settings.from_env({variable: text})
 
 
 def test_a_variable_has_regular_expressions_as_a_json_array() -> None:

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from unicodedata import normalize
 
@@ -658,6 +660,17 @@ def test_the_installed_model_is_named() -> None:
 def test_a_missing_model_is_refused(model: str) -> None:
     with pytest.raises(ConfigError, match="pip install"):
         SpacyExtractor(model)
+
+
+def test_a_model_without_a_parser_is_refused_before_it_is_loaded(tmp_path: Path) -> None:
+    """By its description; one whose description names no components, when it is loaded."""
+    import_spacy().blank("en").to_disk(tmp_path / "blank")
+    with pytest.raises(ConfigError, match=r"^extractor: the spaCy model .* has no lemmatizer, ner, parser; pip inst"):
+        SpacyExtractor(str(tmp_path / "blank"))
+    described = tmp_path / "blank/meta.json"
+    described.write_text(json.dumps({**json.loads(described.read_text("utf-8")), "pipeline": None}), "utf-8")
+    with pytest.raises(ModelError, match="has no lemmatizer, ner, parser; pip install"):
+        SpacyExtractor(str(tmp_path / "blank")).extract([Utterance("Anna")])
 
 
 def test_no_model_at_all(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ less.
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -55,7 +56,8 @@ _EMPTY_TOKENIZER = "graphmem.EmptyTokenizer.v1"
 class SpacyExtractor:
     """The default Extractor. Its pipeline is loaded on first use, once for the process; threads take turns.
 
-    `model` is an installed spaCy pipeline or a folder with one. Raises ConfigError if it is not installed.
+    `model` is an installed spaCy pipeline or a folder with one. Raises ConfigError if it is not installed, or names its
+    components and one that is needed is not among them.
     """
 
     def __init__(self, model: str | None = None) -> None:
@@ -63,6 +65,8 @@ class SpacyExtractor:
         installed = next((name for name in names if find_spec("spacy") and _is_installed(name)), None)
         if installed is None:
             raise ConfigError(f"extractor: no spaCy model {' or '.join(names)} is installed; {REMEDY}")
+        if missing := _missing_pipes(_named_pipes(installed)):
+            raise ConfigError(f"extractor: {_lacks(installed, missing)}")
         self._model = installed
         # Whether ids are names: each takes up to five parses, and the same users speak again and again.
         self._are_names = Recent[str, bool](MAX_KNOWN_IDS)
@@ -175,6 +179,30 @@ def _is_installed(name: str) -> bool:
         return False
 
 
+def _named_pipes(name: str) -> Sequence[str]:
+    """Returns the components that an installed model's description names; the needed ones if it names none.
+
+    Loading the model, at its first use, tells in any case.
+    """
+    try:
+        folder = Path(name)
+        if not (folder / "config.cfg").is_file():
+            package = find_spec(name)
+            folder = Path(*(package.submodule_search_locations or ())) if package else folder
+        pipes = json.loads((folder / "meta.json").read_bytes())["pipeline"]
+    except (ImportError, ValueError, OSError, LookupError, TypeError):
+        return list(REQUIRED_PIPES)
+    return pipes if isinstance(pipes, list) else list(REQUIRED_PIPES)
+
+
+def _missing_pipes(pipes: Sequence[str]) -> list[str]:
+    return sorted(REQUIRED_PIPES.difference(pipes))
+
+
+def _lacks(name: str, missing: Sequence[str]) -> str:
+    return f"the spaCy model {name} has no {', '.join(missing)}; {REMEDY}"
+
+
 def _pipeline(name: str) -> Language:
     if name not in _loaded:
         _loaded[name] = _load(name)
@@ -193,8 +221,8 @@ def _load(name: str) -> Language:
     except Exception as error:
         raise ModelError(f"the spaCy model {name} cannot be loaded ({error}); {REMEDY}") from error
     _multiply_by_numpy(nlp)
-    if missing := REQUIRED_PIPES - set(nlp.pipe_names):
-        raise ConfigError(f"the spaCy model {name} has no {', '.join(sorted(missing))}; {REMEDY}")
+    if missing := _missing_pipes(nlp.pipe_names):
+        raise ModelError(_lacks(name, missing))
     add_dictionary(nlp)
     return nlp
 

@@ -11,14 +11,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from threading import BoundedSemaphore, Thread
-from time import monotonic
 from typing import Any, LiteralString, TypeVar
 from urllib.parse import urlsplit
 
@@ -35,7 +32,7 @@ from neo4j import (
 )
 from neo4j.exceptions import ConfigurationError, DriverError, Neo4jError
 
-from graphmem.concurrency import is_caller_timeout, start_thread
+from graphmem.concurrency import BoundedCalls, CallTooLate, is_caller_timeout
 from graphmem.errors import CLOSED, ConfigError, StoreError, StoreUnavailable
 from graphmem.plugins import StoreLost
 
@@ -84,7 +81,7 @@ class Neo4jClient:
         }
         self._database = database
         self._closed = False
-        self._slots = BoundedSemaphore(READERS)
+        self._reads = BoundedCalls(READERS, "graphmem-neo4j")
         # In a cluster: a read after a write of this process sees the write.
         self._bookmarks = GraphDatabase.bookmark_manager()
         if not _is_valid_url(url):
@@ -99,37 +96,23 @@ class Neo4jClient:
 
     def read(self, text: LiteralString, parameters: Parameters, timeout: float = READ_TIMEOUT) -> list[Record]:
         """Returns the rows of a statement that only reads. Raises StoreUnavailable after `timeout` seconds."""
-        deadline = monotonic() + timeout
-        if not self._slots.acquire(timeout=timeout):
-            raise StoreUnavailable(f"Neo4j has not answered {READERS} earlier reads; is it hanging?")
-        answer: Future[list[Record]] = Future()
 
-        def fetch() -> None:
-            try:
-                with (
-                    self._translated_errors(),
-                    self._read_driver.session(
-                        database=self._database, default_access_mode=READ_ACCESS, bookmark_manager=self._bookmarks
-                    ) as session,
-                ):
-                    query = Query(text, timeout=timeout * SERVER_TIMEOUT_SHARE)
-                    rows = list(session.run(query, dict(parameters)))
-                answer.set_result(rows)
-            except BaseException as error:  # noqa: BLE001  (it is raised where the result is awaited)
-                answer.set_exception(error)
-            finally:
-                self._slots.release()
+        def fetch() -> list[Record]:
+            with (
+                self._translated_errors(),
+                self._read_driver.session(
+                    database=self._database, default_access_mode=READ_ACCESS, bookmark_manager=self._bookmarks
+                ) as session,
+            ):
+                query = Query(text, timeout=timeout * SERVER_TIMEOUT_SHARE)
+                return list(session.run(query, dict(parameters)))
 
-        # A daemon: a process must be able to end while a server hangs.
         try:
-            start_thread(Thread(target=fetch, name="graphmem-neo4j", daemon=True))
-        except StoreUnavailable:
-            self._slots.release()
-            raise
-        try:
-            return answer.result(timeout=max(0.0, deadline - monotonic()))
-        except TimeoutError as error:
-            raise StoreUnavailable(f"Neo4j did not answer within {timeout:g} seconds") from error
+            return self._reads.run(fetch, timeout)
+        except CallTooLate as late:
+            if late.has_begun:
+                raise StoreUnavailable(f"Neo4j did not answer within {timeout:g} seconds") from late
+            raise StoreUnavailable(f"Neo4j has not answered {READERS} earlier reads; is it hanging?") from late
 
     def write(self, work: Callable[[ManagedTransaction], T]) -> T:
         """Calls `work` in one transaction, and calls it again if the server asks for a retry."""
