@@ -48,12 +48,13 @@ from graphmem.settings import OpenaiEmbedder as OpenaiEmbedderSettings
 from graphmem.settings import ProcessWorking as ProcessWorkingSettings
 from graphmem.settings import SpacyExtractor as SpacySettings
 from graphmem.stores.blobs import BlobFolder
-from graphmem.stores.ledger import Ledger, exists, secret_key
+from graphmem.stores.ledger import Ledger, exists
 from graphmem.stores.ledger.embedded_graph import EmbeddedGraph
 from graphmem.stores.ledger.embedded_index import EmbeddedIndex
 from graphmem.stores.ledger.ledger_state import recorded_embedder
 from graphmem.stores.ledger.postgres import parse_url
 from graphmem.stores.ledger.secret_key import SecretKeySource
+from graphmem.stores.ledger.sqlite import KEY_FILE
 from graphmem.stores.projection import GraphSink, Projection, VectorSink
 from graphmem.stores.projection_worker import ProjectionWorker
 from graphmem.stores.working import MESSAGES_PER_ROUND, WorkingMemory
@@ -235,7 +236,7 @@ def storage_paths(settings: Settings) -> list[Path]:
         if isinstance(location, URL)
         else [location.with_name(f"{location.name}{suffix}") for suffix in ("", "-wal", "-shm")]
     )
-    keys = [file.with_name(secret_key.KEY_FILE) for file in files[:1]]
+    keys = [file.with_name(KEY_FILE) for file in files[:1]]
     return [path.absolute() for path in (home_folder(settings), *files, *keys)]
 
 
@@ -264,7 +265,7 @@ def _keyring(settings: Settings, location: Path | URL | None) -> SecretKeySource
     folder = location.parent if isinstance(location, Path) else home_folder(settings)
     return SecretKeySource(
         configured=_secret_value(settings.secret_key),
-        file=None if location is None else folder.absolute() / secret_key.KEY_FILE,
+        file=None if location is None else folder.absolute() / KEY_FILE,
         may_replace=settings.replace_secret_key,
         is_local=not isinstance(location, URL),
     )

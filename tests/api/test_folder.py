@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import sqlite3
 import stat
 import subprocess
 import sys
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import pytest
-from support.contract import JUNE, Make, added, ids, texts
+from support.contract import JUNE, Make, added, ids, sqlite_rows, texts
 from support.databases import SQLITE_ONLY
 from support.waiting import TIMEOUT
 
+from graphmem import Settings
 from graphmem.errors import (
     ConfigError,
     StoreError,
+    StoreUnavailable,
 )
 from graphmem.stores.ledger.schema import embeddings
+from graphmem.stores.ledger.sqlite import APPLICATION_ID
+from graphmem.wiring import has_ledger
 
 
 def test_a_reopened_folder_has_the_same_contents(tmp_path: Path, make_memory: Make) -> None:
@@ -65,6 +72,48 @@ def test_history_can_be_read_with_plain_sqlite(tmp_path: Path, make_memory: Make
     entries = [{**row, "is_deleted": bool(row["is_deleted"]), "is_retired": False} for row in rows]
     assert entries == memory.history(uid)
     assert len(rows[0]) == 10
+
+
+@SQLITE_ONLY
+@pytest.mark.parametrize("sign", ["secret.key", "ledger.sqlite-wal"])
+def test_a_ledger_that_was_emptied_is_damaged(tmp_path: Path, make_memory: Make, sign: str) -> None:
+    """A new one in its place would hide that all is lost, and SQLite would remove a log that still has something."""
+    memory = make_memory(tmp_path)
+    memory.add("tea", user_id="u1")
+    log = (tmp_path / "ledger.sqlite-wal").read_bytes()
+    memory.close()
+    (tmp_path / "ledger.sqlite-wal").write_bytes(log)
+    for other in {"secret.key", "ledger.sqlite-wal"} - {sign}:
+        (tmp_path / other).unlink()
+    os.truncate(tmp_path / "ledger.sqlite", 0)
+    before = contents(tmp_path)
+    assert has_ledger(Settings(home=tmp_path))
+    with pytest.raises(StoreUnavailable, match=f"it is empty, and '{sign}'.*damaged.*backup.*remove the whole folder"):
+        make_memory(tmp_path)
+    assert contents(tmp_path) == before
+
+
+@SQLITE_ONLY
+def test_an_empty_file_in_an_unused_folder_becomes_a_ledger(tmp_path: Path, make_memory: Make) -> None:
+    (tmp_path / "ledger.sqlite").touch()
+    assert not has_ledger(Settings(home=tmp_path))
+    memory = make_memory(tmp_path)
+    added(memory, "tea")
+    assert memory.verify()["ok"]
+
+
+@SQLITE_ONLY
+def test_a_file_that_another_process_has_just_created_is_waited_for(tmp_path: Path, make_memory: Make) -> None:
+    """The key was brought before, as with a restored home: the file is empty until its creator writes the header."""
+    make_memory(tmp_path / "first").close()
+    shutil.copy(tmp_path / "first" / "secret.key", tmp_path)
+    (tmp_path / "ledger.sqlite").touch()
+    creator = Timer(0.1, lambda: sqlite_rows(tmp_path, f"PRAGMA application_id={APPLICATION_ID}"))
+    creator.start()
+    memory = make_memory(tmp_path)
+    creator.join()
+    added(memory, "tea")
+    assert memory.verify()["ok"]
 
 
 def contents(folder: Path) -> dict[str, bytes]:

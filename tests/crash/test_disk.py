@@ -164,6 +164,37 @@ with open_memory(home) as again:
     )
 
 
+@pytest.mark.parametrize("name", ["home", "disk"])
+def test_a_first_opening_on_a_full_disk_leaves_no_ledger(disk: Path, name: str) -> None:
+    """Neither in a folder that is made for it nor in one that is there: the error speaks of room."""
+    run(
+        disk / "home",
+        f"""
+place = home if {name!r} == "home" else home.parent
+filler = home.with_name("filler")
+with filler.open("wb", buffering=0) as file:
+    try:
+        while file.write(bytes(2**12)):
+            pass
+    except OSError:
+        pass
+for _ in range(2):
+    try:
+        open_memory(place)
+    except StoreUnavailable as error:
+        assert "make room on its disk" in str(error), error
+        assert "rights" not in str(error), error
+    else:
+        raise AssertionError("opened")
+    assert not (place / "ledger.sqlite").exists()
+filler.unlink()
+with open_memory(place) as memory:
+    memory.add("Adam likes quartz", user_id="u")
+    assert memory.verify()["ok"]
+""",
+    )
+
+
 def test_a_folder_that_cannot_be_written(disk: Path) -> None:
     """Neither a new one nor one that exists: the error says so, and nothing is changed."""
     home = disk / "home"

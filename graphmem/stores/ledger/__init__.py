@@ -24,7 +24,7 @@ from graphmem.stores.ledger.database import Database
 from graphmem.stores.ledger.postgres import PostgresDatabase
 from graphmem.stores.ledger.secret_key import SecretKeySource
 from graphmem.stores.ledger.sql import CorruptValue
-from graphmem.stores.ledger.sqlite import SqliteDatabase
+from graphmem.stores.ledger.sqlite import KEY_FILE, SqliteDatabase, sign_of_use
 
 if TYPE_CHECKING:
     from graphmem.stores.blobs import BlobFolder
@@ -74,7 +74,7 @@ class Ledger:
         # Whether derived rows are delivered to no store outside of this machine.
         self.derived_stays_here = False
         if key_source is None and isinstance(location, Path):
-            key_source = SecretKeySource(file=location.absolute().with_name(secret_key.KEY_FILE))
+            key_source = SecretKeySource(file=location.absolute().with_name(KEY_FILE))
         self._database: Database = PostgresDatabase(location) if isinstance(location, URL) else SqliteDatabase(location)
         with ExitStack() as on_failure:
             on_failure.callback(self._database.release)
@@ -184,7 +184,7 @@ def exists(location: Path | URL) -> bool:
     """Returns whether a ledger is there, without creating one; also True if it cannot be told."""
     if isinstance(location, Path):
         try:
-            return location.stat().st_size > 0
+            return location.stat().st_size > 0 or sign_of_use(location) is not None
         except (FileNotFoundError, NotADirectoryError):
             return False
         except OSError:

@@ -24,10 +24,9 @@ from graphmem.stores.ledger.outbox import IS_OF_PROJECTION
 from graphmem.stores.ledger.schema import cursors, ledger, messages
 from graphmem.stores.ledger.schema import tombstones as tombstones_table
 from graphmem.stores.ledger.sql import upsert
-from graphmem.stores.ledger.sqlite import private_folder
+from graphmem.stores.ledger.sqlite import KEY_FILE, private_folder
 
 logger = logging.getLogger("graphmem")
-KEY_FILE = "secret.key"
 CONFIGURED, IN_FILE = "configured", "file"
 _FILE_PREFIX = "graphmem-secret-1:"
 _BATCH = 1000

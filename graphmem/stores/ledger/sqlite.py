@@ -8,6 +8,7 @@ from others, in the commit that removes the recorded task to derive them (`Ledge
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -17,7 +18,7 @@ from collections.abc import Collection, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from threading import Lock, RLock
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event
@@ -25,10 +26,12 @@ from sqlalchemy.pool import StaticPool
 
 from graphmem.errors import StoreError, StoreUnavailable
 from graphmem.folding import fold, without_marks
-from graphmem.stores.ledger.database import BUSY_SECONDS, Database
+from graphmem.stores.ledger.database import BUSY_SECONDS, DAMAGED, Database
 from graphmem.stores.ledger.sql import decoding
 
 logger = logging.getLogger("graphmem")
+# The file of the secret key, beside the ledger's.
+KEY_FILE = "secret.key"
 # The application id in SQLite's header of a ledger file ("gmem").
 APPLICATION_ID = 0x676D656D
 _PRAGMAS = (
@@ -50,10 +53,16 @@ _REMEDIES = {
     sqlite3.SQLITE_IOERR: "; make room on its disk, or check whether the disk works and whether files may grow",
     sqlite3.SQLITE_READONLY: "; let this process write the file and its folder",
 }
+# Error numbers of a full disk, or of a quota that is used up.
+_FULL = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}
 MOVED = (
     "{name} is no longer the one that was opened: its file {part!r} was moved, replaced or removed meanwhile, so "
     "nothing can be stored or found there; put back the file to be kept, then close this Memory and open it again"
 )
+_EMPTIED = "it is empty, and {other!r} beside it says that it was in use"
+# Seconds in which a process that has created a file writes its header.
+_HEADER_SECONDS = 0.5
+_CHECK_PATH = "; check the path and its rights"
 # Seconds after which a read checks again whether the file is still the one at its path.
 _CHECK_INTERVAL = 1.0
 # Files by (device, inode): how often this process has each open, and those that its parent had open at a fork.
@@ -220,7 +229,8 @@ def _primary_code(error: Exception) -> int:
 def _prepare_file(path: Path) -> None:
     """Creates a missing ledger file. Raises StoreError for another application's file, and does not change that one.
 
-    The file's header is read here because SQLite, in WAL mode, writes to a file when it opens it.
+    The file's header is read here because SQLite, in WAL mode, writes to a file when it opens it. Raises
+    StoreUnavailable for an empty file in a place that was in use: a new ledger there would hide that all is lost.
     """
     private_folder(path.parent)
     try:
@@ -233,24 +243,57 @@ def _prepare_file(path: Path) -> None:
         if identity is not None and _open_files[identity]:
             return
         # Created here because SQLite would use the process's default mode; -wal and -shm get the mode of this file.
-        descriptor = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
-        try:
-            header = os.read(descriptor, 100)
-        finally:
-            os.close(descriptor)
+        header = _read_header(path, os.O_CREAT)
+        if identity is not None and not header and (other := sign_of_use(path)) is not None:
+            header = _await_header(path)
+            if not header:
+                damage = DAMAGED.format(reason=_EMPTIED.format(other=other.name))
+                raise StoreUnavailable(f"the ledger {str(path)!r}{damage}; to begin anew, remove the whole folder")
     except OSError as error:
-        raise StoreUnavailable(f"cannot open {str(path)!r}: {error.strerror}; check the path and its rights") from error
+        remedy = _REMEDIES[sqlite3.SQLITE_FULL] if error.errno in _FULL else _CHECK_PATH
+        raise StoreUnavailable(f"cannot open {str(path)!r}: {error.strerror}{remedy}") from error
     if header and int.from_bytes(header[68:72], "big") != APPLICATION_ID:
         raise StoreError(
             f"history_db_path: {str(path)!r} is not a graphmem ledger; name another file "
             "(import mem0's history.db with `graphmem migrate mem0`)"
         )
     if not header:
-        try:
-            with closing(sqlite3.connect(path, timeout=BUSY_SECONDS)) as connection:
-                connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
-        except sqlite3.Error as error:
-            raise StoreUnavailable(f"cannot write {str(path)!r}: {error}; check the path and its rights") from error
+        _write_header(path, is_new=identity is None)
+
+
+def _read_header(path: Path, flags: int = 0) -> bytes:
+    descriptor = os.open(path, os.O_RDWR | flags, 0o600)
+    try:
+        return os.read(descriptor, 100)
+    finally:
+        os.close(descriptor)
+
+
+def _await_header(path: Path) -> bytes:
+    """Returns the header of a file that another process may have created a moment ago; b"" if it stays empty."""
+    end = monotonic() + _HEADER_SECONDS
+    while not (header := _read_header(path)) and monotonic() < end:
+        sleep(0.05)
+    return header
+
+
+def _write_header(path: Path, *, is_new: bool) -> None:
+    """Makes an empty file a ledger's. If that fails, removes a file that this process has created (`is_new`)."""
+    try:
+        with closing(sqlite3.connect(path, timeout=BUSY_SECONDS)) as connection:
+            connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
+    except sqlite3.Error as error:
+        with suppress(OSError):
+            if is_new and not path.stat().st_size:
+                path.unlink()
+        remedy = _REMEDIES.get(_primary_code(error), _CHECK_PATH)
+        raise StoreUnavailable(f"cannot write {str(path)!r}: {error}{remedy}") from error
+
+
+def sign_of_use(path: Path) -> Path | None:
+    """Returns a file beside a ledger's that is there only once the ledger was in use; None without one."""
+    others = (path.with_name(KEY_FILE), _log_path(path))
+    return next((other for other in others if other.is_file() and other.stat().st_size), None)
 
 
 def file_identity(path: Path) -> tuple[int, int]:
