@@ -162,7 +162,7 @@ def verify(engine: Engine) -> dict[str, Any]:
             integrity.inconsistent_columns(connection),
             jobs.count_enrichments(connection, failed=True),
         )
-        damaged += integrity.altered_memories(connection)
+        damaged += integrity.damaged_memories(connection)
     missing, unused = missing_and_unused(engine.ledger)
     blobs = {"missing": sorted(missing), "unused": sorted(unused)} if missing or unused else {}
     projections = {worker.name: worker.verify() for worker in engine.projection_workers}

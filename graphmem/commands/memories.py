@@ -316,9 +316,9 @@ def delete_memory(command: DeleteMemory, uow: UnitOfWork) -> Outcome:
     With `command.run_id`, a memory that was also said in other runs is removed from that run alone.
     """
     is_gone = command.id in uow.erased_ids  # with another memory of this change set
-    if is_gone or (command.missing_ok and memories.find(uow.connection, command.id) is None):
+    if is_gone or (command.missing_ok and not memories.records_to_erase(uow.connection, [command.id])):
         return Outcome(OutcomeType.NONE, command.id, reason="not there")
-    record = uow.find(command.id)
+    record = uow.find_to_erase(command.id)
     if not command.is_about(record):
         return Outcome(OutcomeType.NONE, record.id, kind=record.kind, record=record, reason="not forgotten by then")
     remaining = None if command.run_id is None else facts.remove_from_run(command.run_id, record, uow)

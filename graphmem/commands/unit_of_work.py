@@ -57,7 +57,13 @@ class UnitOfWork:
 
     def find(self, uid: str) -> MemoryRecord:
         """Returns the memory of an id. Raises NotFoundError for an unknown id, or one outside `visible_scope`."""
-        record = memories.find(self.connection, uid)
+        return self._visible(uid, memories.find(self.connection, uid))
+
+    def find_to_erase(self, uid: str) -> MemoryRecord:
+        """Returns the memory of an id as `find` does, also one that is damaged (`memories.records_to_erase`)."""
+        return self._visible(uid, next(iter(memories.records_to_erase(self.connection, [uid])), None))
+
+    def _visible(self, uid: str, record: MemoryRecord | None) -> MemoryRecord:
         if record is None or (self.visible_scope is not None and not record.is_in(self.visible_scope)):
             raise NotFoundError(NOT_FOUND.format(id=uid))
         return record

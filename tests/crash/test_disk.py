@@ -364,3 +364,52 @@ def test_a_ledger_that_is_damaged_is_not_made_anew(home: Path) -> None:
         except GraphmemError as error:
             assert all(word in str(error) for word in WAY_OUT), error
     assert file.stat().st_size >= size
+
+
+# --- damaged rows ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "column"),
+    [
+        ("metadata = '[1]'", "metadata"),
+        ("metadata = '{\"n\": 1'", "metadata"),
+        ("partition = 99", "partition_key"),
+        ("text = x'41'", "text"),
+        ("text = CAST(x'ff41' AS TEXT)", "UTF-8"),
+        ("speaker = CAST(x'ff41' AS TEXT), kind = 'thought'", "UTF-8"),
+        ("at = 1 << 62, valid_to = 'yesterday'", "at"),
+        ("kind = 'thought'", "kind"),
+    ],
+)
+def test_a_damaged_row_is_named_and_can_be_erased(home: Path, tmp_path: Path, change: str, column: str) -> None:
+    """The errors of single calls are documented ones; `verify` names the memory, and all is well without it."""
+    with contextlib.closing(sqlite3.connect(home / "ledger.sqlite")) as connection, connection:
+        of_it = "WHERE text LIKE 'marmalade7 %'"
+        (uid,) = connection.execute(f"SELECT uid FROM memories {of_it}").fetchone()
+        connection.execute(f"UPDATE memories SET {change} {of_it}")
+    with open_memory(home) as memory:
+        for number, act in enumerate((lambda: memory.get(uid), lambda: memory.export(tmp_path / "export.jsonl"))):
+            with pytest.raises(StoreUnavailable, match=f"{column}.*it is damaged.*backup") as raised:
+                act()
+            assert column == "UTF-8" or uid in str(raised.value), number
+        for act in public_calls(memory):
+            with contextlib.suppress(GraphmemError):
+                act()
+        report = memory.verify()
+        assert (report["ok"], report["damaged"]) == (False, [uid])
+        assert memory.delete(uid)["deleted"] == [uid]
+        assert memory.verify(repair=True)["ok"]
+        assert memory.get_all(user_id="u", limit=1000)["total"] == 60  # with the one that `public_calls` added
+        assert memory.search("what does Adam like", user_id="u")["results"]
+        memory.export(tmp_path / "export.jsonl")
+
+
+def test_all_of_a_user_is_erased_with_its_damaged_rows(home: Path) -> None:
+    with contextlib.closing(sqlite3.connect(home / "ledger.sqlite")) as connection, connection:
+        connection.execute("UPDATE memories SET metadata = '[1]' WHERE text LIKE 'marmalade7 %'")
+        connection.execute("UPDATE memories SET text = CAST(x'ff41' AS TEXT) WHERE text LIKE 'marmalade8 %'")
+    with open_memory(home) as memory:
+        assert len(memory.delete_all(user_id="u")["deleted"]) == 60
+        assert memory.verify(repair=True)["ok"]
+        assert memory.stats()["memories"] == 0

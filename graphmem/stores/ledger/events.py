@@ -152,7 +152,7 @@ def was_composed(connection: Connection, uid: str) -> bool:
 
 def history_of_all(connection: Connection, uids: Sequence[str]) -> list[Event]:
     """Returns the events of several memories in the order in which they were stored, not grouped by memory."""
-    return [_decode_event(row) for row in connection.execute(_HISTORY, {"memory_ids": list(uids)}).mappings()]
+    return [_decode_event(row) for row in connection.execute(_HISTORY, {"memory_ids": list(uids)}).mappings().all()]
 
 
 @decoding

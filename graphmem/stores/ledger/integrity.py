@@ -7,14 +7,18 @@ recompute them.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
+    Column,
     ColumnElement,
     Connection,
     FromClause,
+    RowMapping,
     ScalarSelect,
+    Select,
     Subquery,
     and_,
     bindparam,
@@ -24,10 +28,12 @@ from sqlalchemy import (
     select,
     union_all,
 )
+from sqlalchemy.exc import OperationalError
 
 from graphmem.model import SCOPE_NAMES, Kind, View, embedded_text, from_micros
 from graphmem.stores.ledger import ledger_state, visibility
 from graphmem.stores.ledger import memories as memory_rows
+from graphmem.stores.ledger.events import FEW
 from graphmem.stores.ledger.index_blocks import encode_terms
 from graphmem.stores.ledger.memories import source_conditions, view_values
 from graphmem.stores.ledger.outbox import IS_OF_PROJECTION
@@ -58,10 +64,17 @@ from graphmem.stores.ledger.schema import (
     usage,
     vitals,
 )
-from graphmem.stores.ledger.sql import in_array
+from graphmem.stores.ledger.sql import CorruptValue, in_array, is_of_a_value
 from graphmem.text import bm25_weights, content_hash, term_counts
 
-_TERMS_OF = select(memories.c.id, memories.c.terms).where(in_array(memories.c.id, "rows"))
+# Rows that are checked at a time.
+_PAGE = 1000
+_RECORDS = memory_rows.RECORD.where(in_array(memories.c.id, "rows"))
+_WORDS = (
+    select(memories.c.id, memories.c.partition, memories.c.speaker, memories.c.text, memories.c.terms)
+    .join(partitions)
+    .where(in_array(memories.c.id, "rows"), memories.c.embedding.is_not(None))
+)
 _SET_TERMS = memories.update().where(memories.c.id == bindparam("row")).values(terms=bindparam("own_terms"))
 
 
@@ -79,15 +92,49 @@ def embedding_bytes(connection: Connection) -> dict[str, int]:
     return dict(connection.execute(select(sizes.c.form, func.sum(sizes.c.size)).group_by(sizes.c.form)).all())
 
 
-def altered_memories(connection: Connection) -> list[str]:
-    """Returns the ids of memories whose text is not the embedded one. Only damage causes that."""
-    m = memories.c
-    embedded = select(m.uid, partitions.c.key, m.speaker, m.text, m.embedding).join(partitions)
-    return [
-        uid
-        for uid, partition, speaker, text, text_hash in connection.execute(embedded.where(m.embedding.is_not(None)))
-        if content_hash(partition, embedded_text(speaker, text)) != text_hash
-    ]
+def damaged_memories(connection: Connection) -> list[str]:
+    """Returns the ids of memories that cannot be read, or whose text is not the embedded one. Only damage causes that.
+
+    Reads every memory, a few at a time.
+    """
+    damaged: set[str] = set()
+    for page in _pages(connection, memories.c.uid):
+        intact = {row["uid"] for row in _readable(connection, _RECORDS, page) if _is_intact(row)}
+        damaged |= set(page.values()) - intact
+    return sorted(damaged)
+
+
+def _is_intact(row: RowMapping) -> bool:
+    try:
+        record = memory_rows.decode_record(row)
+    except CorruptValue:
+        return False
+    return row["embedding"] in {None, content_hash(record.partition, record.embedded_text)}
+
+
+def _pages(connection: Connection, name: Column[str]) -> Iterator[dict[int, str]]:
+    """Yields the row ids of a table, each with the value of a column, in pages."""
+    after, rows = -1, name.table.c.id
+    page = select(rows, name).order_by(rows).limit(_PAGE)
+    found: dict[int, str]
+    while found := dict(connection.execute(page.where(rows > after)).all()):
+        yield found
+        after = max(found)
+
+
+def _readable(connection: Connection, statement: Select[Any], rows: Iterable[int]) -> Iterator[RowMapping]:
+    """Yields the rows that a statement selects by the row ids `rows`, without those that the driver cannot decode."""
+    left = set(rows)
+    try:
+        with connection.execute(statement, {"rows": list(left)}, execution_options=FEW) as found:
+            for row in found.mappings():
+                left.discard(row["id"])
+                yield row
+    except (CorruptValue, OperationalError) as error:
+        if not is_of_a_value(error):
+            raise
+        for row_id in left if len(left) > 1 else ():
+            yield from _readable(connection, statement, [row_id])
 
 
 def count_unprotected_tombstones(connection: Connection) -> int:
@@ -106,9 +153,10 @@ def inconsistent_columns(connection: Connection) -> list[str]:
     wrong_mentions = select(entities.c.id).where(entities.c.mentions != _mention_count())
     sizes = {row_id: size for row_id, size in connection.execute(select(partitions.c.id, partitions.c.size)) if size}
     counted_sizes = (
-        select(memories.c.partition, func.count())
+        select(partitions.c.id, func.count())
+        .join_from(memories, partitions)
         .where(memories.c.embedding.is_not(None))
-        .group_by(memories.c.partition)
+        .group_by(partitions.c.id)
     )
     stored_terms = connection.execute(select(terms.c.partition, terms.c.term, terms.c.df)).all()
     frequencies, altered = _count_terms(connection)
@@ -199,20 +247,18 @@ def _corrected_uses(connection: Connection) -> dict[str, int]:
 
 
 def _count_terms(connection: Connection) -> tuple[Counter[tuple[int, int]], dict[int, bytes]]:
-    """Returns the right document frequencies, and the right terms of the memories whose stored ones are others."""
+    """Returns the right document frequencies, and the right terms of the memories whose stored ones are others.
+
+    Memories whose words cannot be read count as if they had none.
+    """
     frequencies: Counter[tuple[int, int]] = Counter()
     altered: dict[int, bytes] = {}
-    enriched = select(memories.c.id, memories.c.partition).where(memories.c.embedding.is_not(None))
-    partition_of = dict(connection.execute(enriched).all())
-    row_ids = list(partition_of)
-    for start in range(0, len(row_ids), memory_rows.BATCH):
-        rows = row_ids[start : start + memory_rows.BATCH]
-        stored = dict(connection.execute(_TERMS_OF, {"rows": rows}).all())
-        for record in memory_rows.records_by_row(connection, rows).values():
-            counts = term_counts(record.embedded_text)
-            frequencies.update((partition_of[record.row], term) for term in counts)
-            if (encoded := encode_terms(bm25_weights(counts))) != stored[record.row]:
-                altered[record.row] = encoded
+    for page in _pages(connection, memories.c.uid):
+        for row in _readable(connection, _WORDS, page):
+            counts = term_counts(embedded_text(row["speaker"], row["text"])) if isinstance(row["text"], str) else {}
+            frequencies.update((row["partition"], term) for term in counts)
+            if (encoded := encode_terms(bm25_weights(counts))) != row["terms"]:
+                altered[row["id"]] = encoded
     return frequencies, altered
 
 

@@ -553,7 +553,7 @@ class EnrichmentState(NamedTuple):
 
 def enrichment_states(connection: Connection, ids: Sequence[str]) -> dict[str, EnrichmentState]:
     """Returns the states of the memories with these ids, by id; unknown ids are left out."""
-    rows = connection.execute(_ENRICHMENT_STATES, {"ids": list(ids)}).mappings()
+    rows = connection.execute(_ENRICHMENT_STATES, {"ids": list(ids)}).mappings().all()
     return {
         row["uid"]: EnrichmentState(decode_record(row), row["partition"], row["is_waiting"], row["has_mentions"])
         for row in rows
@@ -600,7 +600,7 @@ def unenriched(connection: Connection, rows: Sequence[int]) -> set[int]:
 
 def unenriched_records(connection: Connection, rows: Sequence[int]) -> dict[int, MemoryRecord]:
     """Returns those of some memories that wait for enrichment, by row."""
-    found = connection.execute(_UNENRICHED_RECORDS, {"rows": list(rows)}).mappings()
+    found = connection.execute(_UNENRICHED_RECORDS, {"rows": list(rows)}).mappings().all()
     return {record.row: record for record in map(decode_record, found)}
 
 

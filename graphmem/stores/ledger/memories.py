@@ -6,13 +6,14 @@ key by which the tables refer to each other. A `partition` argument is a row id 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterable, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
+    Column,
     ColumnElement,
     Connection,
     CursorResult,
@@ -27,6 +28,7 @@ from sqlalchemy import (
     or_,
     select,
 )
+from sqlalchemy.exc import OperationalError
 
 from graphmem.concurrency import raise_if_stopped
 from graphmem.errors import StoreError
@@ -47,7 +49,16 @@ from graphmem.model import (
 )
 from graphmem.stores.ledger import attachments, events, schema, visibility
 from graphmem.stores.ledger.schema import entities, further_runs, links, memories, mentions, partitions
-from graphmem.stores.ledger.sql import contains_word, decoding, in_array, json_object_agg, upsert
+from graphmem.stores.ledger.sql import (
+    DECODING_ERRORS,
+    CorruptValue,
+    contains_word,
+    decoding,
+    in_array,
+    is_of_a_value,
+    json_object_agg,
+    upsert,
+)
 from graphmem.stores.ledger.term_stats import FORGOTTEN_IN_PARTITION
 
 # SQLite takes at most 32,766 parameters in one statement; longer lists of ids go in batches.
@@ -105,7 +116,7 @@ RECORD = select(
     partitions.c.key.label("partition_key"),
     _FURTHER_RUNS.label("further_runs"),
     _ATTACHMENTS.label("attachments"),
-).join(partitions)
+).join(partitions, isouter=True)  # each memory has one, unless its row is damaged
 _RECORD_BY_ID = RECORD.where(memories.c.uid == bindparam("uid"))
 _RECORDS_BY_ID = RECORD.where(in_array(memories.c.uid, "uids"))
 _RECORDS_BY_ROW = RECORD.where(in_array(memories.c.id, "row_ids"))
@@ -238,7 +249,7 @@ def find(connection: Connection, uid: str) -> MemoryRecord | None:
 
 def records(connection: Connection, uids: Iterable[str]) -> dict[str, MemoryRecord]:
     """Returns the memories with these ids, by id; unknown ids are left out."""
-    rows = connection.execute(_RECORDS_BY_ID, {"uids": list(uids)}).mappings()
+    rows = connection.execute(_RECORDS_BY_ID, {"uids": list(uids)}).mappings().all()
     return {record.id: record for record in map(decode_record, rows)}
 
 
@@ -261,7 +272,7 @@ def _fetched(connection: Connection, statement: Select[Any], values: dict[str, A
 
 def records_by_row(connection: Connection, row_ids: Iterable[int]) -> dict[int, MemoryRecord]:
     """Returns the memories with these row ids, by row id; unknown row ids are left out."""
-    rows = connection.execute(_RECORDS_BY_ROW, {"row_ids": list(row_ids)}).mappings()
+    rows = connection.execute(_RECORDS_BY_ROW, {"row_ids": list(row_ids)}).mappings().all()
     return {record.row: record for record in map(decode_record, rows)}
 
 
@@ -456,24 +467,24 @@ def changed_after(connection: Connection, after: int, limit: int, partition: int
     statement = RECORD.where(memories.c.seq > after).order_by(memories.c.seq).limit(limit)
     if partition is not None:
         statement = statement.where(memories.c.partition == partition)
-    return [decode_record(row) for row in connection.execute(statement).mappings()]
+    return [decode_record(row) for row in connection.execute(statement).mappings().all()]
 
 
 def records_in_scope(connection: Connection, scope: Scope, limit: int) -> list[MemoryRecord]:
     """Returns memories of a scope, oldest row first, whatever their kind, retired and expired ones included.
 
-    These are the memories that deleting the scope erases.
+    These are the memories that deleting the scope erases, damaged ones too (`records_to_erase`).
     """
-    statement = RECORD.where(*visibility.scope_conditions(scope)).order_by(memories.c.id).limit(limit)
-    return [decode_record(row) for row in connection.execute(statement).mappings()]
+    statement = select(memories.c.uid).where(*visibility.scope_conditions(scope)).order_by(memories.c.id).limit(limit)
+    return records_to_erase(connection, list(connection.scalars(statement)))
 
 
 def each_text(connection: Connection, row_ids: Iterable[int]) -> Generator[tuple[str, str]]:
     """Yields the ids and the texts of the memories with these row ids, in no order, while their rows are fetched."""
     with connection.execute(_TEXTS_BY_ROW, {"row_ids": list(row_ids)}, execution_options=events.FEW) as rows:
-        for row in rows:
+        for row in rows.mappings():
             raise_if_stopped()
-            yield row.uid, row.text
+            yield row["uid"], _read(row, "text")
 
 
 def ids_of(connection: Connection, row_ids: Iterable[int]) -> dict[int, str]:
@@ -653,7 +664,7 @@ def episodes_saying(
         *exact_scope(memories, scope),
     )
     statement = statement.order_by(memories.c.at.desc(), memories.c.id.desc())
-    rows = connection.execute(statement, {"texts": list(texts)}).mappings()
+    rows = connection.execute(statement, {"texts": list(texts)}).mappings().all()
     return [decode_record(row) for row in rows]
 
 
@@ -661,7 +672,7 @@ def forgotten_episodes(
     connection: Connection, partition: int, text_hashes: Iterable[str]
 ) -> dict[str, list[MemoryRecord]]:
     """Returns the forgotten episodes of a partition with these hashes of their embedded text, by hash, newest first."""
-    rows = connection.execute(_FORGOTTEN, {"in_partition": partition, "hashes": list(text_hashes)}).mappings()
+    rows = connection.execute(_FORGOTTEN, {"in_partition": partition, "hashes": list(text_hashes)}).mappings().all()
     found: dict[str, list[MemoryRecord]] = {}
     for row in rows:
         found.setdefault(row["embedding"], []).append(decode_record(row))
@@ -777,13 +788,13 @@ def records_linked_from(connection: Connection, row_id: int, kind: str) -> list[
     compresses or abstracts.
     """
     statement = RECORD.join(links, links.c.other == memories.c.id).where(links.c.memory == row_id, links.c.kind == kind)
-    return [decode_record(row) for row in connection.execute(statement.order_by(memories.c.id)).mappings()]
+    return [decode_record(row) for row in connection.execute(statement.order_by(memories.c.id)).mappings().all()]
 
 
 def records_linking_to(connection: Connection, row_id: int, kind: str) -> list[MemoryRecord]:
     """Returns the memories that link to a memory: those drawn from it, or those that replace it."""
     statement = RECORD.join(links, links.c.memory == memories.c.id).where(links.c.other == row_id, links.c.kind == kind)
-    return [decode_record(row) for row in connection.execute(statement).mappings()]
+    return [decode_record(row) for row in connection.execute(statement).mappings().all()]
 
 
 def facts_of(connection: Connection, row_ids: Iterable[int]) -> dict[str, list[str]]:
@@ -824,24 +835,94 @@ def encode_record(record: MemoryRecord) -> dict[str, Any]:
     }
 
 
-@decoding
 def decode_record(row: RowMapping) -> MemoryRecord:
-    """Returns a row with the columns of `RECORD` as a record."""
-    fields: dict[str, Any] = {
-        **{name: row[name] for name in PLAIN_COLUMNS},
-        **{name: from_micros(row[name]) for name in TIME_COLUMNS},
-        **{name: optional_from_micros(row[name]) for name in OPTIONAL_TIME_COLUMNS},
-    }
-    places: dict[str, int] | None = row["further_runs"]
-    return MemoryRecord(
-        id=row["uid"],
-        row=row["id"],
-        partition=row["partition_key"],
-        scope=Scope(row["user_id"], row["agent_id"], row["run_id"]),
-        kind=Kind(row["kind"]),
-        layer=Layer(row["layer"]),
-        seq=row["seq"],
-        further_runs=() if places is None else tuple(sorted(places, key=places.__getitem__)),
-        attachments=attachments.decode_all(row["attachments"]),
-        **fields,
-    )
+    """Returns a row with the columns of `RECORD` as a record. Raises CorruptValue, which names the memory."""
+    return _record(row, {name: _read(row, name) for name in _READERS})
+
+
+def _record(row: RowMapping | Mapping[str, Any], values: dict[str, Any]) -> MemoryRecord:
+    scope = Scope(*(values.pop(name) for name in SCOPE_NAMES))
+    partition = values.pop("partition_key")
+    return MemoryRecord(id=row["uid"], row=row["id"], partition=partition or scope.partition, scope=scope, **values)
+
+
+def _read(row: RowMapping | Mapping[str, Any], name: str) -> Any:
+    try:
+        return _READERS[name](row[name])
+    except DECODING_ERRORS as error:
+        raise CorruptValue(f"{name!r} of memory {row['uid']!r:.80}, which can be deleted") from error
+
+
+def _checked(column: Column[Any]) -> Callable[[Any], Any]:
+    kind = _NUMBERS if column.type.python_type is float else column.type.python_type
+    return _optional(kind) if column.nullable else _required(kind)
+
+
+def _required(kind: type | tuple[type, ...]) -> Callable[[Any], Any]:
+    def read(value: Any) -> Any:
+        if not isinstance(value, kind):
+            raise TypeError
+        return value
+
+    return read
+
+
+def _optional(kind: type | tuple[type, ...]) -> Callable[[Any], Any]:
+    return _required((*(kind if isinstance(kind, tuple) else (kind,)), type(None)))
+
+
+def _ordered_runs(places: Mapping[str, int] | None) -> tuple[str, ...]:
+    return () if places is None else tuple(sorted(places, key=places.__getitem__))
+
+
+_NUMBERS = (float, int)
+# The fields of a record, by the column that each is read from, with the function that reads it.
+_READERS: dict[str, Callable[[Any], Any]] = {
+    **{name: _checked(memories.c[name]) for name in (*SCOPE_NAMES, *PLAIN_COLUMNS, "seq")},
+    **dict.fromkeys(TIME_COLUMNS, from_micros),
+    **dict.fromkeys(OPTIONAL_TIME_COLUMNS, optional_from_micros),
+    "partition_key": _required(str),
+    "kind": Kind,
+    "layer": Layer,
+    "further_runs": _ordered_runs,
+    "attachments": attachments.decode_all,
+}
+# What stands for a value that cannot be read in a memory that is erased; None for all others.
+_UNREAD: dict[str, Any] = {
+    **{name: memories.c[name].type.python_type() for name in (*PLAIN_COLUMNS, "seq") if not memories.c[name].nullable},
+    **dict.fromkeys(TIME_COLUMNS, EPOCH),
+    "kind": Kind.EPISODE,
+    "layer": Layer.SHORT_TERM,
+    "further_runs": (),
+    "attachments": (),
+}
+
+
+def records_to_erase(connection: Connection, uids: Sequence[str]) -> list[MemoryRecord]:
+    """Returns the memories with these ids, in their order, to be erased; unknown ids are left out.
+
+    A damaged one has what can be read of it, and else neutral values.
+    """
+    try:
+        found = records(connection, uids)
+    except (CorruptValue, OperationalError) as error:
+        if not is_of_a_value(error):
+            raise
+        ids = _ROWS_BY_ID, {"uids": list(uids)}
+        found = {uid: _record_in_parts(connection, uid, row) for uid, row in connection.execute(*ids).all()}
+    return [found[uid] for uid in uids if uid in found]
+
+
+def _record_in_parts(connection: Connection, uid: str, row_id: int) -> MemoryRecord:
+    """Reads each column of a memory by itself: the driver gives no row of which it cannot decode a text."""
+    identity, values = {"uid": uid, "id": row_id}, dict[str, Any]()
+    for name in _READERS:
+        try:
+            column = _RECORD_BY_ID.with_only_columns(RECORD.selected_columns[name], maintain_column_froms=True)
+            value = connection.scalar(column, {"uid": uid})
+            values[name] = _read({**identity, name: value}, name)
+        except (CorruptValue, OperationalError) as error:
+            if not is_of_a_value(error):
+                raise
+            values[name] = _UNREAD.get(name)
+    return _record(identity, values)

@@ -23,7 +23,7 @@ from sqlalchemy import (
     false,
 )
 
-from graphmem.stores.ledger.sql import Text
+from graphmem.stores.ledger.sql import StoredJson, Text
 
 # The alembic revision that this code reads and writes. An older ledger is migrated to it, a newer one refused.
 REVISION = "0008"
@@ -84,7 +84,7 @@ memories = Table(
     Column("kind", Text, nullable=False),
     Column("text", Text, nullable=False),
     Column("memory_type", Text),
-    Column("metadata", JSON, nullable=False),
+    Column("metadata", StoredJson, nullable=False),
     Column("speaker", Text),
     Column("actor_id", Text),
     Column("role", Text),
@@ -226,7 +226,7 @@ events = Table(
     Column("event", Text, nullable=False),
     Column("old_text", Text),
     Column("new_text", Text),
-    Column("previous_state", JSON(none_as_null=True)),  # the memory before the change, for undo
+    Column("previous_state", StoredJson(none_as_null=True)),  # the memory before the change, for undo
     Column("reason", Text),
     Column("actor_id", Text),
     Column("role", Text),

@@ -40,7 +40,7 @@ def _of_owner(kind: Kind, scope: Scope) -> Select[Any]:
 
 def _last(connection: Connection, statement: Select[Any], limit: int) -> list[MemoryRecord]:
     newest_first = statement.order_by(memories.c.at.desc(), memories.c.id.desc()).limit(limit)
-    return [decode_record(row) for row in connection.execute(newest_first).mappings()][::-1]
+    return [decode_record(row) for row in connection.execute(newest_first).mappings().all()][::-1]
 
 
 def messages_before(connection: Connection, record: MemoryRecord, limit: int) -> list[MemoryRecord]:
@@ -82,7 +82,7 @@ def last_said(connection: Connection, scope: Scope, now: datetime, limit: int) -
     Passages of documents are none.
     """
     statement = _last_said(tuple(scope.parts), RECORD)
-    rows = connection.execute(statement, _said_values(scope, now, limit)).mappings()
+    rows = connection.execute(statement, _said_values(scope, now, limit)).mappings().all()
     return [decode_record(row) for row in rows][::-1]
 
 
@@ -124,7 +124,7 @@ def session_episodes(
     """
     # The first by row: the rest has higher rows, whatever its time.
     statement = _between(scope, session, after, before).order_by(memories.c.id).limit(limit)
-    records = [decode_record(row) for row in connection.execute(statement).mappings()]
+    records = [decode_record(row) for row in connection.execute(statement).mappings().all()]
     return sorted(records, key=lambda record: (record.at, record.row))
 
 
@@ -185,4 +185,4 @@ def facts_with_text(connection: Connection, partition: str, texts: Sequence[str]
     statement = RECORD.where(
         partitions.c.key == partition, m.kind == Kind.FACT.value, m.valid_to.is_(None), m.text.in_(list(texts))
     ).order_by(m.id)
-    return [decode_record(row) for row in connection.execute(statement).mappings()]
+    return [decode_record(row) for row in connection.execute(statement).mappings().all()]

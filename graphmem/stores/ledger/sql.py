@@ -30,6 +30,7 @@ from sqlalchemy import (
 )
 from sqlalchemy import Text as AnyText
 from sqlalchemy.dialects import sqlite
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement, GenericFunction
@@ -275,6 +276,15 @@ class CorruptValue(StoreUnavailable):
     """
 
 
+# What a decoder raises for a value that it cannot decode.
+DECODING_ERRORS = (ValueError, OverflowError, TypeError, LookupError, AttributeError)
+
+
+def is_of_a_value(error: Exception) -> bool:
+    """Returns whether an error says that a value of a row cannot be decoded: other rows, and other columns, may be."""
+    return isinstance(error, CorruptValue) or (isinstance(error, OperationalError) and "UTF-8" in str(error.orig))
+
+
 def decoding(read: Callable[P, T]) -> Callable[P, T]:
     """Decorates a function that decodes column values: it raises CorruptValue for those that it cannot decode."""
 
@@ -282,10 +292,42 @@ def decoding(read: Callable[P, T]) -> Callable[P, T]:
     def decoded(*args: P.args, **kwargs: P.kwargs) -> T:
         try:
             return read(*args, **kwargs)
-        except (ValueError, OverflowError, TypeError) as error:
+        except DECODING_ERRORS as error:
             raise CorruptValue(type(error).__name__) from error
 
     return decoded
+
+
+NO_JSON = object()
+
+
+class StoredJson(TypeDecorator[Any]):
+    """JSON of which text that is no JSON is read as `NO_JSON`: the decoder of the row refuses that, and names the row.
+
+    The database's own type would fail for all rows that are fetched together.
+    """
+
+    impl = JSON
+    cache_ok = True
+
+    @property
+    def python_type(self) -> type[Any]:
+        """What the values are in Python: objects."""
+        return dict
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any] | None:
+        """Returns the function that decodes a value, None if the driver has done so."""
+        decode = super().result_processor(dialect, coltype)
+        if decode is None:
+            return None
+
+        def read(value: Any) -> Any:
+            try:
+                return decode(value)
+            except CorruptValue:
+                return NO_JSON
+
+        return read
 
 
 @decoding

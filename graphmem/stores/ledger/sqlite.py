@@ -168,7 +168,7 @@ class SqliteDatabase(Database):
             return type(error).__name__
         cause = getattr(error, "orig", error)
         if "UTF-8" in str(cause):  # the rest of the message quotes the text
-            return "a text in it is not UTF-8"
+            return "a text in it is not UTF-8; `graphmem verify` names the memory"
         is_damage = _primary_code(error) in _DAMAGE_CODES or str(cause).startswith(_DAMAGED_SCHEMA)
         return str(cause) if is_damage else None
 

@@ -113,7 +113,7 @@ def tombstones_after(connection: Connection, after: int, limit: int, partition: 
 
 def tombstones_of(connection: Connection, statement: Select[Any]) -> list[Tombstone]:
     """Returns the tombstones that a statement selects."""
-    return [_decode_tombstone(row) for row in connection.execute(statement).mappings()]
+    return [_decode_tombstone(row) for row in connection.execute(statement).mappings().all()]
 
 
 @decoding

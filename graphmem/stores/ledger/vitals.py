@@ -161,7 +161,7 @@ def long_term(connection: Connection, view: View, limit: int) -> list[MemoryReco
         memories.c.layer == Layer.LONG_TERM.value,
     )
     statement = statement.order_by(memories.c.importance.desc(), memories.c.at.desc(), memories.c.id).limit(limit)
-    return [decode_record(row) for row in connection.execute(statement, view_values(connection, view)).mappings()]
+    return [decode_record(row) for row in connection.execute(statement, view_values(connection, view)).mappings().all()]
 
 
 def last_found(connection: Connection, view: View, limit: int) -> list[MemoryRecord]:
@@ -172,7 +172,7 @@ def last_found(connection: Connection, view: View, limit: int) -> list[MemoryRec
         .order_by(func.coalesce(vitals.c.accessed_at, 0).desc(), memories.c.at.desc(), memories.c.id.desc())
         .limit(limit)
     )
-    return [decode_record(row) for row in connection.execute(statement, view_values(connection, view)).mappings()]
+    return [decode_record(row) for row in connection.execute(statement, view_values(connection, view)).mappings().all()]
 
 
 # --- what a cycle reads and writes ----------------------------------------------------------------------------------
@@ -234,7 +234,7 @@ def read_all(connection: Connection, partition: int, now: datetime, *, documents
         .where(m.partition == partition, *_participants(documents=documents))
         .order_by(m.id)
     )
-    return [_decode(row) for row in connection.execute(statement).mappings()]
+    return [_decode(row) for row in connection.execute(statement).mappings().all()]
 
 
 def summarised(connection: Connection, partition: int) -> set[int]:
