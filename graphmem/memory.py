@@ -988,7 +988,9 @@ class Memory:
         *_, found = search_with_fallback(conversation, find, model=None, seconds_left=lambda: math.inf)
         self.engine.note_found((hit.record for hit in found.hits), view)
         standing = (
-            read_standing(self.engine.ledger, view, self.engine.settings.lifecycle.read_rules())
+            read_standing(
+                self.engine.ledger, view, self.engine.settings.lifecycle.read_rules(), self.engine.embedding_spec
+            )
             if wants_profile
             else ()
         )
@@ -1002,17 +1004,17 @@ class Memory:
         Returns `{"context", "profile_summary", "recent_topics"}`. `context` is a prompt block of at most `max_tokens`
         tokens, estimated rather too high: first the memories of the long-term layer, the most important first, then
         ten others, those that were found last first. Where no cycle of the lifecycle has kept any, preferences, facts
-        about the user and life events among the newest 1,000 memories take the place of the first. `profile_summary`
-        has the newest summaries of sessions or, without a language model, the first standing facts; `recent_topics`
-        the three names that the recent memories mention most. It counts as no access. With the setting `working` the
-        block ends with what was said just before under exactly these ids, in at most a third of its tokens.
+        about the user and life events among the newest 1,000 memories, as a cycle tells them by their words and stored
+        vectors, take the place of the first, those worth most before the others. `profile_summary` has the newest
+        summaries of sessions or, without a language model, the first standing facts; `recent_topics` the three names
+        that the recent memories mention most. It counts as no access. With the setting `working` the block ends with
+        what was said just before under exactly these ids, in at most a third of its tokens.
         """
         self.engine.check_open()
         most = validation.count(max_tokens, "max_tokens", 1, validation.MAX_CONTEXT_CHARS)
         scope = validation.required_scope(user_id, agent_id, run_id)[0]
-        found = read_profile(
-            self.engine.ledger, self._view(scope, None, None), self.engine.settings.lifecycle.read_rules()
-        )
+        rules, spec = self.engine.settings.lifecycle.read_rules(), self.engine.embedding_spec
+        found = read_profile(self.engine.ledger, self._view(scope, None, None), rules, spec)
         return responses.profile(found, self.engine.said_before(scope), most, self.limits.timezone)
 
     def get(

@@ -357,8 +357,8 @@ def profile(found: Profile, said: Sequence[SaidMessage], max_tokens: int, zone: 
     told = found.summaries or found.standing
     return ProfileDict(
         context=context.block(lines) if lines else "",
-        profile_summary=" ".join(cut_line(" ".join(one.text.split()), SUMMARY_CHARS) for one in told[:SUMMARY_TEXTS]),
-        recent_topics=[cut_line(topic, TOPIC_CHARS) for topic in found.topics],
+        profile_summary=" ".join(cut_line(context.one_line(one.text), SUMMARY_CHARS) for one in told[:SUMMARY_TEXTS]),
+        recent_topics=[cut_line(context.one_line(topic), TOPIC_CHARS) for topic in found.topics],
     )
 
 

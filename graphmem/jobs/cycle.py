@@ -27,14 +27,14 @@ from graphmem.lifecycle.decay import (
     Decision,
     Operation,
     brake,
+    deciding_rule,
     kept_certainty,
     kept_kinds,
-    likely_rule,
     plan_cycle,
 )
 from graphmem.lifecycle.importance import certainty, counted_type, importance, recency, scarcity
-from graphmem.lifecycle.likeness import said_again
-from graphmem.lifecycle.rules import SPACE, Rule, likely_kinds
+from graphmem.lifecycle.likeness import kinds_of, said_again
+from graphmem.lifecycle.rules import Rule
 from graphmem.model import ASSISTANT, EmbeddingSpec, EventType, Kind, Layer, MemoryEvent, Scope
 from graphmem.settings import LifecycleSettings
 from graphmem.stores.ledger import Ledger, embeddings, event_log, memories, vitals
@@ -251,10 +251,10 @@ class Cycle:
             records = vitals.read_all(connection, partition, now, documents=self._documents)
             matrices = embeddings.matrices(connection, self._spec, partition)
         # How sure it is that those whose type was computed are of a kind that is kept.
-        likely = _likely_kinds([one.row for one in records if one.is_type_computed and one.role != ASSISTANT], matrices)
+        likely = kinds_of([one.row for one in records if one.is_type_computed and one.role != ASSISTANT], matrices)
         kept = kept_kinds(self._rules, next(iter(likely.values()), ()))
         records = [
-            replace(one, certainty=kept_certainty(one, sum(shares[name] for name in kept)))
+            replace(one, certainty=kept_certainty(one.importance, one.memory_type, sum(shares[name] for name in kept)))
             if (shares := likely.get(one.row))
             else one
             for one in records
@@ -357,7 +357,7 @@ class Cycle:
             if not batch or matrices is None:
                 break
             new |= {one.row for one in batch if one.is_new and one.role != ASSISTANT}
-            likely = _likely_kinds([one.row for one in batch], matrices)
+            likely = kinds_of([one.row for one in batch], matrices)
             rules = {one.row: self._rule(one, words.get(one.row, ""), likely.get(one.row)) for one in batch}
             self._giving_way.rest()
             nearest = _highest_similarities([row for row, rule in rules.items() if rule is None], matrices)
@@ -383,20 +383,17 @@ class Cycle:
         self._giving_way.rest()
 
     def _rule(self, memory: UnratedMemory, said: str, likely: Mapping[str, float] | None) -> Rule | None:
-        """Returns the rule that a memory matches, None for none: they are about what a user says (seed 002 §3.1).
-
-        A fact in a model's words ("Likes fado") matches also by what was `said`, if it is of the rule's type. `likely`
-        are the probabilities of its kinds, None if they are not known: they count where nobody named a type.
-        """
+        """Returns the rule by which a memory is rated, None for none: they are about what a user says."""
         if memory.role == ASSISTANT:
             return None
-        if likely is not None and memory.memory_type is None:
-            return likely_rule(self._rules, memory.text, likely)
-        rule = self._rules.match(memory.text)
-        if rule is None and (of_words := self._rules.match(said)) is not None:
-            own_type = counted_type(memory.kind, memory.level, memory.memory_type)
-            rule = of_words if of_words.memory_type == own_type else None
-        return rule
+        return deciding_rule(
+            self._rules,
+            memory.text,
+            likely,
+            memory_type=memory.memory_type,
+            counted_as=counted_type(memory.kind, memory.level, memory.memory_type),
+            said=said,
+        )
 
 
 def _rating(memory: UnratedMemory, rule: Rule | None, highest_similarity: float | None) -> Rating:
@@ -413,16 +410,6 @@ def _rating(memory: UnratedMemory, rule: Rule | None, highest_similarity: float 
     memory_type = counted_type(memory.kind, memory.level, memory.memory_type or computed_type)
     number = importance(scarcity(highest_similarity), memory_type, newness, sure)
     return Rating(memory.row, memory.version, number, computed_type)
-
-
-def _likely_kinds(rows: Sequence[int], matrices: Matrices) -> dict[int, Mapping[str, float]]:
-    """Returns the probabilities of the kinds of memories, by row; without a vector in their space there are none."""
-    all_rows, matrix = matrices.get(SPACE, ([], None))
-    places = {row: place for place, row in enumerate(all_rows)}
-    own = [row for row in rows if row in places]
-    if matrix is None or not own:
-        return {}
-    return dict(zip(own, likely_kinds(matrix[[places[row] for row in own]]), strict=True))
 
 
 def _highest_similarities(rows: Sequence[int], matrices: Matrices) -> dict[int, float]:

@@ -305,12 +305,14 @@ def lasting_worth(memory: Vitals, now: datetime, policy: LifecyclePolicy) -> flo
     was told long ago. Where the certainty is not known, the importance holds it.
     """
     unproven = exp(-policy.curve.access_bonus * memory.accesses)
-    certainty = memory.importance if memory.certainty is None else memory.certainty
-    return (
-        WEIGHTS["impact"] * (1 - (1 - memory.importance) * unproven)
-        + WEIGHTS["certainty"] * (1 - (1 - certainty) * unproven)
-        + WEIGHTS["recency"] * (0.0 if memory.accessed_at is None else recency(memory.accessed_at, now))
-    )
+    found_lately = 0.0 if memory.accessed_at is None else recency(memory.accessed_at, now)
+    return unfound_worth(memory.importance, memory.certainty, unproven) + WEIGHTS["recency"] * found_lately
+
+
+def unfound_worth(importance: float, certainty: float | None, unproven: float = 1.0) -> float:
+    """Returns what a memory that was never found is worth for good (0..1); `unproven` falls with what it was found."""
+    sure = importance if certainty is None else certainty
+    return WEIGHTS["impact"] * (1 - (1 - importance) * unproven) + WEIGHTS["certainty"] * (1 - (1 - sure) * unproven)
 
 
 def _strength(memory: Vitals, policy: LifecyclePolicy) -> float:
@@ -352,12 +354,35 @@ def likely_rule(rules: Rules, text: str, likely: Mapping[str, float]) -> Rule | 
     return rules.named(name) if likely[name] >= LIKELY else None
 
 
-def kept_certainty(memory: Vitals, share: float) -> float | None:
+def deciding_rule(
+    rules: Rules,
+    text: str,
+    likely: Mapping[str, float] | None,
+    *,
+    memory_type: str | None,
+    counted_as: str | None,
+    said: str = "",
+) -> Rule | None:
+    """Returns the rule by which a memory that a user told is rated, None for none (seed 002 §3.1).
+
+    `likely` are the probabilities of its kinds, None if they are not known: they count where nobody named a type
+    (`memory_type`). A fact in a model's words ("Likes fado") matches also by what was `said`, if the rule is of the
+    type that it counts as.
+    """
+    if likely is not None and memory_type is None:
+        return likely_rule(rules, text, likely)
+    rule = rules.match(text)
+    if rule is None and (of_words := rules.match(said)) is not None:
+        rule = of_words if of_words.memory_type == counted_as else None
+    return rule
+
+
+def kept_certainty(importance: float, memory_type: str | None, share: float) -> float | None:
     """Returns how sure it is that a memory is of a kind that is kept, from the `share` of these kinds.
 
     None where the words of a fact or a life event have told so against the kind: then its importance holds.
     """
-    by_words = share < LIKELY and memory.memory_type != PREFERENCE and matters(memory.importance, memory.memory_type)
+    by_words = share < LIKELY and memory_type != PREFERENCE and matters(importance, memory_type)
     return None if by_words else share
 
 

@@ -1,4 +1,4 @@
-"""Compares memories by their vectors: which are alike, and which were said again. Pure."""
+"""Compares memories by their vectors: which are alike, which were said again, and of what kind each is. Pure."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
+
+from graphmem.lifecycle.rules import SPACE, likely_kinds
 
 if TYPE_CHECKING:
     from graphmem.lifecycle.decay import Vitals
@@ -24,6 +26,16 @@ SAID_AGAIN_SIMILARITY = 0.8
 BLOCK = 500
 # The nearest newer memories that are remembered of one. With more of them fewer memories are compared twice.
 MOST_NEAR = 16
+
+
+def kinds_of(rows: Sequence[int], matrices: Matrices) -> dict[int, Mapping[str, float]]:
+    """Returns the probabilities of the kinds of memories, by row; without a vector in their space there are none."""
+    all_rows, matrix = matrices.get(SPACE, ([], None))
+    places = {row: place for place, row in enumerate(all_rows)}
+    own = [row for row in rows if row in places]
+    if matrix is None or not own:
+        return {}
+    return dict(zip(own, likely_kinds(matrix[[places[row] for row in own]]), strict=True))
 
 
 class Comparison:

@@ -15,10 +15,23 @@ from sqlalchemy import Connection
 
 from graphmem.answer_size import counted, memory_bytes
 from graphmem.boundary.filters import Filter, Matcher
-from graphmem.lifecycle.decay import keeping_rule
+from graphmem.concurrency import single_blas_thread
+from graphmem.lifecycle.decay import deciding_rule, kept_certainty, kept_kinds, matters, unfound_worth
+from graphmem.lifecycle.importance import counted_type
+from graphmem.lifecycle.likeness import kinds_of
 from graphmem.lifecycle.rules import Rules
-from graphmem.model import ASSISTANT, LISTED_KINDS, Kind, ListFilter, MemoryRecord, Relation, Scope, View
-from graphmem.stores.ledger import Ledger, graph_reads, integrity, memories, sessions, tombstones, vitals
+from graphmem.model import (
+    ASSISTANT,
+    LISTED_KINDS,
+    EmbeddingSpec,
+    Kind,
+    ListFilter,
+    MemoryRecord,
+    Relation,
+    Scope,
+    View,
+)
+from graphmem.stores.ledger import Ledger, embeddings, graph_reads, integrity, memories, sessions, tombstones, vitals
 from graphmem.stores.ledger.integrity import ScopeCount
 
 # Relations in one page, the newest; `queries.graph` reads all.
@@ -183,10 +196,10 @@ def known_message_ids(ledger: Ledger, scope: Scope, ids: Iterable[str]) -> froze
 class Profile:
     """What is known of a user.
 
-    `standing` are the memories of the long-term layer, the most important first; where it has none, those that a rule
-    would keep (preferences, facts about the user, life events). `recent` are others, those that were found last first.
-    `summaries` are the newest of sessions, `topics` the names that the recent memories mention most, other than those
-    of the speakers.
+    `standing` are the memories of the long-term layer, the most important first; where it has none, those that a cycle
+    would keep (preferences, facts about the user, life events), those worth most first. `recent` are others,
+    those that were found last first. `summaries` are the newest of sessions, `topics` the names that the recent
+    memories mention most, other than those of the speakers.
     """
 
     standing: Sequence[MemoryRecord]
@@ -195,11 +208,11 @@ class Profile:
     topics: Sequence[str]
 
 
-def read_profile(ledger: Ledger, view: View, rules: Rules) -> Profile:
-    """Returns the profile of a view's scope. Its memories are those that a list shows."""
+def read_profile(ledger: Ledger, view: View, rules: Rules, spec: EmbeddingSpec) -> Profile:
+    """Returns the profile of a view's scope. Its memories are those that a list shows; nothing is embedded for it."""
     listed = replace(view, kinds=LISTED_KINDS)
     with ledger.read() as connection:
-        standing = _standing(connection, listed, rules)
+        standing = _standing(connection, listed, rules, spec)
         known = {record.id for record in standing}
         found = vitals.last_found(connection, listed, RECENT + len(known))
         recent = [record for record in found if record.id not in known][:RECENT]
@@ -212,23 +225,63 @@ def read_profile(ledger: Ledger, view: View, rules: Rules) -> Profile:
     return Profile(standing, recent, summaries, [name for name, _ in names.most_common(TOPICS)])
 
 
-def read_standing(ledger: Ledger, view: View, rules: Rules) -> list[MemoryRecord]:
+def read_standing(ledger: Ledger, view: View, rules: Rules, spec: EmbeddingSpec) -> list[MemoryRecord]:
     """Returns the standing facts of a profile alone."""
     with ledger.read() as connection:
-        return _standing(connection, replace(view, kinds=LISTED_KINDS), rules)
+        return _standing(connection, replace(view, kinds=LISTED_KINDS), rules, spec)
 
 
-def _standing(connection: Connection, listed: View, rules: Rules) -> list[MemoryRecord]:
+def _standing(connection: Connection, listed: View, rules: Rules, spec: EmbeddingSpec) -> list[MemoryRecord]:
     """Returns the standing facts; what an assistant says is none, for a profile is about the user."""
     kept = vitals.long_term(connection, listed, MOST_STANDING)
     if told := [record for record in kept if record.role != ASSISTANT]:
         return told
-    matched = [
-        (rule.importance, record)
-        for record in _newest(connection, listed, LOOKED_THROUGH)
-        if record.role != ASSISTANT and (rule := keeping_rule(rules, record.text)) is not None
-    ]
-    return [record for _, record in sorted(matched, key=lambda one: -one[0])[:MOST_STANDING]]
+    newest = [record for record in _newest(connection, listed, LOOKED_THROUGH) if record.role != ASSISTANT]
+    worth = _worth_of_kept(connection, newest, rules, spec)
+    kept = [record for record in newest if record.row in worth]
+    return sorted(kept, key=lambda record: -worth[record.row])[:MOST_STANDING]
+
+
+def _worth_of_kept(
+    connection: Connection, records: Sequence[MemoryRecord], rules: Rules, spec: EmbeddingSpec
+) -> dict[int, float]:
+    """Returns what those of the memories that a cycle would keep for good are worth (0..1), by row.
+
+    They are told by the importance that a cycle computed or the caller gave, or else by the rule by which a cycle would
+    rate them: by their words, and by the kind of their stored vectors. No cycle rates passages, which have words alone.
+    """
+    rows = [record.row for record in records]
+    told = [record.row for record in records if not record.session.startswith(memories.SINGLE_SESSION)]
+    rated = vitals.stored(connection, rows)
+    matrices = embeddings.multilingual_matrices(connection, spec, told)
+    with single_blas_thread():
+        likely = kinds_of(told, matrices)
+    words = vitals.words_of_sources(connection, [one.row for one in records if one.kind is Kind.FACT])
+    kept = kept_kinds(rules, next(iter(likely.values()), ()))
+    worth: dict[int, float] = {}
+    for record in records:
+        known = rated.get(record.row)
+        importance, memory_type = record.importance, counted_type(record.kind, record.level, record.memory_type)
+        if known is None or not (known.importance_given or known.rated == record.version):
+            named = None if known is not None and known.type_computed else record.memory_type
+            rule = deciding_rule(
+                rules,
+                record.text,
+                likely.get(record.row),
+                memory_type=named,
+                counted_as=counted_type(record.kind, record.level, named),
+                said=words.get(record.row, ""),
+            )
+            if rule is None:
+                continue
+            importance, memory_type = rule.importance, rule.memory_type if named is None else memory_type
+        if matters(importance, memory_type):
+            shares = likely.get(record.row)
+            sure = (
+                None if shares is None else kept_certainty(importance, memory_type, sum(shares[name] for name in kept))
+            )
+            worth[record.row] = unfound_worth(importance, sure)
+    return worth
 
 
 def _newest(connection: Connection, view: View, limit: int) -> Iterator[MemoryRecord]:

@@ -116,14 +116,10 @@ def test_the_brake_lets_no_more_than_its_share_go(memories: list[Vitals]) -> Non
 
 def test_the_words_of_a_life_event_hold_against_its_kind() -> None:
     """What its kind alone would not have kept was told by its words, unless they are those of a preference."""
-    event = Vitals(
-        id="1", row=1, scope=Scope("ana"), seq=1, layer=Layer.SHORT_TERM, memory_type="episodic", importance=0.9,
-        pinned=False, created_at=NOW, is_valid=True,
-    )  # fmt: skip
-    assert kept_certainty(event, 0.1) is None
-    assert kept_certainty(event, 0.7) == 0.7
-    assert kept_certainty(replace(event, importance=0.5), 0.1) == 0.1
-    assert kept_certainty(replace(event, memory_type="preference"), 0.1) == 0.1
+    assert kept_certainty(0.9, "episodic", 0.1) is None
+    assert kept_certainty(0.9, "episodic", 0.7) == 0.7
+    assert kept_certainty(0.5, "episodic", 0.1) == 0.1
+    assert kept_certainty(0.9, "preference", 0.1) == 0.1
 
 
 @given(partitions(), st.integers(0, 30))

@@ -93,6 +93,63 @@ def test_words_of_french_and_spanish_tell_what_a_profile_keeps(text: str, name: 
     assert (None if rule is None else rule.name) == name
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I am severely allergic to peanuts.",
+        "My son is allergic to nuts.",
+        "I have a nut allergy.",
+        "I have epilepsy.",
+        "I have a pacemaker.",
+        "I'm diabetic.",
+        "I use a wheelchair.",
+        "I’m lactose intolerant.",
+        "I can't eat gluten.",
+        "I never eat meat.",
+        "Ich bin stark gegen Nüsse allergisch.",
+        "Mein Sohn ist gegen Nüsse allergisch.",
+        "Ich habe eine Nussallergie.",
+        "Ich habe einen Herzschrittmacher.",
+        "Ich darf kein Gluten essen.",
+        "J'ai un pacemaker.",
+        "Je ne peux pas manger de gluten.",
+        "Je suis en fauteuil roulant.",
+        "Tengo epilepsia.",
+        "No puedo comer gluten.",
+        "Soy alérgico al polen.",
+        "我对花生严重过敏",
+        "我儿子对坚果过敏",
+        "我有癫痫",
+        "我装了心脏起搏器",
+        "我不能吃麸质",
+    ],
+)
+def test_words_tell_allergies_and_illnesses(text: str) -> None:
+    rule = keeping_rule(RULES, text)
+    assert rule is not None and rule.name in {"personal_fact", "explicit_preference"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I have a meeting.",
+        "I have an idea.",
+        "I have a cold today.",
+        "What can people eat who are allergic to nuts?",
+        "What does a pacemaker cost?",
+        "Ich habe eine Idee.",
+        "Ich darf keinen Fehler machen.",
+        "J'ai un rendez-vous.",
+        "Tengo una reunión.",
+        "Nunca como entonces.",
+        "我有一个会议",
+        "起搏器多少钱？",
+    ],
+)
+def test_words_that_resemble_an_illness_keep_nothing(text: str) -> None:
+    assert keeping_rule(RULES, text) is None
+
+
 def test_own_rules_have_the_kinds_that_they_name() -> None:
     own = parse_rules({"habit": {"importance": 0.9, "type": "fact", "words": ["chai"]}}, "own.toml")
     rule = likely_rule(own, "Every day the same", likely(habit=0.9))

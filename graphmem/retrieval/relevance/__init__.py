@@ -66,7 +66,10 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Relevance:
-    """The relevance of one memory (0..1) and what speaks for and against it: {feature: share of the log odds}."""
+    """The relevance of one memory (0..1) and what speaks for and against it: {feature: share of the log odds}.
+
+    The shares and the "constant" among them sum to the log odds of what the memory has alone.
+    """
 
     value: float
     shares: Mapping[str, float] = field(default_factory=dict)
@@ -163,7 +166,11 @@ def assess(question: AskedQuestion, memories: Sequence[FoundMemory], *, with_sha
     shares: list[Mapping[str, float]] = [{} for _ in memories]
     if with_shares:
         shares = [
-            {**dict(zip(names, (row * weights).tolist(), strict=True)), "meaning": float(share)}
+            {
+                "constant": model.constant,
+                **dict(zip(names, (row * weights).tolist(), strict=True)),
+                "meaning": float(share),
+            }
             for row, share in zip(table, meaning, strict=True)
         ]
     return [Relevance(float(value), share) for value, share in zip(joined, shares, strict=True)]

@@ -239,21 +239,41 @@ def matrices(connection: Connection, spec: EmbeddingSpec, partition: int) -> dic
 
     Source messages are left out: they say what their facts say. The form of the first space comes first.
     """
+    are_meant = (memories.c.partition == partition, memories.c.forgotten_at.is_(None), ~memories.c.source_only)
+    return _first_of_rows(connection, spec.model, _vector_forms(spec), are_meant)
+
+
+def multilingual_matrices(
+    connection: Connection, spec: EmbeddingSpec, rows: Sequence[int]
+) -> dict[str, tuple[list[int], Matrix]]:
+    """Returns {form: (rows, unit rows)} as `matrices` does: of the multilingual space alone, of these memories (rows).
+
+    Those without a vector there are left out.
+    """
+    forms = [] if spec.multilingual is None else [spec.multilingual]
+    return _first_of_rows(connection, spec.model, forms, (in_array(memories.c.id, "rows"),), {"rows": list(rows)})
+
+
+def _first_of_rows(
+    connection: Connection,
+    model: str,
+    forms: Sequence[str],
+    conditions: Sequence[ColumnElement[bool]],
+    values: Mapping[str, Any] | None = None,
+) -> dict[str, tuple[list[int], Matrix]]:
     statement = (
         select(embeddings_table.c.form, memories.c.id, embeddings_table.c.data)
         .join(memories, memories.c.embedding == embeddings_table.c.hash)
         .where(
-            memories.c.partition == partition,
-            memories.c.forgotten_at.is_(None),
-            ~memories.c.source_only,
-            embeddings_table.c.model == spec.model,
-            embeddings_table.c.form.in_(_vector_forms(spec)),
+            *conditions,
+            embeddings_table.c.model == model,
+            embeddings_table.c.form.in_(forms),
             embeddings_table.c.window == 0,
         )
         .order_by(memories.c.id)
     )
-    found: dict[str, list[tuple[int, bytes]]] = {form: [] for form in _vector_forms(spec)}
-    for form, row, data in connection.execute(statement):
+    found: dict[str, list[tuple[int, bytes]]] = {form: [] for form in forms}
+    for form, row, data in connection.execute(statement, values):
         found[form].append((row, data))
     decoders = {form: decode_vectors if form == VECTOR else decode_multilingual for form in found}
     return {
