@@ -293,6 +293,11 @@ def test_a_query_that_names_nothing_but_a_time_asks_for_all_of_it(query: str) ->
     assert not depends_on_conversation(query)
 
 
+@pytest.mark.parametrize("query", ["last week", "去年", "letzte Woche", "先週"])
+def test_a_time_alone_asks_for_all_of_it(query: str) -> None:
+    assert analyze_query(query, NOW).is_only_temporal
+
+
 def test_a_query_that_names_something_else_asks_for_that() -> None:
     for query in ("Wann war ich gestern im Kino?", "Qui est venu hier ?", "昨日ケンは何をしましたか?"):
         assert not analyze_query(query, NOW).is_only_temporal
@@ -322,3 +327,103 @@ def test_a_time_to_come_does_not_ask_for_all_that_was_said_then(query: str, is_p
 )
 def test_relative_words_of_a_line_get_their_dates(text: str, dated: str) -> None:
     assert insert_dates(text, dates_of(text, date(2026, 5, 7), 2026), set()) == dated
+
+
+# Said on a Wednesday.
+WEDNESDAY = date(2024, 5, 15)
+
+
+def dated(text: str) -> str:
+    return insert_dates(text, dates_of(text, WEDNESDAY, 2024), set())
+
+
+@pytest.mark.parametrize(
+    ("words", "date_of_words"),
+    [
+        ("一昨日", "5月13日"),
+        ("昨日", "5月14日"),
+        ("しあさって", "5月18日"),
+        ("明々後日", "5月18日"),
+        ("さきおととい", "5月12日"),
+        ("先々月", "2024年3月"),
+        ("再来月", "2024年7月"),
+        ("二十日前", "4月25日"),
+        ("半年前", "約2023年11月"),
+        ("antes de ayer", "13 May"),
+        ("ayer", "14 May"),
+        ("antier", "13 May"),
+        ("trasanteayer", "12 May"),
+        ("pasado pasado mañana", "18 May"),
+        ("antes de ontem", "13 May"),
+        ("anteontem", "13 May"),
+        ("قبل أمس", "13 May"),
+        ("أمس الأول", "13 May"),
+        ("بعد غد", "17 May"),
+        ("نهاية الأسبوع الماضي", "11–12 May"),
+        ("الأسبوع الماضي", "6–12 May"),
+        ("الأسبوع قبل الماضي", "29 April–5 May"),
+        ("지지난주", "29 April–5 May"),
+        ("지지난 주", "29 April–5 May"),
+        ("다다음주", "27 May–2 June"),
+        ("지지난달", "March 2024"),
+        ("그끄저께", "12 May"),
+        ("내일모레", "17 May"),
+        ("지난주 주말", "11–12 May"),
+        ("avant hier", "13 May"),
+        ("après demain", "17 May"),
+        ("dopo domani", "17 May"),
+        ("ieri l'altro", "13 May"),
+        ("vor gestern", "13 May"),
+        ("über morgen", "17 May"),
+        ("eer gisteren", "13 May"),
+        ("over morgen", "17 May"),
+        ("przed wczoraj", "13 May"),
+        ("po jutrze", "17 May"),
+        ("после завтра", "17 May"),
+        ("öbür gün", "17 May"),
+        ("เมื่อวานซืน", "13 May"),
+        ("สองสัปดาห์ที่แล้ว", "28 April–4 May"),
+        ("เสาร์อาทิตย์ที่แล้ว", "11–12 May"),
+        ("hace un año", "about May 2023"),
+        ("上上上周", "4月22日–28日"),
+        ("大大前天", "5月11日"),
+    ],
+)
+def test_a_longer_phrase_wins_over_one_inside_it(words: str, date_of_words: str) -> None:
+    is_chinese_label = "月" in date_of_words
+    assert dated(f"{words}、の" if is_chinese_label and words[0] not in "上大" else f"{words}.").startswith(
+        f"{words}[{date_of_words}]" if is_chinese_label else f"{words} [{date_of_words}]"
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "一昨日部長面談",
+        "再再来週に行く",
+        "지지지난주에 갔어요",
+        "그제야 알았다",
+        "前日に行った",
+        "後日連絡します",
+        "明日香が来た",
+        "Nach vorgestern war alles anders",
+        "Przed przedwczoraj było zimno",
+        "После позавчера стало тепло",
+        "Après après après-demain",
+        "двадцать два дня назад",
+        "dwadzieścia dwa dni temu",
+        "yirmi iki gün önce",
+        "Twenty-two days ago it rained",
+        "หลายปีที่แล้ว",
+        "สิบสองวันก่อน",
+        "上上上上上周",
+    ],
+)
+def test_a_day_inside_a_longer_word_that_is_not_known_has_no_date(text: str) -> None:
+    assert dated(text) == text
+    assert periods_in(text, NOW) == ()
+
+
+def test_words_of_one_language_do_not_hide_the_times_of_another() -> None:
+    assert dated("Das Last minute Angebot kam gestern") == "Das Last minute Angebot kam gestern [14 May]"
+    assert dated("어제 金씨를 만났다").startswith("어제[5月14日]")

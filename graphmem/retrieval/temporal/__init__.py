@@ -71,9 +71,13 @@ def periods_in(query: str, now: datetime) -> tuple[Period, ...]:
     text = plain_text(query)
     expressions = _spaced_expressions(text, today)
     if chinese.is_chinese(text):
-        found = chinese.find_expressions(chinese.simplify(text), today)
-        # 去年の夏 names a summer alone.
-        expressions = union(expressions, found) if languages.is_japanese(text) else [*expressions, *found]
+        simplified = chinese.simplify(text)
+        found = chinese.find_expressions(simplified, today)
+        if languages.is_japanese(text):  # 去年の夏 names a summer alone.
+            own = [one for one in found if chinese.is_time_in_japanese(simplified, one)]
+            expressions = union(expressions, own)
+        else:
+            expressions = [*expressions, *found]
     return tuple(dict.fromkeys(expression.period for expression in expressions))
 
 

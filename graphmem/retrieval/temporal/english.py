@@ -57,7 +57,9 @@ OF_YEAR = rf",? (?:of )?{YEAR}"
 DAY = r"(?P<day>3[01]|[12]\d|0?[1-9])(?P<th>st|nd|rd|th)?"
 TO_DAY = r"(?: ?(?:-|–|to|and|or|through|until) ?(?P<to>3[01]|[12]\d|0?[1-9])(?:st|nd|rd|th)?)?"
 ORDINAL = rf"(?P<ordinal>{'|'.join(sorted(ORDINALS, key=len, reverse=True))})"
-COUNT = rf"(?:(?:a )?(?P<count>couple|few|half|\d{{1,3}}|{'|'.join(NUMBERS)})(?: of| an?)?)"
+# "Two days ago" is no part of "twenty-two days ago".
+_NO_TENS = "".join(f"(?<!{tens}[ -])" for tens in "twenty thirty forty fifty sixty seventy eighty ninety".split())
+COUNT = rf"{_NO_TENS}(?:(?:a )?(?P<count>couple|few|half|\d{{1,3}}|{'|'.join(NUMBERS)})(?: of| an?)?)"
 # The borders of dates in digits.
 WORD_START, WORD_END = r"(?<![a-zA-Z\d/.-])", r"(?![a-zA-Z\d/-])"
 NUMERIC_DATE = r"(?P<m>1[0-2]|0?[1-9])(?P=mark)(?P<d>3[01]|[12]\d|0?[1-9])"

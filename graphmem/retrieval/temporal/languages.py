@@ -18,7 +18,7 @@ from itertools import chain
 from typing import Any
 
 from graphmem.folding import fold, without_marks
-from graphmem.retrieval.temporal import periods
+from graphmem.retrieval.temporal import chinese, periods
 from graphmem.retrieval.temporal.expressions import (
     MAX_GAP,
     Rule,
@@ -37,6 +37,8 @@ _SCRIPTS = {
     "ko": re.compile("[\uac00-\ud7a3]"),
     "th": re.compile("[\u0e00-\u0e7f]"),
 }
+# A Japanese word of time without kana that is no Chinese.
+_NO_CHINESE = re.compile("[先来再曜]|昨年|一昨")
 _WORD = re.compile(r"\w+")
 _YEAR_NUMBER, _DAY_NUMBER = r"(?:19|20)\d\d", r"(?:3[01]|[12]\d|0?[1-9])"
 _YEAR, _DAY = f"(?P<year>{_YEAR_NUMBER})", f"(?P<day>{_DAY_NUMBER})"
@@ -68,6 +70,8 @@ _OTHERWISE = {
 }  # fmt: skip
 
 
+# What makes a phrase near today the end of a longer word that is not known (再再来週, 지지지난주).
+_LONGER_WORDS = {"ja": "(?<![一再先大])", "ko": "(?<![\uac00-\ud7a3])"}
 # A pattern as it is applied, by its source.
 _compiled = cache(re.compile)
 
@@ -204,8 +208,9 @@ def _days_and_months(language: str) -> re.Pattern[str]:
 
 @cache
 def _near(language: str) -> re.Pattern[str]:
-    """Returns the pattern of the phrases near today ("domingo pasado")."""
-    return re.compile(_whole(f"(?P<phrase>{_any(_words()[language]['relative'])})", language))
+    """Returns the pattern of the phrases near today ("domingo pasado"), which are no end of a longer word."""
+    start = _LONGER_WORDS.get(language, "")
+    return re.compile(_whole(f"{start}(?P<phrase>{_any(_words()[language]['relative'])})", language))
 
 
 def _languages_of(text: str) -> list[str]:
@@ -224,12 +229,14 @@ def _words() -> Mapping[str, Mapping[str, Any]]:
 
 @cache
 def _languages_by_word() -> Mapping[str, list[str]]:
-    """Returns the languages by the longest word of each of their phrases."""
+    """Returns the languages by the longest word of each of their phrases; Japanese by those that are no Chinese."""
     languages: dict[str, list[str]] = {}
     for language, words in _words().items():
         phrases = chain(*(words[kind] for kind in _TELLING))
         told = {max(_WORD.findall(phrase.replace("{0}", " ")), key=len) for phrase in phrases}
         for word in [*told, *_FURTHER.get(language, "").split()]:
+            if language == "ja" and not _NO_CHINESE.search(word):
+                continue
             languages.setdefault(word, []).append(language)
     return languages
 
@@ -316,15 +323,26 @@ def _relative_phrases(language: str) -> list[_Phrase]:
     """Returns the patterns of times that count from today."""
     words = _words()[language]
     near = {phrase.replace(" ", ""): meaning for phrase, meaning in words["relative"].items()}
-    count = rf"(?P<count>\d{{1,3}}|{_any(words['numbers'])})"
+    start = "" if language in _SCRIPTS else r"(?<!\w)"
+    number = f"{_any(words['numbers'])}|{chinese.NUMBER}" if language == "ja" else _any(words["numbers"])
+    count = rf"(?P<count>(?<!\d)\d{{1,3}}|{_no_longer_number(language)}(?:{number}))"
     return [
         *(
-            _phrase(phrase, (count,), partial(build, unit, words["numbers"]), language)
+            _phrase(phrase, (count,), partial(build, meaning, words["numbers"], words["tens"]), language)
             for kind, build in (("ago", _ago), ("past", _past))
-            for phrase, unit in words[kind].items()
+            for phrase, meaning in words[kind].items()
         ),
-        _Phrase((), _near(language).pattern, partial(_relative, near, words["not"], words["beside"])),
+        _Phrase((), _near(language).pattern, partial(_relative, near, words, start)),
     ]
+
+
+def _no_longer_number(language: str) -> str:
+    """Returns the pattern before a number in a script without spaces: no other part of the same number."""
+    if language == "ja":
+        return "(?<![\\d一二三四五六七八九十百千数何])"
+    if language != "th":
+        return _LONGER_WORDS.get(language, "")
+    return "".join(f"(?<!{word})" for word in _words()[language]["numbers"])
 
 
 @cache
@@ -444,39 +462,60 @@ def _month_or_day(month: int, day: int | None, year: int) -> Period:
     return periods.month(year, month) if day is None else periods.days(date(year, month, day), dated=True)
 
 
+def _stands_behind(match: re.Match[str], words: str) -> bool:
+    """Whether one of the words (a pattern, "" for none) stands directly before a match."""
+    before = match.string[max(0, match.start() - MAX_GAP) : match.start()]
+    return bool(words) and re.search(rf"(?:{words}) ?$", before) is not None
+
+
 def _count(word: str, numbers: Mapping[str, int]) -> int:
-    return int(word) if word.isdecimal() else numbers[word]
+    return int(word) if word.isdecimal() else numbers.get(word) or chinese.number(word)
 
 
-def _ago(unit: str, numbers: Mapping[str, int], match: re.Match[str], today: date) -> Period:
-    return periods.count_ago(today, _count(match["count"], numbers), unit, vague=False)
+def _ago(
+    meaning: str | list[Any], numbers: Mapping[str, int], tens: str, match: re.Match[str], today: date
+) -> Period | None:
+    """Returns the period so many units ago; `meaning` is the unit, with the number (0: half) if the phrase names it.
+
+    None where one of the `tens` makes the number a longer one ("двадцать два дня назад").
+    """
+    if isinstance(meaning, list):
+        unit, number = meaning
+        return periods.count_ago(today, number or None, unit, vague=False)
+    if tens and _stands_behind(match, rf"(?<!\w)(?:{tens})"):
+        return None
+    count = None if match["count"] == "半" else _count(match["count"], numbers)
+    return periods.count_ago(today, count, meaning, vague=False)
 
 
-def _past(unit: str, numbers: Mapping[str, int], match: re.Match[str], today: date) -> Period:
+def _past(unit: str, numbers: Mapping[str, int], _: str, match: re.Match[str], today: date) -> Period:
+    if match["count"] == "半":
+        return periods.past_units(today, periods.LENGTH[unit] // 2, "day")
     return periods.past_units(today, _count(match["count"], numbers), unit)
 
 
 def _relative(
-    meanings: Mapping[str, Any],
-    exceptions: Mapping[str, str],
-    foreign: Mapping[str, str],
-    match: re.Match[str],
-    today: date,
+    meanings: Mapping[str, Any], words: Mapping[str, Any], start: str, match: re.Match[str], today: date
 ) -> Period | None:
+    """Returns the period of a phrase near today; `start` is the pattern of where a word begins.
+
+    None behind words with which it is no time, or another day that is not known ("nach vorgestern").
+    """
     phrase = match["phrase"].replace(" ", "")
-    before, beside = exceptions.get(phrase), foreign.get(phrase)
-    if before and re.search(rf"(?<!\w)(?:{before}) $", match.string[: match.start()]):
+    unit, *numbers = meanings[phrase]
+    before = "|".join(filter(None, (words["not"].get(phrase), words["shifts"] if unit == "day" else None)))
+    beside = words["beside"].get(phrase)
+    if unit == "none" or (before and _stands_behind(match, f"{start}(?:{before})")):
         return None
     if beside and re.search(rf"(?<!\w)(?:{beside})(?!\w)", match.string):  # the German and Dutch "hier"
         return None
-    unit, number, *which = meanings[phrase]
     if unit == "day":
-        return periods.days(today + timedelta(number))
+        return periods.days(today + timedelta(numbers[0]))
     if unit == "weekday":
-        return periods.weekday(today, number, which[0])
+        return periods.weekday(today, numbers[0], numbers[1])
     if unit == "weekday of":  # the week that is so many weeks after today's
-        return periods.days(periods.calendar("week", today, which[0]).first + timedelta(number))
-    return periods.calendar(unit, today, number)
+        return periods.days(periods.calendar("week", today, numbers[1]).first + timedelta(numbers[0]))
+    return periods.calendar(unit, today, numbers[0])
 
 
 def _weekday(weekdays: Mapping[str, int], every: str, match: re.Match[str], today: date) -> Period | None:
