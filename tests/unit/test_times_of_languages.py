@@ -329,6 +329,44 @@ def test_relative_words_of_a_line_get_their_dates(text: str, dated: str) -> None
     assert insert_dates(text, dates_of(text, date(2026, 5, 7), 2026), set()) == dated
 
 
+MAY_OF_LAST_YEAR = ("2025-05-01", "2025-05-31")
+
+
+@pytest.mark.parametrize(
+    ("query", "meant"),
+    [
+        ("Was habe ich letztes Jahr im Mai gemacht?", MAY_OF_LAST_YEAR),
+        ("Was war im Mai letzten Jahres?", MAY_OF_LAST_YEAR),
+        ("¿Qué hice en mayo del año pasado?", MAY_OF_LAST_YEAR),
+        ("¿Qué hice el año pasado en mayo?", MAY_OF_LAST_YEAR),
+        ("Qu'ai-je fait en mai de l'année dernière ?", MAY_OF_LAST_YEAR),
+        ("Cosa ho fatto a maggio dell'anno scorso?", MAY_OF_LAST_YEAR),
+        ("O que fiz em maio do ano passado?", MAY_OF_LAST_YEAR),
+        ("Wat deed ik in mei vorig jaar?", MAY_OF_LAST_YEAR),
+        ("Co robiłem w maju zeszłego roku?", MAY_OF_LAST_YEAR),
+        ("Что я делал в мае прошлого года?", MAY_OF_LAST_YEAR),
+        ("Geçen yıl mayısta ne yaptım?", MAY_OF_LAST_YEAR),
+        ("ماذا فعلت في مايو من العام الماضي؟", MAY_OF_LAST_YEAR),
+        ("去年の5月に何をした?", MAY_OF_LAST_YEAR),
+        ("작년 5월에 뭐 했어?", MAY_OF_LAST_YEAR),
+        ("พฤษภาคมปีที่แล้วฉันทำอะไร", MAY_OF_LAST_YEAR),
+        ("¿Qué pasó el 8 de mayo del año pasado?", ("2025-05-08", "2025-05-08")),
+        ("Wo waren wir Weihnachten vorletztes Jahr?", ("2024-12-24", "2024-12-26")),
+        ("Wo war ich von März bis Mai letzten Jahres?", ("2025-03-01", "2025-05-31")),
+        ("Was war letzten Dezember?", ("2025-12-01", "2025-12-31")),
+        ("Qu'ai-je fait en décembre dernier ?", ("2025-12-01", "2025-12-31")),
+        ("지난 12월에 뭐 했어?", ("2025-12-01", "2025-12-31")),
+    ],
+)
+def test_a_month_and_a_year_near_today_are_one_time(query: str, meant: tuple[str, str]) -> None:
+    assert [(str(period.first), str(period.last)) for period in periods_in(query, NOW)] == [meant]
+
+
+def test_a_month_and_a_year_with_other_words_between_them_are_two_times() -> None:
+    assert len(periods_in("¿Qué hice en mayo y el año pasado?", NOW)) == 2
+    assert len(periods_in("en mayo " + "de la " * 100 + "año pasado", NOW)) == 2
+
+
 # Said on a Wednesday.
 WEDNESDAY = date(2024, 5, 15)
 

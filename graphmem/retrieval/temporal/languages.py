@@ -24,6 +24,8 @@ from graphmem.retrieval.temporal.expressions import (
     Rule,
     RuleBuilder,
     TimeExpression,
+    combine_with_year,
+    join_pairs,
     named_period,
     scan,
     share_year,
@@ -58,13 +60,18 @@ _EASTERS = {"easter": periods.easter, "orthodox easter": periods.orthodox_easter
 _TELLING = ("relative", "ago", "past", "months", "weekdays", "short", "seasons", "adverbs", "holidays")
 # A number behind which something is counted is no year.
 _COUNTED = re.compile(r" ?(?:%|€|\$|[.,:]\d)| (?:euros?|dollars?|dolares|kilometer|km|metros?|personen|personas)\b")
+# What stands between a month and a year near today, in either order.
+_BESIDE_YEAR = re.compile(
+    r",?\s?(?:(?:de|del|des|du|do|da|di|dello|la|el|le|lo|il|en|em|im|in|am|van|w|z|в|من|في)\s|(?:d|l|dell|nell)')*|[のに、]"
+    r"|(?:의|에|ของ|เมื่อ|ใน)\s?"
+)
 # A word and the space behind it, before a day or a month.
 _WORD_BEFORE = re.compile(r"(\w+)\.? $")
 # Months and years of languages that write them otherwise than with a word before them.
 _OTHERWISE = {
     "ja": (rf"{_YEAR}年(?:{_NUMBER}月)?(?:{_DAY}日)?", rf"(?<!\d){_NUMBER}月(?:{_DAY}日)?"),
     "ko": (rf"{_YEAR}년(?: ?{_NUMBER}월)?(?: ?{_DAY}일)?", rf"(?<!\d){_NUMBER}월(?: ?{_DAY}일)?"),
-    "th": (rf"(?P<month>MONTHS)(?: ?{_YEAR})?",),
+    "th": (rf"(?:(?<!\d){_DAY} ?)?(?P<month>MONTHS)(?: ?{_YEAR})?",),
     "tr": (rf"(?<!\w)(?:{_DAY} )?(?P<month>MONTHS)(?: {_YEAR})?(?:'?[dt][ae]| ayinda)(?!\w)",
            rf"(?<!\w){_YEAR} yilinda(?!\w)"),
 }  # fmt: skip
@@ -115,10 +122,14 @@ def _find(text: str, today: date, phrases: Callable[[str], Sequence[_Phrase]]) -
     if not (told := _languages_of(folded)):
         return []
     by_language = (
-        scan(
-            _without_names(text, folded, places, language),
-            today,
-            filter(None, (phrase.rule_for(folded) for phrase in phrases(language))),
+        join_pairs(
+            folded,
+            scan(
+                _without_names(text, folded, places, language),
+                today,
+                filter(None, (phrase.rule_for(folded) for phrase in phrases(language))),
+            ),
+            _same_time,
         )
         for language in told
     )
@@ -130,6 +141,11 @@ def _find(text: str, today: date, phrases: Callable[[str], Sequence[_Phrase]]) -
         return found
     places = [*places, len(text)]  # what folding drops belongs to the word before it
     return [TimeExpression(places[one.begin], places[one.end], one.period, one.build) for one in found]
+
+
+def _same_time(left: TimeExpression, right: TimeExpression, words: str) -> list[TimeExpression] | None:
+    """Joins a month, a day or a season and its year: "en mayo del año pasado", "去年の5月"."""
+    return combine_with_year(left, right) if len(words) <= MAX_GAP and _BESIDE_YEAR.fullmatch(words) else None
 
 
 def names_nothing(query: str, without_times: str) -> bool:
@@ -249,12 +265,11 @@ def _named_months(language: str) -> list[_Phrase]:
     patterns: list[tuple[str, RuleBuilder]] = [
         (pattern.replace("MONTHS", months), month_of) for pattern in _OTHERWISE.get(language, ())
     ]
+    days: list[_Phrase] = []
     if language not in _SCRIPTS:
         month = f"(?P<month>{months})"
-        patterns += [
-            (rf"(?<!\w){_DAY}{_ORDINAL}{_OF}{month}(?:{_OF_YEAR} {_YEAR})?(?!\w)", month_of),
-            (rf"(?<!\w){month}{_OF_YEAR} {_YEAR}(?!\w)", month_of),
-        ]
+        days = [_Phrase((), rf"(?<!\w){_DAY}{_ORDINAL}{_OF}{month}(?:{_OF_YEAR} {_YEAR})?(?!\w)", month_of)]
+        patterns.append((rf"(?<!\w){month}{_OF_YEAR} {_YEAR}(?!\w)", month_of))
     for side in filter(words.get, ("in", "since", "before", "until")):
         time = rf"(?:(?P<month>{months})|{_YEAR_WORD}{_YEAR})"
         lead = rf"(?<!\w)(?:{words[side]})(?: |(?<='))(?:l')?"
@@ -262,6 +277,8 @@ def _named_months(language: str) -> list[_Phrase]:
     return [
         *_ranges(language),
         *_seasons(language),
+        *days,
+        *_months_of_years(language),
         *(_Phrase((), pattern, build) for pattern, build in patterns),
     ]
 
@@ -315,6 +332,18 @@ def _seasons(language: str) -> list[_Phrase]:
     return [
         _phrase(phrase, (part,), partial(_season, names, which), language, begin)
         for begin, phrase, part, which in patterns
+    ]
+
+
+def _months_of_years(language: str) -> list[_Phrase]:
+    """Returns the patterns of months in the phrases that tell a season's year ("letzten Mai")."""
+    words = _words()[language]
+    months = {month: ["month", number, 1] for month, number in words["months"].items()}
+    name = f"(?P<name>{_any(months)})" + (r"(?! ?\d)" if language in _SCRIPTS else "")
+    return [
+        _phrase(phrase, (name,), partial(_season, months, which), language)
+        for phrase, which in words["season"].items()
+        if which != ""
     ]
 
 
@@ -395,6 +424,8 @@ def _yearly(meaning: int | list[Any]) -> Yearly:
     if isinstance(meaning, int):
         return lambda year: periods.months(year, meaning, 3)
     begin, day, count = meaning
+    if begin == "month":
+        return partial(periods.month, number=day)
     if begin in _EASTERS:
         return lambda year: periods.days(_EASTERS[begin](year) + timedelta(day), count)
     return periods.on_date(begin, day, count)
