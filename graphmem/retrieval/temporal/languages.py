@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -60,6 +61,17 @@ _EASTERS = {"easter": periods.easter, "orthodox easter": periods.orthodox_easter
 _TELLING = ("relative", "ago", "past", "months", "weekdays", "short", "seasons", "adverbs", "holidays")
 # A number behind which something is counted is no year.
 _COUNTED = re.compile(r" ?(?:%|€|\$|[.,:]\d)| (?:euros?|dollars?|dolares|kilometer|km|metros?|personen|personas)\b")
+# A date in digits with its day first, and all texts that may have one.
+_DAY_FIRST = rf"(?<![\w/.-]){_DAY}(?P<mark>[/.-])(?P<month>1[0-2]|0?[1-9])(?P=mark){_YEAR}(?![\w/-])"
+_HAS_DIGITS = re.compile(r"\d[/.-]\d")
+# The languages of further scripts by what stands for it; and words that tell an English text, whose month comes first.
+_OF_SCRIPT = {"ru": re.compile("[\u0400-\u04ff]"), "ar": re.compile("[\u0600-\u06ff]"), "th": _SCRIPTS["th"]}
+_ENGLISH = frozenset(
+    "the a an of on in at to for and or is are was were be been am i you he she it we they my your his her our "
+    "their this that these those what when where who which why how did do does done have has had will would can "
+    "could not no with from by about after before since until last next there here if but so me us them as".split()
+)
+_OF_LANGUAGE = ("in", "since", "before", "until", "days", "of", "digits")
 # What stands between a month and a year near today, in either order.
 _BESIDE_YEAR = re.compile(
     r",?\s?(?:(?:de|del|des|du|do|da|di|dello|la|el|le|lo|il|en|em|im|in|am|van|w|z|в|من|في)\s|(?:d|l|dell|nell)')*|[のに、]"
@@ -103,7 +115,10 @@ class _Phrase:
 def find_expressions(text: str, today: date) -> list[TimeExpression]:
     """Returns the expressions of time in a text, in its order, at their places in it."""
     return _find(
-        text, today, lambda language: [*_named_months(language), *_relative_phrases(language), _named_weekday(language)]
+        text,
+        today,
+        lambda language: [*_named_months(language), *_relative_phrases(language), _named_weekday(language)],
+        has_dates=True,
     )
 
 
@@ -117,21 +132,24 @@ def find_relative(text: str, today: date) -> list[TimeExpression]:
     return _find(text, today, _relative_phrases)
 
 
-def _find(text: str, today: date, phrases: Callable[[str], Sequence[_Phrase]]) -> list[TimeExpression]:
+def _find(
+    text: str, today: date, phrases: Callable[[str], Sequence[_Phrase]], *, has_dates: bool = False
+) -> list[TimeExpression]:
     folded, places = _folded(text)
-    if not (told := _languages_of(folded)):
-        return []
+    told = {language: phrases(language) for language in _languages_of(folded)}
+    if has_dates and _HAS_DIGITS.search(folded) and (written := _written_in(folded)):
+        told[written] = [*_dates(written), *told.get(written, ())]
     by_language = (
         join_pairs(
             folded,
             scan(
                 _without_names(text, folded, places, language),
                 today,
-                filter(None, (phrase.rule_for(folded) for phrase in phrases(language))),
+                filter(None, (phrase.rule_for(folded) for phrase in known)),
             ),
             _same_time,
         )
-        for language in told
+        for language, known in told.items()
     )
     found: list[TimeExpression] = []
     # The longest first: "5 mai" is German too, "du 3 au 5 mai" French.
@@ -236,6 +254,46 @@ def _languages_of(text: str) -> list[str]:
     if by_word.keys().isdisjoint(words):  # as most texts
         return told
     return list(dict.fromkeys([*told, *chain.from_iterable(by_word.get(word, ()) for word in words)]))
+
+
+def _written_in(text: str) -> str | None:
+    """Returns the language of a folded text if it writes the day before the month; None for English and without a sign.
+
+    By its script or by the words that questions and dates have; English needs as many of them as any other language.
+    """
+    if is_japanese(text) or _SCRIPTS["ko"].search(text) or chinese.is_chinese(text):
+        return None
+    if (by_script := next((one for one, script in _OF_SCRIPT.items() if script.search(text)), None)) is not None:
+        return by_script
+    by_word, words = _languages_by_sign(), set(_WORD.findall(text))
+    counts = Counter(language for word in words for language in by_word.get(word, ()))
+    language, count = max(counts.items(), key=lambda one: one[1], default=("", 0))
+    return language if count > len(words & _ENGLISH) else None
+
+
+@cache
+def _languages_by_sign() -> Mapping[str, list[str]]:
+    """Returns the languages in Latin script by the words that tell in which of them a text is written."""
+    languages: dict[str, list[str]] = {}
+    for language, words in _words().items():
+        if language not in (*_SCRIPTS, *_OF_SCRIPT):
+            phrases = [*words["nothing"], *chain(*(words[kind].split("|") for kind in _OF_LANGUAGE))]
+            for word in set(_WORD.findall(" ".join(phrases))):
+                languages.setdefault(word, []).append(language)
+    return languages
+
+
+@cache
+def _dates(language: str) -> list[_Phrase]:
+    """Returns the patterns of dates in digits whose day comes first; without a year behind words before a day."""
+    words = _words()[language]
+    build = partial(_month, words["months"])
+    patterns = [_DAY_FIRST]
+    if words["digits"]:
+        lead = rf"(?<!\w)(?:{words['digits']})(?: |(?<=')){_DAY}"
+        months = (r"/(?P<month>1[0-2]|0?[1-9])", r"\.(?P<month>1[0-2]|0[1-9]|[1-9](?=\.))\.?")
+        patterns += [rf"{lead}{month}(?![\w/-]|\.\d)" for month in months]
+    return [_Phrase((), pattern, build) for pattern in patterns]
 
 
 @cache

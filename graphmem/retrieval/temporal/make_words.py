@@ -28,7 +28,7 @@ WHICH = {-1: "last", 0: "this", 1: "next"}
 LEADS = {
     "es": "el la", "fr": "le la l'", "it": "l'", "pl": "w", "ru": "в на",
 }  # fmt: skip
-KINDS = ("in", "since", "before", "until", "every", "days", "of", "titles", "tens", "shifts")
+KINDS = ("in", "since", "before", "until", "every", "days", "of", "titles", "tens", "shifts", "digits")
 FOLDER = Path(__file__).parent
 
 
