@@ -293,6 +293,28 @@ def test_a_query_that_names_nothing_but_a_time_asks_for_all_of_it(query: str) ->
     assert not depends_on_conversation(query)
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        "前天我做了什麼?",
+        "上個週末我們聊了些甚麼?",
+        "去年聖誕節我們做了什麼？",
+        "兩個星期前發生了什麼事?",
+        "２０２４年３月我做了什么?",
+        "５月１日我做了什么?",
+        "５月１日に何をしましたか?",
+    ],
+)
+def test_traditional_characters_and_wide_digits_are_read(query: str) -> None:
+    assert analyze_query(query, NOW).is_only_temporal
+
+
+def test_wide_digits_are_those_of_the_date() -> None:
+    (march,) = periods_in("２０２４年３月我做了什么?", NOW)
+    assert (str(march.first), str(march.last)) == ("2024-03-01", "2024-03-31")
+    assert [str(period.first) for period in periods_in("２０２４／３／８", NOW)] == ["2024-03-08"]
+
+
 @pytest.mark.parametrize("query", ["last week", "去年", "letzte Woche", "先週"])
 def test_a_time_alone_asks_for_all_of_it(query: str) -> None:
     assert analyze_query(query, NOW).is_only_temporal
@@ -365,6 +387,40 @@ def test_a_month_and_a_year_near_today_are_one_time(query: str, meant: tuple[str
 def test_a_month_and_a_year_with_other_words_between_them_are_two_times() -> None:
     assert len(periods_in("¿Qué hice en mayo y el año pasado?", NOW)) == 2
     assert len(periods_in("en mayo " + "de la " * 100 + "año pasado", NOW)) == 2
+
+
+EIGHTH, AUGUST = ("2024-05-08", "2024-05-08"), ("2024-08-05", "2024-08-05")
+
+
+@pytest.mark.parametrize(
+    ("query", "meant"),
+    [
+        ("¿Qué pasó el 8/5/2024?", EIGHTH),
+        ("Que s'est-il passé le 8/5/2024 ?", EIGHTH),
+        ("Cosa è successo l'8/5/2024?", EIGHTH),
+        ("O que aconteceu em 8/5/2024?", EIGHTH),
+        ("ماذا حدث في 8/5/2024؟", EIGHTH),
+        ("ماذا حدث في ٨/٥/٢٠٢٤؟", EIGHTH),
+        ("Was war am 8/5/2024?", EIGHTH),
+        ("Was habe ich am 8.5.2024 gemacht?", EIGHTH),
+        ("Was habe ich am 8-5-2024 gemacht?", EIGHTH),
+        ("Wat gebeurde er op 8-5-2024?", EIGHTH),
+        ("Что было 8/5/2024?", EIGHTH),
+        ("Co było 08/05/2024?", EIGHTH),
+        ("8/5/2024 tarihinde ne oldu?", EIGHTH),
+        ("เกิดอะไรขึ้นวันที่ 8/5/2024", EIGHTH),
+        ("Was habe ich am 8.5. gemacht?", ("2026-05-08", "2026-05-08")),
+        ("¿Qué hice el 8/5?", ("2026-05-08", "2026-05-08")),
+        ("What happened on 8/5/2024?", AUGUST),
+        ("The meeting with Herr Schmidt in Berlin on 8/5/2024", AUGUST),
+        ("8/5/2024", AUGUST),
+        ("8/5/2024 的会议", AUGUST),
+    ],
+)
+def test_the_language_of_a_text_tells_whether_the_day_or_the_month_comes_first(
+    query: str, meant: tuple[str, str]
+) -> None:
+    assert [(str(period.first), str(period.last)) for period in periods_in(query, NOW)] == [meant]
 
 
 # Said on a Wednesday.

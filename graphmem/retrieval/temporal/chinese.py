@@ -13,6 +13,7 @@ from datetime import date, timedelta
 from functools import cache, lru_cache
 from itertools import accumulate
 
+from graphmem.folding import fold
 from graphmem.retrieval.temporal import periods
 from graphmem.retrieval.temporal.expressions import (
     NO_DATE,
@@ -26,9 +27,19 @@ from graphmem.retrieval.temporal.expressions import (
 )
 from graphmem.retrieval.temporal.periods import Period, Yearly
 
-SIMPLIFIED = str.maketrans(
-    "週個後節號兩這聖誕國慶禮過間內幾從時開萬跨歲點", "周个后节号两这圣诞国庆礼过间内几从时开万跨岁点"
-)
+
+class _Signs(dict[int, str]):
+    """Each Chinese character in simplified form and each digit in ASCII, by its code, for `str.translate`."""
+
+    def __missing__(self, code: int) -> str:
+        sign = chr(code)
+        is_read = _CHARACTER.match(sign) or sign.isdecimal()
+        self[code] = sign = fold(sign) if is_read else sign
+        return sign
+
+
+_SPACE, _CHARACTER = re.compile(r"\s+"), re.compile("[\u4e00-\u9fff]")
+SIMPLIFIED = _Signs()
 DIGITS = {"零": 0, "〇": 0, "两": 2} | {sign: value for value, sign in enumerate("一二三四五六七八九", 1)}
 VAGUE = frozenset("几些")
 NUMBER = r"(?:\d{1,3}|[一二三四五六七八九]?十[一二三四五六七八九]?|[一二三四五六七八九两几半])"
@@ -69,7 +80,6 @@ EVENT = re.compile(
     r"|聚会|派对|演出|音乐会|演唱会|典礼|活动|会议|车祸|事故|离职|入职|辞职|退休|开业|开张|展览|展|节|过年|春节)$"
 )
 _OTHER_IN_JAPANESE = re.compile("[前后後][日晚晩早夜年]")
-_SPACE, _CHARACTER = re.compile(r"\s+"), re.compile("[\u4e00-\u9fff]")
 _BEFORE = re.compile(r"的?(?:之前|以前|前(?![天晚]))(?!几|些|\d|[一二三四五六七八九十两])")
 _AFTER = re.compile(r"的?(?:之后|以后|后(?![天晚]))(?!几|些|\d|[一二三四五六七八九十两])")
 _SINCE = re.compile(r"的?(?:以来|起(?!来)|开始)")
@@ -83,7 +93,7 @@ def is_chinese(text: str) -> bool:
 
 
 def simplify(text: str) -> str:
-    """Returns a text as the patterns need it: without spaces, the characters they use in simplified form."""
+    """Returns a text as the patterns need it: without spaces, the characters in simplified form."""
     return _SPACE.sub("", text).translate(SIMPLIFIED)
 
 

@@ -7,6 +7,7 @@ Phrases are parts ("early May", "the second weekend of June"), ranges ("from May
 from __future__ import annotations
 
 import re
+import unicodedata
 from calendar import isleap
 from collections.abc import Mapping
 from datetime import date, timedelta
@@ -127,9 +128,22 @@ _WORD_OR_DIGIT = re.compile(r"[a-z]{2,}|[0-9]")
 _SAME_TIME = re.compile(r"(?:,|'s)?(?: (?:of|in|on|at|during|around|the))*\s?", re.IGNORECASE)
 
 
+class _PlainSigns(dict[int, str]):
+    """Each digit of any script in ASCII, by its code, for `str.translate`; other characters are themselves."""
+
+    def __missing__(self, code: int) -> str:
+        sign = chr(code)
+        self[code] = sign = str(unicodedata.decimal(sign)) if sign.isdecimal() else sign
+        return sign
+
+
+_PLAIN = _PlainSigns({ord(wide): plain for wide, plain in zip("’／．－", "'/.-", strict=True)})
+
+
 def plain_text(query: str) -> str:
-    """Returns the first `MAX_CHARS` characters of a query with plain apostrophes and single spaces."""
-    return " ".join(query[:MAX_CHARS].replace("’", "'").split())
+    """Returns the first `MAX_CHARS` characters of a query with plain apostrophes, digits of ASCII and single spaces."""
+    text = query[:MAX_CHARS]
+    return " ".join((text if text.isascii() else text.translate(_PLAIN)).split())
 
 
 def find_expressions(text: str, today: date) -> list[TimeExpression]:
