@@ -286,6 +286,44 @@ def test_words_keep_their_places_where_folding_drops_characters() -> None:
         "Gdzie byłem wczoraj?",
         "昨日はどこにいた?",
         "What did we do in May?",
+        "What did I do yesterday?",
+        "What did I do the day before yesterday?",
+        "What happened yesterday?",
+        "Was habe ich am 8.5.2024 gemacht?",
+        "Was habe ich am 8. Mai 2024 gemacht?",
+        "Worüber haben wir gestern gesprochen?",
+        "Was habe ich von Montag bis Mittwoch gemacht?",
+        "¿Qué pasó el 8/5/2024?",
+        "¿Qué estuve haciendo ayer?",
+        "¿De qué hablamos anteayer?",
+        "Qu'avons-nous fait il y a trois jours ?",
+        "De quoi avons-nous parlé hier ?",
+        "Di cosa abbiamo parlato ieri?",
+        "Waar hebben we het gisteren over gehad?",
+        "Wat is er eergisteren gebeurd?",
+        "Co robiłem w maju 2024 roku?",
+        "Co robiłem 8 maja 2024 r.?",
+        "O czym rozmawialiśmy wczoraj?",
+        "Sobre o que falamos ontem?",
+        "O que eu fiz em 8 de maio de 2024?",
+        "Что я делал 8 мая 2024 года?",
+        "Где я был 8 мая 2024 г.?",
+        "О чём мы говорили на прошлой неделе?",
+        "Чем я занимался вчера?",
+        "8 Mayıs 2024'te ne yaptım?",
+        "Evvelsi gün ne konuştuk?",
+        "عن ماذا تحدثنا أمس؟",
+        "ماذا فعلت في 8 مايو 2024؟",
+        "先週は何をしていましたか?",
+        "昨日、何の話をした?",
+        "一昨日は何をしましたか?",
+        "어제 무엇을 했나요?",
+        "2024년 5월 8일에 무엇을 했나요?",
+        "어제 무슨 일이 있었나요?",
+        "วันที่ 8 พฤษภาคม 2024 ฉันทำอะไร",
+        "สัปดาห์ที่แล้วเราคุยอะไรกัน",
+        "前天我做了什麼?",
+        "前天我幹了些什麼?",
     ],
 )
 def test_a_query_that_names_nothing_but_a_time_asks_for_all_of_it(query: str) -> None:
@@ -320,8 +358,22 @@ def test_a_time_alone_asks_for_all_of_it(query: str) -> None:
     assert analyze_query(query, NOW).is_only_temporal
 
 
+@pytest.mark.parametrize("words", ["干嘛", "有些", "얘기했어", "일이", "昨日", "よ"])
+def test_words_that_may_be_divided_in_many_ways_take_no_time(words: str) -> None:
+    """To try each division of them would take exponential time."""
+    assert not analyze_query(f"昨天 어제 {words * 400}x", NOW).is_only_temporal
+
+
 def test_a_query_that_names_something_else_asks_for_that() -> None:
-    for query in ("Wann war ich gestern im Kino?", "Qui est venu hier ?", "昨日ケンは何をしましたか?"):
+    for query in (
+        "어제 요가 했어?",
+        "¿Qué hice ayer con Ana?",
+        "Что я купил вчера?",
+        "เมื่อวานฉันซื้ออะไร",
+        "Wann war ich gestern im Kino?",
+        "Qui est venu hier ?",
+        "昨日ケンは何をしましたか?",
+    ):
         assert not analyze_query(query, NOW).is_only_temporal
 
 

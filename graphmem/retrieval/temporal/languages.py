@@ -48,6 +48,8 @@ _YEAR, _DAY = f"(?P<year>{_YEAR_NUMBER})", f"(?P<day>{_DAY_NUMBER})"
 _NUMBER = "(?P<month>1[0-2]|[1-9])"
 # What may stand behind the number of a day, between a day, its month and the year, and before the number of a year.
 _ORDINAL, _OF, _OF_YEAR = r"(?:\.|º|°|er|-?го)?", r"(?: de | del | di | d'| )", r"(?:,| de| del)?"
+# A year where months have names, and the word behind it.
+_FULL_YEAR = rf"{_YEAR}(?: (?:года|году|год|г\b\.?|roku|r\b\.?)(?!\w)|'[dt][ae]n?)?"
 _YEAR_WORD = r"(?:jahr |jahre |el ano |l'anno |roku |عام |سنه )?"
 # Further words that tell a language: of those beside a year ("в 2023 году"), and Turkish months with an ending.
 _FURTHER = {
@@ -84,7 +86,7 @@ _OTHERWISE = {
     "ja": (rf"{_YEAR}年(?:{_NUMBER}月)?(?:{_DAY}日)?", rf"(?<!\d){_NUMBER}月(?:{_DAY}日)?"),
     "ko": (rf"{_YEAR}년(?: ?{_NUMBER}월)?(?: ?{_DAY}일)?", rf"(?<!\d){_NUMBER}월(?: ?{_DAY}일)?"),
     "th": (rf"(?:(?<!\d){_DAY} ?)?(?P<month>MONTHS)(?: ?{_YEAR})?",),
-    "tr": (rf"(?<!\w)(?:{_DAY} )?(?P<month>MONTHS)(?: {_YEAR})?(?:'?[dt][ae]| ayinda)(?!\w)",
+    "tr": (rf"(?<!\w)(?:{_DAY} )?(?P<month>MONTHS)(?: {_YEAR})?(?:'?[dt][ae]n?| ayinda| gunu)(?!\w)",
            rf"(?<!\w){_YEAR} yilinda(?!\w)"),
 }  # fmt: skip
 
@@ -167,18 +169,22 @@ def _same_time(left: TimeExpression, right: TimeExpression, words: str) -> list[
 
 
 def names_nothing(query: str, without_times: str) -> bool:
-    """Whether a query has, in a language of which it has a word of time, only words that name nothing beside its times.
+    """Whether a query has only words of its language that name nothing beside its times.
 
     `without_times` is the query without these.
     """
     rest = _folded(without_times)[0]
-    return any(_nothing(language).fullmatch(rest) for language in _languages_of(_folded(query)[0]))
+    asked = _folded(query)[0]
+    # A date in digits is no word of a language, but the words beside it are.
+    languages = dict.fromkeys([*_languages_of(asked), *filter(None, [_written_in(asked)])])
+    return any(_nothing(language).fullmatch(rest) for language in languages)
 
 
 @cache
 def _nothing(language: str) -> re.Pattern[str]:
     words = "|".join(_words()[language]["nothing"])
-    return re.compile(rf"(?:{words}|\W)+" if language in _SCRIPTS else rf"\W*(?:(?:{words})(?:\W+|$))*")
+    # Atomic: where words may be divided otherwise ("얘기했어"), trying each division takes exponential time.
+    return re.compile(rf"(?>{words}|\W)++" if language in _SCRIPTS else rf"\W*+(?>(?:{words})(?:\W++|$))*+")
 
 
 class _Signs(dict[int, str]):
@@ -326,10 +332,10 @@ def _named_months(language: str) -> list[_Phrase]:
     days: list[_Phrase] = []
     if language not in _SCRIPTS:
         month = f"(?P<month>{months})"
-        days = [_Phrase((), rf"(?<!\w){_DAY}{_ORDINAL}{_OF}{month}(?:{_OF_YEAR} {_YEAR})?(?!\w)", month_of)]
-        patterns.append((rf"(?<!\w){month}{_OF_YEAR} {_YEAR}(?!\w)", month_of))
+        days = [_Phrase((), rf"(?<!\w){_DAY}{_ORDINAL}{_OF}{month}(?:{_OF_YEAR} {_FULL_YEAR})?(?!\w)", month_of)]
+        patterns.append((rf"(?<!\w){month}{_OF_YEAR} {_FULL_YEAR}(?!\w)", month_of))
     for side in filter(words.get, ("in", "since", "before", "until")):
-        time = rf"(?:(?P<month>{months})|{_YEAR_WORD}{_YEAR})"
+        time = rf"(?:(?P<month>{months})|{_YEAR_WORD}{_FULL_YEAR})"
         lead = rf"(?<!\w)(?:{words[side]})(?: |(?<='))(?:l')?"
         patterns.append((rf"{lead}{time}(?!\w)", partial(_bordered, side, words["months"])))
     return [
@@ -381,7 +387,7 @@ def _seasons(language: str) -> list[_Phrase]:
     name = f"(?P<name>{_any(names)})"
     # No part of a longer word ("千春に", "한겨울에").
     start = "(?<![\u3005\u4e00-\u9fff\uac00-\ud7a3])" if language in _SCRIPTS else ""
-    of_year = rf"(?:{_OF_YEAR} {_YEAR_WORD}{_YEAR})"
+    of_year = rf"(?:{_OF_YEAR} {_YEAR_WORD}{_FULL_YEAR})"
     dated = rf"{_YEAR}(?:年の?|년 ?){name}" if start else name + of_year
     patterns = [("", "{0}", dated, "")]
     patterns += [(start, phrase, name, which) for phrase, which in words["season"].items()]

@@ -84,7 +84,7 @@ def words_of(language: str, own: Mapping[str, Any], cldr: Path) -> dict[str, Any
         "adverbs": by_spelling(seasons_of(own.get("adverbs", ""))),
         "season": by_spelling(own.get("season", {})),
         "holidays": by_spelling(own.get("holidays", {})),
-        "ranges": list(by_spelling(dict.fromkeys(own["ranges"]))),
+        "ranges": sorted(by_spelling(dict.fromkeys(own["ranges"])), key=len, reverse=True),
         "nothing": sorted(by_spelling(dict.fromkeys(own["nothing"].split())), key=len, reverse=True),
         **{kind: alternatives(own.get(kind, [])) for kind in KINDS},
     }
