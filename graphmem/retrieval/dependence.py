@@ -74,8 +74,8 @@ def depends_on_conversation(query: str) -> bool:
             return not _asks_for_time(query)
         query = query.strip()
         naming = sum(word not in _REACTIONS for word in query_words(query))
-        if not naming:  # the month of May is named by a word that names nothing else
-            naming = sum(period.is_exact for period in periods_in(query, _ANY_MOMENT))
+        if not naming:  # "may" and "yesterday" are words that name nothing but a time
+            naming = len(periods_in(query, _ANY_MOMENT))
         if not 0 < naming <= MAX_WITH_REFERENCE:
             return not naming
         antecedent = _ANTECEDENT.search(query)

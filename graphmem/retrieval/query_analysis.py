@@ -73,8 +73,8 @@ _ASSISTANT_SAID = re.compile(
 )
 # What a Chinese query may have beside its times and ask for all that happened then: 我做了什么, 跟你说了啥.
 _NAMES_NOTHING = re.compile(
-    r"(?:我们?|咱们?|[你您]们?|大家|[跟和对给都又还也在是有了过的着呢吗嘛啊呀吧]|干嘛|[做干说聊讲谈记]|发生|告诉|提到|什么|啥"
-    r"|[哪有一]些|事情|事儿?|怎么?样|如何|那天|这天|\W)+"
+    r"(?>我们?|咱们?|[你您妳]们?|大家|[跟和对给都又还也在是有了过的着呢吗嘛啊呀吧些]|干嘛|[做干说聊讲谈记]|发生|告诉|提到|[什甚]么|啥"
+    r"|[哪有一]些|事情|事儿?|怎么?样|如何|那天|这天|\W)*+"
 )
 # A question also without a question mark.
 _QUESTION = re.compile(

@@ -286,6 +286,44 @@ def test_words_keep_their_places_where_folding_drops_characters() -> None:
         "Gdzie byłem wczoraj?",
         "昨日はどこにいた?",
         "What did we do in May?",
+        "What did I do yesterday?",
+        "What did I do the day before yesterday?",
+        "What happened yesterday?",
+        "Was habe ich am 8.5.2024 gemacht?",
+        "Was habe ich am 8. Mai 2024 gemacht?",
+        "Worüber haben wir gestern gesprochen?",
+        "Was habe ich von Montag bis Mittwoch gemacht?",
+        "¿Qué pasó el 8/5/2024?",
+        "¿Qué estuve haciendo ayer?",
+        "¿De qué hablamos anteayer?",
+        "Qu'avons-nous fait il y a trois jours ?",
+        "De quoi avons-nous parlé hier ?",
+        "Di cosa abbiamo parlato ieri?",
+        "Waar hebben we het gisteren over gehad?",
+        "Wat is er eergisteren gebeurd?",
+        "Co robiłem w maju 2024 roku?",
+        "Co robiłem 8 maja 2024 r.?",
+        "O czym rozmawialiśmy wczoraj?",
+        "Sobre o que falamos ontem?",
+        "O que eu fiz em 8 de maio de 2024?",
+        "Что я делал 8 мая 2024 года?",
+        "Где я был 8 мая 2024 г.?",
+        "О чём мы говорили на прошлой неделе?",
+        "Чем я занимался вчера?",
+        "8 Mayıs 2024'te ne yaptım?",
+        "Evvelsi gün ne konuştuk?",
+        "عن ماذا تحدثنا أمس؟",
+        "ماذا فعلت في 8 مايو 2024؟",
+        "先週は何をしていましたか?",
+        "昨日、何の話をした?",
+        "一昨日は何をしましたか?",
+        "어제 무엇을 했나요?",
+        "2024년 5월 8일에 무엇을 했나요?",
+        "어제 무슨 일이 있었나요?",
+        "วันที่ 8 พฤษภาคม 2024 ฉันทำอะไร",
+        "สัปดาห์ที่แล้วเราคุยอะไรกัน",
+        "前天我做了什麼?",
+        "前天我幹了些什麼?",
     ],
 )
 def test_a_query_that_names_nothing_but_a_time_asks_for_all_of_it(query: str) -> None:
@@ -293,8 +331,49 @@ def test_a_query_that_names_nothing_but_a_time_asks_for_all_of_it(query: str) ->
     assert not depends_on_conversation(query)
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        "前天我做了什麼?",
+        "上個週末我們聊了些甚麼?",
+        "去年聖誕節我們做了什麼？",
+        "兩個星期前發生了什麼事?",
+        "２０２４年３月我做了什么?",
+        "５月１日我做了什么?",
+        "５月１日に何をしましたか?",
+    ],
+)
+def test_traditional_characters_and_wide_digits_are_read(query: str) -> None:
+    assert analyze_query(query, NOW).is_only_temporal
+
+
+def test_wide_digits_are_those_of_the_date() -> None:
+    (march,) = periods_in("２０２４年３月我做了什么?", NOW)
+    assert (str(march.first), str(march.last)) == ("2024-03-01", "2024-03-31")
+    assert [str(period.first) for period in periods_in("２０２４／３／８", NOW)] == ["2024-03-08"]
+
+
+@pytest.mark.parametrize("query", ["last week", "去年", "letzte Woche", "先週"])
+def test_a_time_alone_asks_for_all_of_it(query: str) -> None:
+    assert analyze_query(query, NOW).is_only_temporal
+
+
+@pytest.mark.parametrize("words", ["干嘛", "有些", "얘기했어", "일이", "昨日", "よ"])
+def test_words_that_may_be_divided_in_many_ways_take_no_time(words: str) -> None:
+    """To try each division of them would take exponential time."""
+    assert not analyze_query(f"昨天 어제 {words * 400}x", NOW).is_only_temporal
+
+
 def test_a_query_that_names_something_else_asks_for_that() -> None:
-    for query in ("Wann war ich gestern im Kino?", "Qui est venu hier ?", "昨日ケンは何をしましたか?"):
+    for query in (
+        "어제 요가 했어?",
+        "¿Qué hice ayer con Ana?",
+        "Что я купил вчера?",
+        "เมื่อวานฉันซื้ออะไร",
+        "Wann war ich gestern im Kino?",
+        "Qui est venu hier ?",
+        "昨日ケンは何をしましたか?",
+    ):
         assert not analyze_query(query, NOW).is_only_temporal
 
 
@@ -322,3 +401,175 @@ def test_a_time_to_come_does_not_ask_for_all_that_was_said_then(query: str, is_p
 )
 def test_relative_words_of_a_line_get_their_dates(text: str, dated: str) -> None:
     assert insert_dates(text, dates_of(text, date(2026, 5, 7), 2026), set()) == dated
+
+
+MAY_OF_LAST_YEAR = ("2025-05-01", "2025-05-31")
+
+
+@pytest.mark.parametrize(
+    ("query", "meant"),
+    [
+        ("Was habe ich letztes Jahr im Mai gemacht?", MAY_OF_LAST_YEAR),
+        ("Was war im Mai letzten Jahres?", MAY_OF_LAST_YEAR),
+        ("¿Qué hice en mayo del año pasado?", MAY_OF_LAST_YEAR),
+        ("¿Qué hice el año pasado en mayo?", MAY_OF_LAST_YEAR),
+        ("Qu'ai-je fait en mai de l'année dernière ?", MAY_OF_LAST_YEAR),
+        ("Cosa ho fatto a maggio dell'anno scorso?", MAY_OF_LAST_YEAR),
+        ("O que fiz em maio do ano passado?", MAY_OF_LAST_YEAR),
+        ("Wat deed ik in mei vorig jaar?", MAY_OF_LAST_YEAR),
+        ("Co robiłem w maju zeszłego roku?", MAY_OF_LAST_YEAR),
+        ("Что я делал в мае прошлого года?", MAY_OF_LAST_YEAR),
+        ("Geçen yıl mayısta ne yaptım?", MAY_OF_LAST_YEAR),
+        ("ماذا فعلت في مايو من العام الماضي؟", MAY_OF_LAST_YEAR),
+        ("去年の5月に何をした?", MAY_OF_LAST_YEAR),
+        ("작년 5월에 뭐 했어?", MAY_OF_LAST_YEAR),
+        ("พฤษภาคมปีที่แล้วฉันทำอะไร", MAY_OF_LAST_YEAR),
+        ("¿Qué pasó el 8 de mayo del año pasado?", ("2025-05-08", "2025-05-08")),
+        ("Wo waren wir Weihnachten vorletztes Jahr?", ("2024-12-24", "2024-12-26")),
+        ("Wo war ich von März bis Mai letzten Jahres?", ("2025-03-01", "2025-05-31")),
+        ("Was war letzten Dezember?", ("2025-12-01", "2025-12-31")),
+        ("Qu'ai-je fait en décembre dernier ?", ("2025-12-01", "2025-12-31")),
+        ("지난 12월에 뭐 했어?", ("2025-12-01", "2025-12-31")),
+    ],
+)
+def test_a_month_and_a_year_near_today_are_one_time(query: str, meant: tuple[str, str]) -> None:
+    assert [(str(period.first), str(period.last)) for period in periods_in(query, NOW)] == [meant]
+
+
+def test_a_month_and_a_year_with_other_words_between_them_are_two_times() -> None:
+    assert len(periods_in("¿Qué hice en mayo y el año pasado?", NOW)) == 2
+    assert len(periods_in("en mayo " + "de la " * 100 + "año pasado", NOW)) == 2
+
+
+EIGHTH, AUGUST = ("2024-05-08", "2024-05-08"), ("2024-08-05", "2024-08-05")
+
+
+@pytest.mark.parametrize(
+    ("query", "meant"),
+    [
+        ("¿Qué pasó el 8/5/2024?", EIGHTH),
+        ("Que s'est-il passé le 8/5/2024 ?", EIGHTH),
+        ("Cosa è successo l'8/5/2024?", EIGHTH),
+        ("O que aconteceu em 8/5/2024?", EIGHTH),
+        ("ماذا حدث في 8/5/2024؟", EIGHTH),
+        ("ماذا حدث في ٨/٥/٢٠٢٤؟", EIGHTH),
+        ("Was war am 8/5/2024?", EIGHTH),
+        ("Was habe ich am 8.5.2024 gemacht?", EIGHTH),
+        ("Was habe ich am 8-5-2024 gemacht?", EIGHTH),
+        ("Wat gebeurde er op 8-5-2024?", EIGHTH),
+        ("Что было 8/5/2024?", EIGHTH),
+        ("Co było 08/05/2024?", EIGHTH),
+        ("8/5/2024 tarihinde ne oldu?", EIGHTH),
+        ("เกิดอะไรขึ้นวันที่ 8/5/2024", EIGHTH),
+        ("Was habe ich am 8.5. gemacht?", ("2026-05-08", "2026-05-08")),
+        ("¿Qué hice el 8/5?", ("2026-05-08", "2026-05-08")),
+        ("What happened on 8/5/2024?", AUGUST),
+        ("The meeting with Herr Schmidt in Berlin on 8/5/2024", AUGUST),
+        ("8/5/2024", AUGUST),
+        ("8/5/2024 的会议", AUGUST),
+    ],
+)
+def test_the_language_of_a_text_tells_whether_the_day_or_the_month_comes_first(
+    query: str, meant: tuple[str, str]
+) -> None:
+    assert [(str(period.first), str(period.last)) for period in periods_in(query, NOW)] == [meant]
+
+
+# Said on a Wednesday.
+WEDNESDAY = date(2024, 5, 15)
+
+
+def dated(text: str) -> str:
+    return insert_dates(text, dates_of(text, WEDNESDAY, 2024), set())
+
+
+@pytest.mark.parametrize(
+    ("words", "date_of_words"),
+    [
+        ("一昨日", "5月13日"),
+        ("昨日", "5月14日"),
+        ("しあさって", "5月18日"),
+        ("明々後日", "5月18日"),
+        ("さきおととい", "5月12日"),
+        ("先々月", "2024年3月"),
+        ("再来月", "2024年7月"),
+        ("二十日前", "4月25日"),
+        ("半年前", "約2023年11月"),
+        ("antes de ayer", "13 May"),
+        ("ayer", "14 May"),
+        ("antier", "13 May"),
+        ("trasanteayer", "12 May"),
+        ("pasado pasado mañana", "18 May"),
+        ("antes de ontem", "13 May"),
+        ("anteontem", "13 May"),
+        ("قبل أمس", "13 May"),
+        ("أمس الأول", "13 May"),
+        ("بعد غد", "17 May"),
+        ("نهاية الأسبوع الماضي", "11–12 May"),
+        ("الأسبوع الماضي", "6–12 May"),
+        ("الأسبوع قبل الماضي", "29 April–5 May"),
+        ("지지난주", "29 April–5 May"),
+        ("지지난 주", "29 April–5 May"),
+        ("다다음주", "27 May–2 June"),
+        ("지지난달", "March 2024"),
+        ("그끄저께", "12 May"),
+        ("내일모레", "17 May"),
+        ("지난주 주말", "11–12 May"),
+        ("avant hier", "13 May"),
+        ("après demain", "17 May"),
+        ("dopo domani", "17 May"),
+        ("ieri l'altro", "13 May"),
+        ("vor gestern", "13 May"),
+        ("über morgen", "17 May"),
+        ("eer gisteren", "13 May"),
+        ("over morgen", "17 May"),
+        ("przed wczoraj", "13 May"),
+        ("po jutrze", "17 May"),
+        ("после завтра", "17 May"),
+        ("öbür gün", "17 May"),
+        ("เมื่อวานซืน", "13 May"),
+        ("สองสัปดาห์ที่แล้ว", "28 April–4 May"),
+        ("เสาร์อาทิตย์ที่แล้ว", "11–12 May"),
+        ("hace un año", "about May 2023"),
+        ("上上上周", "4月22日–28日"),
+        ("大大前天", "5月11日"),
+    ],
+)
+def test_a_longer_phrase_wins_over_one_inside_it(words: str, date_of_words: str) -> None:
+    is_chinese_label = "月" in date_of_words
+    assert dated(f"{words}、の" if is_chinese_label and words[0] not in "上大" else f"{words}.").startswith(
+        f"{words}[{date_of_words}]" if is_chinese_label else f"{words} [{date_of_words}]"
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "一昨日部長面談",
+        "再再来週に行く",
+        "지지지난주에 갔어요",
+        "그제야 알았다",
+        "前日に行った",
+        "後日連絡します",
+        "明日香が来た",
+        "Nach vorgestern war alles anders",
+        "Przed przedwczoraj było zimno",
+        "После позавчера стало тепло",
+        "Après après après-demain",
+        "двадцать два дня назад",
+        "dwadzieścia dwa dni temu",
+        "yirmi iki gün önce",
+        "Twenty-two days ago it rained",
+        "หลายปีที่แล้ว",
+        "สิบสองวันก่อน",
+        "上上上上上周",
+    ],
+)
+def test_a_day_inside_a_longer_word_that_is_not_known_has_no_date(text: str) -> None:
+    assert dated(text) == text
+    assert periods_in(text, NOW) == ()
+
+
+def test_words_of_one_language_do_not_hide_the_times_of_another() -> None:
+    assert dated("Das Last minute Angebot kam gestern") == "Das Last minute Angebot kam gestern [14 May]"
+    assert dated("어제 金씨를 만났다").startswith("어제[5月14日]")

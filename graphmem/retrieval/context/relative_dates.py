@@ -7,12 +7,12 @@ A block is read long after its words were said; with the date beside it nobody h
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date
 
 from graphmem.retrieval.temporal import WEEK, chinese, english, languages, periods
-from graphmem.retrieval.temporal.expressions import TimeExpression, scan
+from graphmem.retrieval.temporal.expressions import MAX_GAP, TimeExpression, scan, union
 from graphmem.retrieval.temporal.periods import BEGINNING, END, Period
 
 # The expressions that get a date. Not "this morning", "tonight", "this month" and "this year", nor "like yesterday".
@@ -26,9 +26,6 @@ _ENGLISH_WORD = re.compile(r"yesterday|tomorrow|\b(?:ago|last|past|previous|next
 _FIGURATIVE = re.compile(r"\b(?:like|as if|if) (?:it (?:was|were) )?(?:only |just )?$", re.IGNORECASE)
 _CHINESE = re.compile(r"[昨明前后後去]|上|下")
 _POSSESSIVE = re.compile(r"['’]s\b")
-# Times that are counted back, and those of them whose days are exact.
-_COUNTED = re.compile(r"\bago\b|[^之以]前", re.IGNORECASE)
-_DAY_UNIT = re.compile(r"\b(?:day|night)s?\b|[天日晚]", re.IGNORECASE)
 # The longest periods, in days, that are shown by first and last day, by first and last month, as one counted year, and
 # at all.
 _DAYS, _MONTHS_LONG, _YEAR, _LONGEST = 16, 200, 370, 2000
@@ -53,14 +50,12 @@ def dates_of(text: str, said: date, year: int) -> list[RelativeDate]:
     `said` is the day of the words by the clock of whoever spoke; dates in `year` are written without it.
     """
     dates = list[RelativeDate]()
-    for expression, is_chinese in _relative_expressions(text, said):
-        words = text[expression.begin : expression.end]
-        # Of a time counted back in units longer than a day ("a month ago") the days are not exact.
-        is_about = _COUNTED.search(words) is not None and _DAY_UNIT.search(words) is None
-        label = _label(expression.period, said, year, is_about=is_about, is_chinese=is_chinese)
+    about = "約" if languages.is_japanese(text) else "约" if chinese.is_chinese(text) else ""
+    for expression in _relative_expressions(text, said):
+        label = _label(expression.period, said, year, about=about)
         if label is not None:
             possessive = _POSSESSIVE.match(text, expression.end)
-            dates.append(RelativeDate(possessive.end() if possessive else expression.end, label, not is_chinese))
+            dates.append(RelativeDate(possessive.end() if possessive else expression.end, label, not about))
     return dates
 
 
@@ -75,26 +70,32 @@ def insert_dates(text: str, dates: Iterable[RelativeDate], shown: set[str]) -> s
     return "".join([*parts, text[done:]])
 
 
-def _relative_expressions(text: str, said: date) -> Iterator[tuple[TimeExpression, bool]]:
-    """Yields the expressions that get a date with whether they are Chinese, in the order of the text."""
-    is_chinese = chinese.is_chinese(text)
-    if not (_CHINESE if is_chinese else _ENGLISH_WORD).search(text):
-        for one in languages.find_relative(text, said):
-            period = one.period
-            # Not the day, month or year of the words.
-            if not period.first <= said <= period.last or 1 < period.days <= WEEK:
-                yield one, False
-        return
-    read, rules = (text.translate(chinese.SIMPLIFIED), chinese.rules()) if is_chinese else (text, english.rules())
-    for expression in scan(read, said, rules):
-        before, words = text[: expression.begin], text[expression.begin : expression.end]
-        if _CHINESE.search(words) if is_chinese else _ENGLISH.search(words) and not _FIGURATIVE.search(before):
-            yield expression, is_chinese
+def _relative_expressions(text: str, said: date) -> list[TimeExpression]:
+    """Returns the expressions that get a date, in the order of the text."""
+    others = [one for one in languages.find_relative(text, said) if _tells_a_date(one.period, said)]
+    if chinese.is_chinese(text):
+        own = chinese.find_relative(text, said, is_japanese=languages.is_japanese(text))
+        return union(others, [one for one in own if _CHINESE.search(text, one.begin, one.end)])
+    own = scan(text, said, english.rules()) if _ENGLISH_WORD.search(text) else []
+    return union(others, [one for one in own if _is_dated(text, one)])
 
 
-def _label(period: Period, said: date, year: int, *, is_about: bool, is_chinese: bool) -> str | None:
-    """Returns the words of a period; None for one that is open, or so long that it says nothing."""
-    first, last, days = period.first, period.last, period.days
+def _tells_a_date(period: Period, said: date) -> bool:
+    """Whether a period is not the day, month or year of the words."""
+    return not period.first <= said <= period.last or 1 < period.days <= WEEK
+
+
+def _is_dated(text: str, one: TimeExpression) -> bool:
+    before = text[max(0, one.begin - MAX_GAP) : one.begin]
+    return bool(_ENGLISH.search(text[one.begin : one.end])) and not _FIGURATIVE.search(before)
+
+
+def _label(period: Period, said: date, year: int, *, about: str) -> str | None:
+    """Returns the words of a period; None for one that is open, or so long that it says nothing.
+
+    `about` is the sign for "about" in a text of Chinese signs, whose dates are written as 5月7日; "" for other texts.
+    """
+    first, last, days, is_about, is_chinese = period.first, period.last, period.days, period.is_about, bool(about)
     if not is_chinese and said.weekday() == _SUNDAY and period == periods.calendar("week", said, -1):
         return f"the week before {_range(said, said, year, is_chinese=False)}"
     if period.start == BEGINNING or period.end == END or days > _LONGEST:
@@ -113,7 +114,7 @@ def _label(period: Period, said: date, year: int, *, is_about: bool, is_chinese:
         name = _years(first, last, is_chinese=is_chinese)
     if not is_about:
         return name
-    return f"约{name}" if is_chinese else f"about {name}"
+    return f"{about or 'about '}{name}"
 
 
 def _months(first: date, last: date, *, is_chinese: bool) -> str:

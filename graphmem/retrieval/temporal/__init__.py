@@ -71,9 +71,13 @@ def periods_in(query: str, now: datetime) -> tuple[Period, ...]:
     text = plain_text(query)
     expressions = _spaced_expressions(text, today)
     if chinese.is_chinese(text):
-        found = chinese.find_expressions(chinese.simplify(text), today)
-        # 去年の夏 names a summer alone.
-        expressions = union(expressions, found) if languages.is_japanese(text) else [*expressions, *found]
+        simplified = chinese.simplify(text)
+        found = chinese.find_expressions(simplified, today)
+        if languages.is_japanese(text):  # 去年の夏 names a summer alone.
+            own = [one for one in found if chinese.is_time_in_japanese(simplified, one)]
+            expressions = union(expressions, own)
+        else:
+            expressions = [*expressions, *found]
     return tuple(dict.fromkeys(expression.period for expression in expressions))
 
 
@@ -86,15 +90,15 @@ def strip_times(query: str, now: datetime) -> str:
 def _spaced_expressions(text: str, today: date) -> list[TimeExpression]:
     """Returns the expressions of all languages but Chinese, in a text as `plain_text` returns it; in its order.
 
-    An English one gives way to a longer one of another time around it: "September" to "am 7. September".
+    An English one gives way to one of another time in its place ("8/5/2024" in a Spanish text) or around it:
+    "September" to "am 7. September".
     """
     in_english, others = english.find_expressions(text, today), languages.find_expressions(text, today)
     return union([one for one in in_english if not any(_is_part(one, other) for other in others)], others)
 
 
 def _is_part(one: TimeExpression, other: TimeExpression) -> bool:
-    is_inside = other.begin <= one.begin and one.end <= other.end
-    return is_inside and other.end - other.begin > one.end - one.begin and other.period != one.period
+    return other.begin <= one.begin and one.end <= other.end and other.period != one.period
 
 
 def strip_all_times(query: str, now: datetime) -> str:

@@ -13,6 +13,7 @@ from datetime import date, timedelta
 from functools import cache, lru_cache
 from itertools import accumulate
 
+from graphmem.folding import fold
 from graphmem.retrieval.temporal import periods
 from graphmem.retrieval.temporal.expressions import (
     NO_DATE,
@@ -26,9 +27,19 @@ from graphmem.retrieval.temporal.expressions import (
 )
 from graphmem.retrieval.temporal.periods import Period, Yearly
 
-SIMPLIFIED = str.maketrans(
-    "週個後節號兩這聖誕國慶禮過間內幾從時開萬跨歲點", "周个后节号两这圣诞国庆礼过间内几从时开万跨岁点"
-)
+
+class _Signs(dict[int, str]):
+    """Each Chinese character in simplified form and each digit in ASCII, by its code, for `str.translate`."""
+
+    def __missing__(self, code: int) -> str:
+        sign = chr(code)
+        is_read = _CHARACTER.match(sign) or sign.isdecimal()
+        self[code] = sign = fold(sign) if is_read else sign
+        return sign
+
+
+_SPACE, _CHARACTER = re.compile(r"\s+"), re.compile("[\u4e00-\u9fff]")
+SIMPLIFIED = _Signs()
 DIGITS = {"零": 0, "〇": 0, "两": 2} | {sign: value for value, sign in enumerate("一二三四五六七八九", 1)}
 VAGUE = frozenset("几些")
 NUMBER = r"(?:\d{1,3}|[一二三四五六七八九]?十[一二三四五六七八九]?|[一二三四五六七八九两几半])"
@@ -52,10 +63,14 @@ UNITS = {
     "年": "year",
 }
 UNIT = r"个?(?P<unit>天|日|晚|周(?!末)|星期|礼拜|(?<=个)月|年)"
-YEARS = {"大前年": -3, "前年": -2, "去年": -1, "今年": 0, "明年": 1, "后年": 2}
-NEAR = {"大前": -3, "前": -2, "昨": -1, "今": 0, "明": 1, "后": 2, "大后": 3}
-RELATIVE = {"上上": -2, "上": -1, "这": 0, "本": 0, "下": 1, "下下": 2}
-RELATIVE_WORD = r"(?<![晚早路马网])(?P<relative>上上|下下|[上这本下])一?个?"
+YEARS = {"大大前年": -4, "大前年": -3, "前年": -2, "去年": -1, "今年": 0, "明年": 1, "后年": 2}
+NEAR = {"大大前": -4, "大前": -3, "前": -2, "昨": -1, "今": 0, "明": 1, "后": 2, "大后": 3, "大大后": 4}
+RELATIVE = (
+    {"这": 0, "本": 0}
+    | {"上" * count: -count for count in range(1, 5)}
+    | {"下" * count: count for count in range(1, 5)}
+)
+RELATIVE_WORD = r"(?<![晚早路马网])(?P<relative>(?<!上)上{1,4}|(?<!下)下{1,4}|(?<=[晚早路马网]上)上|[这本])一?个?"
 LUNAR_DAY = "初[一二三四五六七八九十]"
 PARTS = {"初": "early", "底": "late", "末": "late", "中": "mid", "上": "early", "下": "late"}
 HALVES = {"上": "first half", "下": "second half"}
@@ -64,7 +79,7 @@ EVENT = re.compile(
     r"(?:婚礼|结婚|订婚|离婚|分手|生日|出生|考试|高考|面试|答辩|毕业|开学|放假|比赛|马拉松|手术|住院|出院|搬家|出发|出国|回国|旅行|旅游"
     r"|聚会|派对|演出|音乐会|演唱会|典礼|活动|会议|车祸|事故|离职|入职|辞职|退休|开业|开张|展览|展|节|过年|春节)$"
 )
-_SPACE, _CHARACTER = re.compile(r"\s+"), re.compile("[\u4e00-\u9fff]")
+_OTHER_IN_JAPANESE = re.compile("[前后後][日晚晩早夜年]")
 _BEFORE = re.compile(r"的?(?:之前|以前|前(?![天晚]))(?!几|些|\d|[一二三四五六七八九十两])")
 _AFTER = re.compile(r"的?(?:之后|以后|后(?![天晚]))(?!几|些|\d|[一二三四五六七八九十两])")
 _SINCE = re.compile(r"的?(?:以来|起(?!来)|开始)")
@@ -78,7 +93,7 @@ def is_chinese(text: str) -> bool:
 
 
 def simplify(text: str) -> str:
-    """Returns a text as the patterns need it: without spaces, the characters they use in simplified form."""
+    """Returns a text as the patterns need it: without spaces, the characters in simplified form."""
     return _SPACE.sub("", text).translate(SIMPLIFIED)
 
 
@@ -87,6 +102,17 @@ def find_expressions(text: str, today: date) -> list[TimeExpression]:
     expressions = join_pairs(text, scan(text, today, rules()), _same_time)
     expressions = join_pairs(text, expressions, lambda left, right, words: _range(text, today, (left, right), words))
     return [_with_border(text, expression) for expression in expressions]
+
+
+def find_relative(text: str, today: date, *, is_japanese: bool) -> list[TimeExpression]:
+    """Returns the expressions that `rules` find in a text with its spaces, in its order."""
+    found = scan(text.translate(SIMPLIFIED), today, rules())
+    return [one for one in found if not is_japanese or is_time_in_japanese(text, one)]
+
+
+def is_time_in_japanese(text: str, one: TimeExpression) -> bool:
+    """Whether an expression is not of words that count from another day in Japanese: 前日 is the day before it."""
+    return _OTHER_IN_JAPANESE.match(text, one.begin, one.end) is None
 
 
 def number(word: str | None) -> int:
@@ -115,7 +141,8 @@ def rules() -> tuple[Rule, ...]:
         rf"{RELATIVE_WORD}(?:周|星期|礼拜)": _relative_week,
         r"(?<![一二三四五六七八九十两几每\d个第])(?:周|星期|礼拜)(?P<day>[一二三四五六日天])": _weekday,
         rf"(?:{YEAR}|(?P<near>{'|'.join(YEARS)}))(?:年(?=[初底末中]))?{PART}": _year,
-        rf"(?P<near>{'|'.join(sorted(NEAR, key=len, reverse=True))})[天日晚早夜](?!性|生)": _near_day,
+        # 一昨日 is the Japanese day before.
+        rf"(?<!一(?=昨日))(?P<near>{'|'.join(sorted(NEAR, key=len, reverse=True))})[天日晚早夜](?!性|生)": _near_day,
         rf"(?:(?P<relative>这|上|下)个?)?(?P<holiday>{'|'.join(HOLIDAYS)})": _holiday,
     }
     return tuple((re.compile(pattern), build) for pattern, build in patterns.items())

@@ -7,6 +7,7 @@ Phrases are parts ("early May", "the second weekend of June"), ranges ("from May
 from __future__ import annotations
 
 import re
+import unicodedata
 from calendar import isleap
 from collections.abc import Mapping
 from datetime import date, timedelta
@@ -57,7 +58,9 @@ OF_YEAR = rf",? (?:of )?{YEAR}"
 DAY = r"(?P<day>3[01]|[12]\d|0?[1-9])(?P<th>st|nd|rd|th)?"
 TO_DAY = r"(?: ?(?:-|–|to|and|or|through|until) ?(?P<to>3[01]|[12]\d|0?[1-9])(?:st|nd|rd|th)?)?"
 ORDINAL = rf"(?P<ordinal>{'|'.join(sorted(ORDINALS, key=len, reverse=True))})"
-COUNT = rf"(?:(?:a )?(?P<count>couple|few|half|\d{{1,3}}|{'|'.join(NUMBERS)})(?: of| an?)?)"
+# "Two days ago" is no part of "twenty-two days ago".
+_NO_TENS = "".join(f"(?<!{tens}[ -])" for tens in "twenty thirty forty fifty sixty seventy eighty ninety".split())
+COUNT = rf"{_NO_TENS}(?:(?:a )?(?P<count>couple|few|half|\d{{1,3}}|{'|'.join(NUMBERS)})(?: of| an?)?)"
 # The borders of dates in digits.
 WORD_START, WORD_END = r"(?<![a-zA-Z\d/.-])", r"(?![a-zA-Z\d/-])"
 NUMERIC_DATE = r"(?P<m>1[0-2]|0?[1-9])(?P=mark)(?P<d>3[01]|[12]\d|0?[1-9])"
@@ -125,9 +128,22 @@ _WORD_OR_DIGIT = re.compile(r"[a-z]{2,}|[0-9]")
 _SAME_TIME = re.compile(r"(?:,|'s)?(?: (?:of|in|on|at|during|around|the))*\s?", re.IGNORECASE)
 
 
+class _PlainSigns(dict[int, str]):
+    """Each digit of any script in ASCII, by its code, for `str.translate`; other characters are themselves."""
+
+    def __missing__(self, code: int) -> str:
+        sign = chr(code)
+        self[code] = sign = str(unicodedata.decimal(sign)) if sign.isdecimal() else sign
+        return sign
+
+
+_PLAIN = _PlainSigns({ord(wide): plain for wide, plain in zip("’／．－", "'/.-", strict=True)})
+
+
 def plain_text(query: str) -> str:
-    """Returns the first `MAX_CHARS` characters of a query with plain apostrophes and single spaces."""
-    return " ".join(query[:MAX_CHARS].replace("’", "'").split())
+    """Returns the first `MAX_CHARS` characters of a query with plain apostrophes, digits of ASCII and single spaces."""
+    text = query[:MAX_CHARS]
+    return " ".join((text if text.isascii() else text.translate(_PLAIN)).split())
 
 
 def find_expressions(text: str, today: date) -> list[TimeExpression]:

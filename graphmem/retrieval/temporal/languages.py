@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -18,12 +19,14 @@ from itertools import chain
 from typing import Any
 
 from graphmem.folding import fold, without_marks
-from graphmem.retrieval.temporal import periods
+from graphmem.retrieval.temporal import chinese, periods
 from graphmem.retrieval.temporal.expressions import (
     MAX_GAP,
     Rule,
     RuleBuilder,
     TimeExpression,
+    combine_with_year,
+    join_pairs,
     named_period,
     scan,
     share_year,
@@ -37,12 +40,16 @@ _SCRIPTS = {
     "ko": re.compile("[\uac00-\ud7a3]"),
     "th": re.compile("[\u0e00-\u0e7f]"),
 }
+# A Japanese word of time without kana that is no Chinese.
+_NO_CHINESE = re.compile("[先来再曜]|昨年|一昨")
 _WORD = re.compile(r"\w+")
 _YEAR_NUMBER, _DAY_NUMBER = r"(?:19|20)\d\d", r"(?:3[01]|[12]\d|0?[1-9])"
 _YEAR, _DAY = f"(?P<year>{_YEAR_NUMBER})", f"(?P<day>{_DAY_NUMBER})"
 _NUMBER = "(?P<month>1[0-2]|[1-9])"
 # What may stand behind the number of a day, between a day, its month and the year, and before the number of a year.
 _ORDINAL, _OF, _OF_YEAR = r"(?:\.|º|°|er|-?го)?", r"(?: de | del | di | d'| )", r"(?:,| de| del)?"
+# A year where months have names, and the word behind it.
+_FULL_YEAR = rf"{_YEAR}(?: (?:года|году|год|г\b\.?|roku|r\b\.?)(?!\w)|'[dt][ae]n?)?"
 _YEAR_WORD = r"(?:jahr |jahre |el ano |l'anno |roku |عام |سنه )?"
 # Further words that tell a language: of those beside a year ("в 2023 году"), and Turkish months with an ending.
 _FURTHER = {
@@ -56,18 +63,36 @@ _EASTERS = {"easter": periods.easter, "orthodox easter": periods.orthodox_easter
 _TELLING = ("relative", "ago", "past", "months", "weekdays", "short", "seasons", "adverbs", "holidays")
 # A number behind which something is counted is no year.
 _COUNTED = re.compile(r" ?(?:%|€|\$|[.,:]\d)| (?:euros?|dollars?|dolares|kilometer|km|metros?|personen|personas)\b")
+# A date in digits with its day first, and all texts that may have one.
+_DAY_FIRST = rf"(?<![\w/.-]){_DAY}(?P<mark>[/.-])(?P<month>1[0-2]|0?[1-9])(?P=mark){_YEAR}(?![\w/-])"
+_HAS_DIGITS = re.compile(r"\d[/.-]\d")
+# The languages of further scripts by what stands for it; and words that tell an English text, whose month comes first.
+_OF_SCRIPT = {"ru": re.compile("[\u0400-\u04ff]"), "ar": re.compile("[\u0600-\u06ff]"), "th": _SCRIPTS["th"]}
+_ENGLISH = frozenset(
+    "the a an of on in at to for and or is are was were be been am i you he she it we they my your his her our "
+    "their this that these those what when where who which why how did do does done have has had will would can "
+    "could not no with from by about after before since until last next there here if but so me us them as".split()
+)
+_OF_LANGUAGE = ("in", "since", "before", "until", "days", "of", "digits")
+# What stands between a month and a year near today, in either order.
+_BESIDE_YEAR = re.compile(
+    r",?\s?(?:(?:de|del|des|du|do|da|di|dello|la|el|le|lo|il|en|em|im|in|am|van|w|z|в|من|في)\s|(?:d|l|dell|nell)')*|[のに、]"
+    r"|(?:의|에|ของ|เมื่อ|ใน)\s?"
+)
 # A word and the space behind it, before a day or a month.
 _WORD_BEFORE = re.compile(r"(\w+)\.? $")
 # Months and years of languages that write them otherwise than with a word before them.
 _OTHERWISE = {
     "ja": (rf"{_YEAR}年(?:{_NUMBER}月)?(?:{_DAY}日)?", rf"(?<!\d){_NUMBER}月(?:{_DAY}日)?"),
     "ko": (rf"{_YEAR}년(?: ?{_NUMBER}월)?(?: ?{_DAY}일)?", rf"(?<!\d){_NUMBER}월(?: ?{_DAY}일)?"),
-    "th": (rf"(?P<month>MONTHS)(?: ?{_YEAR})?",),
-    "tr": (rf"(?<!\w)(?:{_DAY} )?(?P<month>MONTHS)(?: {_YEAR})?(?:'?[dt][ae]| ayinda)(?!\w)",
+    "th": (rf"(?:(?<!\d){_DAY} ?)?(?P<month>MONTHS)(?: ?{_YEAR})?",),
+    "tr": (rf"(?<!\w)(?:{_DAY} )?(?P<month>MONTHS)(?: {_YEAR})?(?:'?[dt][ae]n?| ayinda| gunu)(?!\w)",
            rf"(?<!\w){_YEAR} yilinda(?!\w)"),
 }  # fmt: skip
 
 
+# What makes a phrase near today the end of a longer word that is not known (再再来週, 지지지난주).
+_LONGER_WORDS = {"ja": "(?<![一再先大])", "ko": "(?<![\uac00-\ud7a3])"}
 # A pattern as it is applied, by its source.
 _compiled = cache(re.compile)
 
@@ -92,7 +117,10 @@ class _Phrase:
 def find_expressions(text: str, today: date) -> list[TimeExpression]:
     """Returns the expressions of time in a text, in its order, at their places in it."""
     return _find(
-        text, today, lambda language: [*_named_months(language), *_relative_phrases(language), _named_weekday(language)]
+        text,
+        today,
+        lambda language: [*_named_months(language), *_relative_phrases(language), _named_weekday(language)],
+        has_dates=True,
     )
 
 
@@ -106,17 +134,24 @@ def find_relative(text: str, today: date) -> list[TimeExpression]:
     return _find(text, today, _relative_phrases)
 
 
-def _find(text: str, today: date, phrases: Callable[[str], Sequence[_Phrase]]) -> list[TimeExpression]:
+def _find(
+    text: str, today: date, phrases: Callable[[str], Sequence[_Phrase]], *, has_dates: bool = False
+) -> list[TimeExpression]:
     folded, places = _folded(text)
-    if not (told := _languages_of(folded)):
-        return []
+    told = {language: phrases(language) for language in _languages_of(folded)}
+    if has_dates and _HAS_DIGITS.search(folded) and (written := _written_in(folded)):
+        told[written] = [*_dates(written), *told.get(written, ())]
     by_language = (
-        scan(
-            _without_names(text, folded, places, language),
-            today,
-            filter(None, (phrase.rule_for(folded) for phrase in phrases(language))),
+        join_pairs(
+            folded,
+            scan(
+                _without_names(text, folded, places, language),
+                today,
+                filter(None, (phrase.rule_for(folded) for phrase in known)),
+            ),
+            _same_time,
         )
-        for language in told
+        for language, known in told.items()
     )
     found: list[TimeExpression] = []
     # The longest first: "5 mai" is German too, "du 3 au 5 mai" French.
@@ -128,19 +163,28 @@ def _find(text: str, today: date, phrases: Callable[[str], Sequence[_Phrase]]) -
     return [TimeExpression(places[one.begin], places[one.end], one.period, one.build) for one in found]
 
 
+def _same_time(left: TimeExpression, right: TimeExpression, words: str) -> list[TimeExpression] | None:
+    """Joins a month, a day or a season and its year: "en mayo del año pasado", "去年の5月"."""
+    return combine_with_year(left, right) if len(words) <= MAX_GAP and _BESIDE_YEAR.fullmatch(words) else None
+
+
 def names_nothing(query: str, without_times: str) -> bool:
-    """Whether a query has, in a language of which it has a word of time, only words that name nothing beside its times.
+    """Whether a query has only words of its language that name nothing beside its times.
 
     `without_times` is the query without these.
     """
     rest = _folded(without_times)[0]
-    return any(_nothing(language).fullmatch(rest) for language in _languages_of(_folded(query)[0]))
+    asked = _folded(query)[0]
+    # A date in digits is no word of a language, but the words beside it are.
+    languages = dict.fromkeys([*_languages_of(asked), *filter(None, [_written_in(asked)])])
+    return any(_nothing(language).fullmatch(rest) for language in languages)
 
 
 @cache
 def _nothing(language: str) -> re.Pattern[str]:
     words = "|".join(_words()[language]["nothing"])
-    return re.compile(rf"(?:{words}|\W)+" if language in _SCRIPTS else rf"\W*(?:(?:{words})(?:\W+|$))*")
+    # Atomic: where words may be divided otherwise ("얘기했어"), trying each division takes exponential time.
+    return re.compile(rf"(?>{words}|\W)++" if language in _SCRIPTS else rf"\W*+(?>(?:{words})(?:\W++|$))*+")
 
 
 class _Signs(dict[int, str]):
@@ -204,8 +248,9 @@ def _days_and_months(language: str) -> re.Pattern[str]:
 
 @cache
 def _near(language: str) -> re.Pattern[str]:
-    """Returns the pattern of the phrases near today ("domingo pasado")."""
-    return re.compile(_whole(f"(?P<phrase>{_any(_words()[language]['relative'])})", language))
+    """Returns the pattern of the phrases near today ("domingo pasado"), which are no end of a longer word."""
+    start = _LONGER_WORDS.get(language, "")
+    return re.compile(_whole(f"{start}(?P<phrase>{_any(_words()[language]['relative'])})", language))
 
 
 def _languages_of(text: str) -> list[str]:
@@ -217,6 +262,46 @@ def _languages_of(text: str) -> list[str]:
     return list(dict.fromkeys([*told, *chain.from_iterable(by_word.get(word, ()) for word in words)]))
 
 
+def _written_in(text: str) -> str | None:
+    """Returns the language of a folded text if it writes the day before the month; None for English and without a sign.
+
+    By its script or by the words that questions and dates have; English needs as many of them as any other language.
+    """
+    if is_japanese(text) or _SCRIPTS["ko"].search(text) or chinese.is_chinese(text):
+        return None
+    if (by_script := next((one for one, script in _OF_SCRIPT.items() if script.search(text)), None)) is not None:
+        return by_script
+    by_word, words = _languages_by_sign(), set(_WORD.findall(text))
+    counts = Counter(language for word in words for language in by_word.get(word, ()))
+    language, count = max(counts.items(), key=lambda one: one[1], default=("", 0))
+    return language if count > len(words & _ENGLISH) else None
+
+
+@cache
+def _languages_by_sign() -> Mapping[str, list[str]]:
+    """Returns the languages in Latin script by the words that tell in which of them a text is written."""
+    languages: dict[str, list[str]] = {}
+    for language, words in _words().items():
+        if language not in (*_SCRIPTS, *_OF_SCRIPT):
+            phrases = [*words["nothing"], *chain(*(words[kind].split("|") for kind in _OF_LANGUAGE))]
+            for word in set(_WORD.findall(" ".join(phrases))):
+                languages.setdefault(word, []).append(language)
+    return languages
+
+
+@cache
+def _dates(language: str) -> list[_Phrase]:
+    """Returns the patterns of dates in digits whose day comes first; without a year behind words before a day."""
+    words = _words()[language]
+    build = partial(_month, words["months"])
+    patterns = [_DAY_FIRST]
+    if words["digits"]:
+        lead = rf"(?<!\w)(?:{words['digits']})(?: |(?<=')){_DAY}"
+        months = (r"/(?P<month>1[0-2]|0?[1-9])", r"\.(?P<month>1[0-2]|0[1-9]|[1-9](?=\.))\.?")
+        patterns += [rf"{lead}{month}(?![\w/-]|\.\d)" for month in months]
+    return [_Phrase((), pattern, build) for pattern in patterns]
+
+
 @cache
 def _words() -> Mapping[str, Mapping[str, Any]]:
     return dict(json.loads(files(__package__).joinpath("words.json").read_text("utf-8")))
@@ -224,12 +309,14 @@ def _words() -> Mapping[str, Mapping[str, Any]]:
 
 @cache
 def _languages_by_word() -> Mapping[str, list[str]]:
-    """Returns the languages by the longest word of each of their phrases."""
+    """Returns the languages by the longest word of each of their phrases; Japanese by those that are no Chinese."""
     languages: dict[str, list[str]] = {}
     for language, words in _words().items():
         phrases = chain(*(words[kind] for kind in _TELLING))
         told = {max(_WORD.findall(phrase.replace("{0}", " ")), key=len) for phrase in phrases}
         for word in [*told, *_FURTHER.get(language, "").split()]:
+            if language == "ja" and not _NO_CHINESE.search(word):
+                continue
             languages.setdefault(word, []).append(language)
     return languages
 
@@ -242,19 +329,20 @@ def _named_months(language: str) -> list[_Phrase]:
     patterns: list[tuple[str, RuleBuilder]] = [
         (pattern.replace("MONTHS", months), month_of) for pattern in _OTHERWISE.get(language, ())
     ]
+    days: list[_Phrase] = []
     if language not in _SCRIPTS:
         month = f"(?P<month>{months})"
-        patterns += [
-            (rf"(?<!\w){_DAY}{_ORDINAL}{_OF}{month}(?:{_OF_YEAR} {_YEAR})?(?!\w)", month_of),
-            (rf"(?<!\w){month}{_OF_YEAR} {_YEAR}(?!\w)", month_of),
-        ]
+        days = [_Phrase((), rf"(?<!\w){_DAY}{_ORDINAL}{_OF}{month}(?:{_OF_YEAR} {_FULL_YEAR})?(?!\w)", month_of)]
+        patterns.append((rf"(?<!\w){month}{_OF_YEAR} {_FULL_YEAR}(?!\w)", month_of))
     for side in filter(words.get, ("in", "since", "before", "until")):
-        time = rf"(?:(?P<month>{months})|{_YEAR_WORD}{_YEAR})"
+        time = rf"(?:(?P<month>{months})|{_YEAR_WORD}{_FULL_YEAR})"
         lead = rf"(?<!\w)(?:{words[side]})(?: |(?<='))(?:l')?"
         patterns.append((rf"{lead}{time}(?!\w)", partial(_bordered, side, words["months"])))
     return [
         *_ranges(language),
         *_seasons(language),
+        *days,
+        *_months_of_years(language),
         *(_Phrase((), pattern, build) for pattern, build in patterns),
     ]
 
@@ -299,7 +387,7 @@ def _seasons(language: str) -> list[_Phrase]:
     name = f"(?P<name>{_any(names)})"
     # No part of a longer word ("千春に", "한겨울에").
     start = "(?<![\u3005\u4e00-\u9fff\uac00-\ud7a3])" if language in _SCRIPTS else ""
-    of_year = rf"(?:{_OF_YEAR} {_YEAR_WORD}{_YEAR})"
+    of_year = rf"(?:{_OF_YEAR} {_YEAR_WORD}{_FULL_YEAR})"
     dated = rf"{_YEAR}(?:年の?|년 ?){name}" if start else name + of_year
     patterns = [("", "{0}", dated, "")]
     patterns += [(start, phrase, name, which) for phrase, which in words["season"].items()]
@@ -311,20 +399,43 @@ def _seasons(language: str) -> list[_Phrase]:
     ]
 
 
+def _months_of_years(language: str) -> list[_Phrase]:
+    """Returns the patterns of months in the phrases that tell a season's year ("letzten Mai")."""
+    words = _words()[language]
+    months = {month: ["month", number, 1] for month, number in words["months"].items()}
+    name = f"(?P<name>{_any(months)})" + (r"(?! ?\d)" if language in _SCRIPTS else "")
+    return [
+        _phrase(phrase, (name,), partial(_season, months, which), language)
+        for phrase, which in words["season"].items()
+        if which != ""
+    ]
+
+
 @cache
 def _relative_phrases(language: str) -> list[_Phrase]:
     """Returns the patterns of times that count from today."""
     words = _words()[language]
     near = {phrase.replace(" ", ""): meaning for phrase, meaning in words["relative"].items()}
-    count = rf"(?P<count>\d{{1,3}}|{_any(words['numbers'])})"
+    start = "" if language in _SCRIPTS else r"(?<!\w)"
+    number = f"{_any(words['numbers'])}|{chinese.NUMBER}" if language == "ja" else _any(words["numbers"])
+    count = rf"(?P<count>(?<!\d)\d{{1,3}}|{_no_longer_number(language)}(?:{number}))"
     return [
         *(
-            _phrase(phrase, (count,), partial(build, unit, words["numbers"]), language)
+            _phrase(phrase, (count,), partial(build, meaning, words["numbers"], words["tens"]), language)
             for kind, build in (("ago", _ago), ("past", _past))
-            for phrase, unit in words[kind].items()
+            for phrase, meaning in words[kind].items()
         ),
-        _Phrase((), _near(language).pattern, partial(_relative, near, words["not"], words["beside"])),
+        _Phrase((), _near(language).pattern, partial(_relative, near, words, start)),
     ]
+
+
+def _no_longer_number(language: str) -> str:
+    """Returns the pattern before a number in a script without spaces: no other part of the same number."""
+    if language == "ja":
+        return "(?<![\\d一二三四五六七八九十百千数何])"
+    if language != "th":
+        return _LONGER_WORDS.get(language, "")
+    return "".join(f"(?<!{word})" for word in _words()[language]["numbers"])
 
 
 @cache
@@ -377,6 +488,8 @@ def _yearly(meaning: int | list[Any]) -> Yearly:
     if isinstance(meaning, int):
         return lambda year: periods.months(year, meaning, 3)
     begin, day, count = meaning
+    if begin == "month":
+        return partial(periods.month, number=day)
     if begin in _EASTERS:
         return lambda year: periods.days(_EASTERS[begin](year) + timedelta(day), count)
     return periods.on_date(begin, day, count)
@@ -444,39 +557,60 @@ def _month_or_day(month: int, day: int | None, year: int) -> Period:
     return periods.month(year, month) if day is None else periods.days(date(year, month, day), dated=True)
 
 
+def _stands_behind(match: re.Match[str], words: str) -> bool:
+    """Whether one of the words (a pattern, "" for none) stands directly before a match."""
+    before = match.string[max(0, match.start() - MAX_GAP) : match.start()]
+    return bool(words) and re.search(rf"(?:{words}) ?$", before) is not None
+
+
 def _count(word: str, numbers: Mapping[str, int]) -> int:
-    return int(word) if word.isdecimal() else numbers[word]
+    return int(word) if word.isdecimal() else numbers.get(word) or chinese.number(word)
 
 
-def _ago(unit: str, numbers: Mapping[str, int], match: re.Match[str], today: date) -> Period:
-    return periods.count_ago(today, _count(match["count"], numbers), unit, vague=False)
+def _ago(
+    meaning: str | list[Any], numbers: Mapping[str, int], tens: str, match: re.Match[str], today: date
+) -> Period | None:
+    """Returns the period so many units ago; `meaning` is the unit, with the number (0: half) if the phrase names it.
+
+    None where one of the `tens` makes the number a longer one ("двадцать два дня назад").
+    """
+    if isinstance(meaning, list):
+        unit, number = meaning
+        return periods.count_ago(today, number or None, unit, vague=False)
+    if tens and _stands_behind(match, rf"(?<!\w)(?:{tens})"):
+        return None
+    count = None if match["count"] == "半" else _count(match["count"], numbers)
+    return periods.count_ago(today, count, meaning, vague=False)
 
 
-def _past(unit: str, numbers: Mapping[str, int], match: re.Match[str], today: date) -> Period:
+def _past(unit: str, numbers: Mapping[str, int], _: str, match: re.Match[str], today: date) -> Period:
+    if match["count"] == "半":
+        return periods.past_units(today, periods.LENGTH[unit] // 2, "day")
     return periods.past_units(today, _count(match["count"], numbers), unit)
 
 
 def _relative(
-    meanings: Mapping[str, Any],
-    exceptions: Mapping[str, str],
-    foreign: Mapping[str, str],
-    match: re.Match[str],
-    today: date,
+    meanings: Mapping[str, Any], words: Mapping[str, Any], start: str, match: re.Match[str], today: date
 ) -> Period | None:
+    """Returns the period of a phrase near today; `start` is the pattern of where a word begins.
+
+    None behind words with which it is no time, or another day that is not known ("nach vorgestern").
+    """
     phrase = match["phrase"].replace(" ", "")
-    before, beside = exceptions.get(phrase), foreign.get(phrase)
-    if before and re.search(rf"(?<!\w)(?:{before}) $", match.string[: match.start()]):
+    unit, *numbers = meanings[phrase]
+    before = "|".join(filter(None, (words["not"].get(phrase), words["shifts"] if unit == "day" else None)))
+    beside = words["beside"].get(phrase)
+    if unit == "none" or (before and _stands_behind(match, f"{start}(?:{before})")):
         return None
     if beside and re.search(rf"(?<!\w)(?:{beside})(?!\w)", match.string):  # the German and Dutch "hier"
         return None
-    unit, number, *which = meanings[phrase]
     if unit == "day":
-        return periods.days(today + timedelta(number))
+        return periods.days(today + timedelta(numbers[0]))
     if unit == "weekday":
-        return periods.weekday(today, number, which[0])
+        return periods.weekday(today, numbers[0], numbers[1])
     if unit == "weekday of":  # the week that is so many weeks after today's
-        return periods.days(periods.calendar("week", today, which[0]).first + timedelta(number))
-    return periods.calendar(unit, today, number)
+        return periods.days(periods.calendar("week", today, numbers[1]).first + timedelta(numbers[0]))
+    return periods.calendar(unit, today, numbers[0])
 
 
 def _weekday(weekdays: Mapping[str, int], every: str, match: re.Match[str], today: date) -> Period | None:

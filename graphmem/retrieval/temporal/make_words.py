@@ -28,7 +28,7 @@ WHICH = {-1: "last", 0: "this", 1: "next"}
 LEADS = {
     "es": "el la", "fr": "le la l'", "it": "l'", "pl": "w", "ru": "в на",
 }  # fmt: skip
-KINDS = ("in", "since", "before", "until", "every", "days", "of", "titles")
+KINDS = ("in", "since", "before", "until", "every", "days", "of", "titles", "tens", "shifts", "digits")
 FOLDER = Path(__file__).parent
 
 
@@ -63,7 +63,11 @@ def words_of(language: str, own: Mapping[str, Any], cldr: Path) -> dict[str, Any
         *([days[form]["wide"][day] for day in WEEKDAYS] for form in FORMS),
         *lists_of(own.get("weekdays", ""), 7),
     ]
-    numbers = {word: value for value, word in enumerate(own["numbers"].split(), 2)}
+    numbers = {
+        form.replace("_", " "): value
+        for value, forms in enumerate(own["numbers"].split(), 2)
+        for form in forms.split("|")
+    }
     return {
         "relative": by_spelling({without_lead(language, phrase): what for phrase, what in relative.items()})
         | by_spelling(own["relative"]),
@@ -74,12 +78,13 @@ def words_of(language: str, own: Mapping[str, Any], cldr: Path) -> dict[str, Any
         "weekdays": by_spelling({name: place for names in weekday_names for place, name in enumerate(names)}),
         "short": by_spelling({name: place for place, name in enumerate(own.get("short", "").split())}),
         "beside": by_spelling({word: alternatives(words.split()) for word, words in own.get("beside", {}).items()}),
-        "not": by_spelling({word: alternatives(before) for word, before in own.get("not", {}).items()}),
+        # A phrase near today is looked up without its spaces.
+        "not": by_spelling({word.replace(" ", ""): alternatives(words) for word, words in own.get("not", {}).items()}),
         "seasons": by_spelling(seasons_of(own.get("seasons", ""))),
         "adverbs": by_spelling(seasons_of(own.get("adverbs", ""))),
         "season": by_spelling(own.get("season", {})),
         "holidays": by_spelling(own.get("holidays", {})),
-        "ranges": list(by_spelling(dict.fromkeys(own["ranges"]))),
+        "ranges": sorted(by_spelling(dict.fromkeys(own["ranges"])), key=len, reverse=True),
         "nothing": sorted(by_spelling(dict.fromkeys(own["nothing"].split())), key=len, reverse=True),
         **{kind: alternatives(own.get(kind, [])) for kind in KINDS},
     }

@@ -6,7 +6,7 @@ Functions whose result would not lie between the years 1 and 9999 raise ValueErr
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time, timedelta
 from typing import TypeAlias
 
@@ -33,12 +33,14 @@ class Period:
 
     `is_yearly`: these days of every year; `start` and `end` are those of the latest year in which they have begun.
     `is_exact`: named by its month ("May", "7 May 2023"), so that days outside its months do not belong to it.
+    `is_about`: counted back in units longer than a day ("a month ago"), so that its days are not exact.
     """
 
     start: datetime
     end: datetime
     is_yearly: bool = False
     is_exact: bool = False
+    is_about: bool = field(default=False, compare=False)
 
     @property
     def first(self) -> date:
@@ -141,7 +143,7 @@ def count_ago(today: date, count: int | None, unit: str, *, vague: bool) -> Peri
     A vague count ("a few") may be one unit less or two more.
     """
     if count is None:
-        return ago(today, LENGTH[unit] // 2, "day")
+        return replace(ago(today, LENGTH[unit] // 2, "day"), is_about=unit != "day")
     if not vague:
         return ago(today, count, unit)
     return span(ago(today, count + 2, unit), ago(today, count - 1, unit))
@@ -150,10 +152,10 @@ def count_ago(today: date, count: int | None, unit: str, *, vague: bool) -> Peri
 def ago(today: date, count: float, unit: str) -> Period:
     """Returns a period of about one unit around the day `count` units back (ahead if negative); of days that day."""
     if unit == "weekend":
-        return calendar("weekend", today, -int(count))
+        return replace(calendar("weekend", today, -int(count)), is_about=True)
     centre = plus_months(today, -int(count)) if unit == "month" else today - count * LENGTH[unit] * DAY
     half_length = LENGTH[unit] // 2
-    return days(centre - half_length * DAY, 2 * half_length + 1)
+    return replace(days(centre - half_length * DAY, 2 * half_length + 1), is_about=unit != "day")
 
 
 def past_units(today: date, count: int, unit: str) -> Period:
@@ -229,6 +231,7 @@ def span(left: Period, right: Period) -> Period:
         max(left.end, right.end),
         is_yearly=left.is_yearly and right.is_yearly,
         is_exact=left.is_exact and right.is_exact,
+        is_about=left.is_about or right.is_about,
     )
 
 
