@@ -235,6 +235,11 @@ def split_title(text: str) -> tuple[str, str]:
     return head, body
 
 
+def body_start(text: str, title: str) -> int:
+    """Returns the place in a text at which what stands below its title (`split_title`) begins, 0 without one."""
+    return text.find(title) + len(title) if title else 0
+
+
 def is_passage(text: str) -> bool:
     """Returns True for a part of a document, not of a conversation: a text with a title and enough text below it."""
     title, body = split_title(text)

@@ -85,10 +85,29 @@ def test_whole_memories_are_not_divided() -> None:
     assert line == f"- [2024-03-01] {filler}The code is 4711."
 
 
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("I take aspirin. My doctor stopped that in May.", "I take aspirin. …"),
+        ("I take aspirin. And do you?", "I take aspirin."),
+        ("Hello there. I take aspirin.", "I take aspirin."),
+        ("I take aspirin.\n- - -\n", "I take aspirin."),
+    ],
+)
+def test_what_follows_a_shown_sentence_is_told_by_a_mark(text: str, line: str) -> None:
+    shown, frame = f"- [2024-03-01] {line}", len(context.OPEN) + len(context.CLOSE) + 1
+    assert lines_of([hit(text, 1, best="aspirin")], frame + len(shown)) == [shown]
+
+
+def test_a_whole_memory_has_its_title_once() -> None:
+    text = "Shopping\n- milk\n- eggs"
+    assert lines_of([hit(text, 1, best="eggs")], whole=True) == ["- [2024-03-01] Shopping: - milk - eggs"]
+
+
 def test_a_title_stands_in_front_of_its_sentences() -> None:
     passage = "Tromsø\nIt is a city in the north of Norway. " + "Many people visit it in winter for the lights. " * 9
     (line,) = lines_of([hit(passage, 1, best="city")], 180)
-    assert line == "- [2024-03-01] Tromsø: It is a city in the north of Norway."
+    assert line == "- [2024-03-01] Tromsø: It is a city in the north of Norway. …"
 
 
 @pytest.mark.parametrize(

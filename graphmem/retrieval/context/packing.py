@@ -15,7 +15,8 @@ from graphmem.model import MemoryRecord
 from graphmem.retrieval.context.frame import GAP, line_head, one_line, speaker_shown
 from graphmem.retrieval.context.relative_dates import RelativeDate, dates_of, insert_dates
 from graphmem.retrieval.context.sentence_values import Sentence
-from graphmem.text import claims, split_title, tokens
+from graphmem.retrieval.sentence_matching import UNSPLIT_CHARS
+from graphmem.text import claims, is_question, split_title, tokens
 from graphmem.times import shown
 
 # What a further sentence of a memory counts that is in the block already: the lines around it help to understand it.
@@ -32,6 +33,8 @@ MIN_CHARS = 60
 
 Size = Callable[[str], int]
 
+# Words that are left out have a letter or a digit.
+_TELLING = re.compile(r"[^\W_]")
 # Beginnings that mean something said just before.
 _PRONOUN = re.compile(
     r"^\W*(?:(?:he|she|it|they|that|this|these|those|his|her|their|its)\b|[他她它这這那])", re.IGNORECASE
@@ -42,16 +45,26 @@ _PRONOUN = re.compile(
 class _Line:
     """A memory's line: its day, its beginning, its chosen sentences by number, and the days of what says the same.
 
-    Without a chosen sentence and without `cut`, the beginning of one, it is not in the block.
+    Without a chosen sentence and without `cut`, the beginning of one, it is not in the block. `last_told` is the place
+    of its last sentence that is no question.
     """
 
     record: MemoryRecord
     day: date
     head: str
+    last_told: int
     chosen: dict[int, _Piece] = field(default_factory=dict)
     repeated: set[date] = field(default_factory=set)
     question: str = ""
     cut: str = ""
+
+    def omits(self, begin: int, end: int) -> bool:
+        """Whether the memory says something between these places of its text."""
+        return _TELLING.search(self.record.text, begin, end) is not None
+
+    def ended(self, text: str, end: int) -> str:
+        """Returns what is shown of the memory up to `end`, marked if it goes on with more than questions."""
+        return f"{text}{GAP.rstrip()}" if end <= self.last_told and self.omits(end, len(self.record.text)) else text
 
 
 class _Piece:
@@ -90,7 +103,12 @@ class _Packer:
             day = shown(record.at, zone).date()
             head = line_head(day.isoformat(), speaker_shown(record.speaker, record.role))
             title, _ = split_title(record.text)
-            self._lines[record.id] = _Line(record, day, f"{head}{one_line(title)}: " if title else head)
+            last_told = len(record.text) if len(record.text) > UNSPLIT_CHARS else 0  # not all sentences may be here
+            self._lines[record.id] = _Line(record, day, f"{head}{one_line(title)}: " if title else head, last_told)
+        for sentence in sentences:
+            if not is_question(sentence.text):
+                line = self._lines[sentence.record.id]
+                line.last_told = max(line.last_told, sentence.span[0])
         self._pieces = [_Piece(sentence, self._lines[sentence.record.id], size) for sentence in sentences]
         self._taken_pieces: list[_Piece] = []
         self._places_of = defaultdict[str, list[int]](list)  # among the pieces taken, by word
@@ -130,10 +148,10 @@ class _Packer:
             if repeated is not line:
                 repeated.repeated.add(line.day)
             return False
-        if self._cost(line, piece.text) > self._room:  # with dates it would be longer
+        if self._cost(piece, piece.text) > self._room:  # with dates it would be longer
             return False
         piece.dates = dates_of(piece.text, line.record.said_at.date(), line.day.year)
-        cost = self._cost(line, piece.dated(set()))
+        cost = self._cost(piece, piece.dated(set()))
         if cost > self._room:
             return False
         self._room -= cost
@@ -144,16 +162,20 @@ class _Packer:
         self._taken_pieces.append(piece)
         return True
 
-    def _cost(self, line: _Line, text: str) -> int:
-        return self._size(f"{GAP}{text}" if line.chosen else f"{line.head}{text}\n")
+    def _cost(self, piece: _Piece, text: str) -> int:
+        """Returns what the text of a sentence adds to the block, at most."""
+        line = piece.line
+        if line.chosen:
+            return self._size(f"{GAP}{text}")
+        return self._size(f"{line.head}{line.ended(text, piece.sentence.span[1])}\n")
 
     def _cut(self, piece: _Piece) -> None:
         """Takes the beginning of a sentence that does not fit."""
         line, text = piece.line, piece.text
-        while len(text) >= MIN_CHARS and self._size(f"{line.head}{text} …\n") > self._room:
+        while len(text) >= MIN_CHARS and self._size(f"{line.head}{text}{GAP.rstrip()}\n") > self._room:
             text = text[: max(text.rfind(" ", 0, len(text) - 1), len(text) * 9 // 10)].rstrip()
         if len(text) >= MIN_CHARS:
-            line.cut = f"{text} …"
+            line.cut = f"{text}{GAP.rstrip()}"
 
     def _repeated(self, piece: _Piece) -> _Line | None:
         """Returns the line of the same speaker that says the same; None if there is none."""
@@ -211,14 +233,14 @@ def _speaker(piece: _Piece) -> str | None:
 def _text(line: _Line) -> str:
     if line.cut:
         return line.cut
-    parts: list[str] = []
-    last, dates = None, set[str]()
-    for number, piece in sorted(line.chosen.items()):
-        if last is not None:
-            parts.append(" " if number == last + 1 else GAP)
+    parts, dates, last = list[str](), set[str](), 0
+    for _, piece in sorted(line.chosen.items()):
+        begin, end = piece.sentence.span
+        if parts:
+            parts.append(GAP if line.omits(last, begin) else " ")
         parts.append(piece.dated(dates))
-        last = number
-    return "".join(parts)
+        last = end
+    return line.ended("".join(parts), last)
 
 
 def _asked(question: str) -> str:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from graphmem.model import AnswerType, Kind, MemoryRecord
 from graphmem.retrieval.sentence_matching import Span, sentences
 from graphmem.retrieval.temporal import periods_in
-from graphmem.text import READ_CHARS, is_question, split_title, tokens
+from graphmem.text import READ_CHARS, body_start, is_question, split_title, tokens
 
 if TYPE_CHECKING:
     from graphmem.retrieval.query_analysis import AnalyzedQuery
@@ -130,7 +130,7 @@ def _of_sentences(query: AnalyzedQuery, hit: Hit) -> Iterator[tuple[Span, tuple[
     """Yields the span of each sentence, a title left out, with its values of `SENTENCE_FEATURES`."""
     text, match = hit.record.text, hit.sentence_match
     title, _ = split_title(text)
-    body = text.find(title) + len(title) if title else 0
+    body = body_start(text, title)
     all_spans = match.spans if match else sentences(text[:READ_CHARS])
     spans: Sequence[Span] = [span for span in all_spans if span[0] >= body] or [(0, min(len(text), READ_CHARS))]
     shares = dict(zip(match.spans, (match.scores / match.scores.max()).tolist(), strict=True)) if match else {}
