@@ -74,8 +74,9 @@ def depends_on_conversation(query: str) -> bool:
             return not _asks_for_time(query)
         query = query.strip()
         naming = sum(word not in _REACTIONS for word in query_words(query))
-        if not naming:  # "may" and "yesterday" are words that name nothing but a time
-            naming = len(periods_in(query, _ANY_MOMENT))
+        if not naming:  # "may" and "yesterday" are words that name nothing but a time; "today" names not even that
+            times = periods_in(query, _ANY_MOMENT)
+            naming = sum(one.is_exact or not one.start <= _ANY_MOMENT < one.end for one in times)
         if not 0 < naming <= MAX_WITH_REFERENCE:
             return not naming
         antecedent = _ANTECEDENT.search(query)
