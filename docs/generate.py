@@ -138,21 +138,41 @@ def _command_line() -> str:
     context = typer.Context(root)
     scoped = [one for one in root.commands["show"].get_params(context) if one.name in SCOPE_OPTIONS]
     shared = root.commands["stats"].get_params(context)  # a command without options of its own
-    unscoped_names = ", ".join(f"`{name}`" for name in _names_without(root, SCOPE_OPTIONS))
-    _simplify(root, {parameter.name for parameter in (*scoped, *shared)} - {"help"})
+    common = f"## Common options\n\n{_option_lists(root, shared, context)}"
+    scope = f"## Scope\n\n{_option_lists(root, scoped, context)}"
+    _simplify(root, [option for option in (*scoped, *shared) if option.name != "help"])
     text = get_docs_for_click(obj=root, ctx=context, name="graphmem").removeprefix("# `graphmem`\n")
-    text += f"## Options of every command\n\n{_option_list(shared, context)}\n"
-    text += f"## Scope\n\nOptions of every command but {unscoped_names}:\n\n{_option_list(scoped, context)}"
+    text += common + scope
     text = re.sub(r"\[default: \((.*)\)\]", r"[default: \1]", text)
     return re.sub(r"(?<![`\w-])--[a-z][a-z-]*", r"`\g<0>`", text)
 
 
-def _names_without(group: Any, options: Collection[str]) -> Iterator[str]:
-    """Yields the names of the commands that have none of these options; a group's if none of its commands has any."""
-    for name, command in group.commands.items():
-        commands = getattr(command, "commands", {"": command}).values()
-        if not any(parameter.name in options for one in commands for parameter in one.params):
-            yield name
+def _option_lists(root: Any, options: Iterable[Any], context: Any) -> str:
+    """Lists options under the names of the commands that lack them."""
+    by_exceptions: dict[str, list[Any]] = {}
+    for option in options:
+        exceptions = ", ".join(f"`{name}`" for name in _names_without(root, option, context))
+        by_exceptions.setdefault(exceptions, []).append(option)
+    return "".join(
+        f"Options of every command{f' but {exceptions}' if exceptions else ''}:\n\n{_option_list(listed, context)}\n"
+        for exceptions, listed in by_exceptions.items()
+    )
+
+
+def _names_without(command: Any, option: Any, context: Any, name: str = "") -> list[str]:
+    """Returns the names of the commands that lack an option, that of a group if all of its commands lack it."""
+    subcommands = getattr(command, "commands", None)
+    if subcommands is None:
+        return [] if any(_are_same(one, option) for one in command.get_params(context)) else [name]
+    without = {one: _names_without(each, option, context, f"{name} {one}".strip()) for one, each in subcommands.items()}
+    if name and all(names == [f"{name} {one}"] for one, names in without.items()):
+        return [name]
+    return [each for names in without.values() for each in names]
+
+
+def _are_same(one: Any, other: Any) -> bool:
+    """Whether two parameters are one shared option: that of a command's own may have its name."""
+    return bool(one.name == other.name and getattr(one, "help", None) == other.help)
 
 
 def _option_list(options: Iterable[Any], context: Any) -> str:
@@ -160,10 +180,10 @@ def _option_list(options: Iterable[Any], context: Any) -> str:
     return "".join(f"* `{names}`: {meaning}\n" for names, meaning in records)
 
 
-def _simplify(command: Any, shared: set[str]) -> None:
+def _simplify(command: Any, shared: Collection[Any]) -> None:
     """Leaves out the options that every command has, and typer's cut of summaries at 45 characters."""
     command.short_help = (command.help or "").partition("\n\n")[0].replace("\n", " ")
-    command.params = [parameter for parameter in command.params if parameter.name not in shared]
+    command.params = [one for one in command.params if not any(_are_same(one, option) for option in shared)]
     command.add_help_option = False
     for subcommand in getattr(command, "commands", {}).values():
         _simplify(subcommand, shared)

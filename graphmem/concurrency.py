@@ -335,6 +335,11 @@ def is_caller_timeout(error: BaseException) -> bool:
     return isinstance(error, TimeoutError) and error.errno is None and current_thread() is main_thread()
 
 
+def ends_own_thread(error: BaseException) -> bool:
+    """Tells whether code that was called ends its thread, as `sys.exit` does; a signal's handler ends the main one."""
+    return isinstance(error, SystemExit | KeyboardInterrupt) and current_thread() is not main_thread()
+
+
 @contextmanager
 def single_blas_thread() -> Iterator[None]:
     """Limits the BLAS libraries of this process to one thread. May be nested and entered from several threads."""

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import get_protocol_members
 
-from graphmem.concurrency import BoundedCalls, CallTooLate
+from graphmem.concurrency import BoundedCalls, CallTooLate, ends_own_thread
 from graphmem.errors import ConfigError, EmbeddingError, GraphmemError, LLMUnavailable, StoreUnavailable
 from graphmem.models.vectors import unit_rows
 from graphmem.plugins import (
@@ -315,7 +315,9 @@ def _member(
             yield
         except GraphmemError:
             raise
-        except Exception as error:
+        except BaseException as error:
+            if not isinstance(error, Exception) and not ends_own_thread(error):
+                raise
             raise failure(f"{argument}: the given object failed in {name} with {type(error).__name__}") from error
 
     def each(items: Iterator[Any]) -> Iterator[Any]:

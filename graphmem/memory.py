@@ -708,7 +708,8 @@ class Memory:
         that only stands for it has words of its own, and stays.
 
         Returns a receipt: `{"message", "deleted", "erased": {"ledger", "vectors", "graph", "derived"}, "pending"?}`. A
-        projection in `pending` cannot be reached; it erases its part as soon as it can. Raises NotFoundError.
+        projection in `pending` cannot be reached and has 0 in `erased`; it erases its part as soon as it can. Raises
+        NotFoundError.
         """
         scope = _optional_scope(user_id, agent_id, run_id)
         return delete_together(self.engine, [memory_id], scope, "Memory deleted successfully!")

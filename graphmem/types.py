@@ -311,7 +311,10 @@ class ResultList(list[Any]):
 
 
 class ErasedCounts(TypedDict):
-    """How much a deletion erased: memories in the ledger, points, nodes and edges of the graph, derived rows."""
+    """How much a deletion erased: memories in the ledger, points, nodes and edges of the graph, derived rows.
+
+    0 of a projection that is pending: it still has the data.
+    """
 
     ledger: int
     vectors: int

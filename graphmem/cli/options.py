@@ -227,7 +227,9 @@ def _written_names(parameters: Sequence[inspect.Parameter]) -> dict[str, str]:
                 names[parameter.name] = (info.metavar or parameter.name.upper()).partition("|")[0].removesuffix("...")
             elif isinstance(info, OptionInfo):
                 default = f"--{parameter.name.replace('_', '-')}"
-                names[parameter.name] = next((one for one in info.param_decls or () if one.startswith("--")), default)
+                # Of an annotation, typer keeps the first name as `default`.
+                declared = [name for name in (info.default, *(info.param_decls or ())) if isinstance(name, str)]
+                names[parameter.name] = next((name for name in declared if name.startswith("--")), default)
     return names
 
 

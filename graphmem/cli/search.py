@@ -98,22 +98,29 @@ def context(
     reference_date: ReferenceDate = None,
 ) -> None:
     """Prints the memories for a query as a block for a prompt."""
+    from graphmem.boundary.validation import MAX_CONTEXT_CHARS  # noqa: PLC0415
+
     with call.memory(embeds=True) as memory:
-        block = memory.context(
+        find = partial(
+            memory.context,
             query,
             **call.scope,
-            max_chars=max_chars,
-            max_tokens=max_tokens,
             whole=whole,
             profile=profile,
             min_relevance=min_relevance,
             reference_date=reference_date,
         )
+        block = find(max_chars=max_chars, max_tokens=max_tokens)
+        is_too_small = not block and bool(find(max_chars=MAX_CONTEXT_CHARS))
         has_less_relevant = (
             not block and min_relevance != 0 and bool(memory.search(query, **call.scope, top_k=1)["results"])
         )
     call.print_answer({"context": block}, lambda renderer: renderer.plain(block))
-    if not block:
+    if is_too_small:
+        from graphmem.integrations.base import nothing_fits  # noqa: PLC0415  (takes a second)
+
+        _say(nothing_fits(f"raise {'--max-chars' if max_tokens is None else '--max-tokens'}"))
+    elif not block:
         _say_nothing_relevant(was_found=has_less_relevant)
 
 
@@ -122,8 +129,12 @@ def _say_nothing_relevant(*, was_found: bool, is_narrowed: bool = False) -> None
     from graphmem.integrations.base import nothing_relevant  # noqa: PLC0415  (takes a second)
 
     remedy = "--min-relevance 0 shows the rest"
-    text = nothing_relevant(remedy, was_found=was_found, is_narrowed=is_narrowed)
-    typer.echo(f"graphmem: {text[0].lower()}{text[1:-1]}", err=True)
+    _say(nothing_relevant(remedy, was_found=was_found, is_narrowed=is_narrowed))
+
+
+def _say(sentence: str) -> None:
+    """Prints a sentence to standard error, as commands write them."""
+    typer.echo(f"graphmem: {sentence[0].lower()}{sentence[1:-1]}", err=True)
 
 
 @command

@@ -100,6 +100,14 @@ def nothing_relevant(remedy: str, *, was_found: bool, is_narrowed: bool = False)
     return "No memory passes the filters." if is_narrowed else "Nothing relevant is remembered."
 
 
+def nothing_fits(remedy: str) -> str:
+    """Returns the sentence, for people or models, that a block is too small for what is relevant.
+
+    `remedy` says how to get a larger one.
+    """
+    return f"Nothing that is relevant fits into the block: {remedy}."
+
+
 class TimedCalls:
     """Calls methods of a memory in threads of its own, for at most `time_limit` seconds (above 0, up to 600) each.
 

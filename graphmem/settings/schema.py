@@ -5,7 +5,6 @@ Nothing is opened here and no backend is imported. Error messages never contain 
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from base64 import b64decode
@@ -41,7 +40,9 @@ from graphmem.lifecycle.rules import Rules, default_rules, parse_rules
 from graphmem.model import EventType
 from graphmem.settings.sources import (
     ENVIRONMENT_PREFIX,
+    KeyGivenTwice,
     has_path,
+    load_json,
     mem0_config_as_dict,
     merge,
     nested_variables,
@@ -141,7 +142,9 @@ def _checked_user(value: str) -> str:
 def _parsed(value: object, kind: type) -> object:
     """Returns what a text, such as that of a variable, is as JSON if that is of this kind; everything else as it is."""
     try:
-        parsed = json.loads(value) if isinstance(value, str) else None
+        parsed = load_json(value) if isinstance(value, str) else None
+    except KeyGivenTwice as error:
+        raise PydanticCustomError("key_given_twice", "{text}", {"text": str(error)}) from None
     except (ValueError, RecursionError):
         return value
     return parsed if isinstance(parsed, kind) else value

@@ -52,7 +52,7 @@ def read_file(path: Path) -> Any:
     """Reads a .toml, .yaml, .yml or .json file. Raises `ConfigError`."""
     loaders: Mapping[str, Callable[[str], Any]] = {
         ".toml": tomllib.loads,
-        ".json": json.loads,
+        ".json": load_json,
         ".yaml": _load_yaml,
         ".yml": _load_yaml,
     }
@@ -70,14 +70,48 @@ def read_file(path: Path) -> Any:
         raise ConfigError(message) from None
 
 
+class KeyGivenTwice(ValueError):
+    """An object has a key twice; the text names it."""
+
+    def __init__(self, key: object, place: str = "") -> None:
+        super().__init__(f"the key {key!r} is given twice{place}; keep one")
+
+
+def load_json(text: str) -> Any:
+    """Reads JSON. Raises ValueError, KeyGivenTwice for an object that has a key twice."""
+    return json.loads(text, object_pairs_hook=_object)
+
+
+def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in result:
+            raise KeyGivenTwice(key)
+        result[key] = value
+    return result
+
+
 def _load_yaml(text: str) -> Any:
     try:
         yaml = importlib.import_module("yaml")
     except ImportError as error:
         message = f"YAML configuration needs PyYAML; use TOML or JSON, or {install_extra('yaml')}"
         raise ConfigError(message) from error
+
+    class Loader(yaml.SafeLoader):  # type: ignore[misc, name-defined, unused-ignore]
+        def compose_mapping_node(self, anchor: Any) -> Any:  # before "<<" adds the keys of others
+            node, seen = super().compose_mapping_node(anchor), set()
+            for key, _ in node.value:
+                name = key.tag, str(key.value)
+                if name in seen:
+                    raise KeyGivenTwice(name[1], f" by line {key.start_mark.line + 1}")
+                seen.add(name)
+            return node
+
     try:
-        return yaml.safe_load(text)
+        return yaml.load(text, Loader)
+    except KeyGivenTwice:
+        raise
     except (yaml.YAMLError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)
         # The error's own text quotes the file, which may contain secrets.

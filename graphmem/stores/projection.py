@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from threading import Event, RLock
 from typing import NamedTuple, Protocol, TypeVar
@@ -65,8 +66,12 @@ class ProjectionSink(Protocol):
         """Yields (id, signature) of all rows that the projection holds."""
         ...
 
-    def counts(self, connection: Connection) -> tuple[int, int]:
-        """Returns the number of rows held and the number expected; cheap enough for every opening."""
+    def count_held(self) -> int:
+        """Returns the number of rows that the projection holds; cheap enough for every opening."""
+        ...
+
+    def count_expected(self, connection: Connection) -> int:
+        """Returns the number of rows that it should hold, by the ledger."""
         ...
 
     def remove(self, ids: Sequence[str]) -> None:
@@ -117,8 +122,11 @@ class VectorSink:
     def list_held(self, partitions: Sequence[str] | None) -> Iterable[tuple[str, tuple[int, ...]]]:
         return ((uid, (seq, windows)) for uid, seq, windows in self._index.list_held(partitions))
 
-    def counts(self, connection: Connection) -> tuple[int, int]:
-        return self._index.count(), embeddings.total_windows(connection)
+    def count_held(self) -> int:
+        return self._index.count()
+
+    def count_expected(self, connection: Connection) -> int:
+        return embeddings.total_windows(connection)
 
     def remove(self, ids: Sequence[str]) -> None:
         self._index.delete(ids)
@@ -175,8 +183,11 @@ class GraphSink:
     def list_held(self, partitions: Sequence[str] | None) -> Iterable[tuple[str, tuple[int, ...]]]:
         return ((uid, (seq,)) for uid, seq in self._index.list_held(partitions))
 
-    def counts(self, connection: Connection) -> tuple[int, int]:
-        return self._index.count(), memories.total(connection)
+    def count_held(self) -> int:
+        return self._index.count()
+
+    def count_expected(self, connection: Connection) -> int:
+        return memories.total(connection)
 
     def remove(self, ids: Sequence[str]) -> None:
         self._index.delete(ids, ids, ids)
@@ -490,17 +501,17 @@ class Projection:
             return
         with self._lock:
             self.catch_up([])
+            held_count: int | None = None
+            with suppress(StoreLost):
+                held_count = self._sink.count_held()  # a store that hangs here holds up no other use of the ledger
             with self._ledger.read() as connection:
-                try:
-                    held_count, expected_count = self._sink.counts(connection)
-                except StoreLost:
-                    held_count, expected_count = 0, 1
+                expected_count = self._sink.count_expected(connection)
                 state = outbox.cursor_state(connection, self._cursor_name)
                 is_current = not self._is_behind(state, None, state.extent.newest)
             if held_count == expected_count or not is_current:
                 return
             logger.warning("%s holds too few or too many rows; repairing it from the ledger", self.name)
-            if held_count == 0:
+            if not held_count:
                 self.invalidate()
                 self.catch_up([])
             else:

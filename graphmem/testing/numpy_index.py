@@ -65,6 +65,7 @@ class NumpyIndex:
 
     def delete(self, ids: Sequence[str]) -> int:
         with self._lock:
+            self._check_open()
             return sum(point.windows for uid in ids for point in self._pop(uid))
 
     def flush(self) -> None:
@@ -127,10 +128,12 @@ class NumpyIndex:
 
     def count(self) -> int:
         with self._lock:
+            self._check_open()
             return sum(point.windows for partition in self._partitions.values() for point in partition.points.values())
 
     def list_held(self, partitions: Sequence[str] | None = None) -> Iterator[tuple[str, int, int]]:
         with self._lock:
+            self._check_open()
             selected = [
                 partition for key, partition in self._partitions.items() if partitions is None or key in partitions
             ]
@@ -140,6 +143,7 @@ class NumpyIndex:
 
     def wipe(self) -> None:
         with self._lock:
+            self._check_open()
             self._partitions.clear()
 
     def _check_open(self) -> None:
@@ -150,4 +154,4 @@ class NumpyIndex:
     def close(self) -> None:
         with self._lock:
             self._closed = True
-            self.wipe()
+            self._partitions.clear()

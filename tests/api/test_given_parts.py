@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -146,6 +146,55 @@ def test_an_index_that_fails_loses_nothing(caplog: pytest.LogCaptureFixture) -> 
         assert index.upserted == [one["id"]]
         assert "degraded" not in memory.search("green tea", **ANA)
     assert "quoted" not in caplog.text
+
+
+def test_a_receipt_counts_nothing_as_erased_that_an_index_still_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    index = NotedIndex()
+
+    def fail(*_: Any) -> int:
+        raise ConnectionError
+
+    with opened(vector_index=index) as memory:
+        tea, cake = added(memory, "green tea"), added(memory, "a cake")
+        monkeypatch.setattr(index, "delete", fail)
+        receipt = memory.delete(tea, **ANA)
+        assert (receipt["pending"], receipt["erased"]["ledger"], receipt["erased"]["vectors"]) == (["vectors"], 1, 0)
+        assert index.count() == 2
+        monkeypatch.undo()
+        memory.flush()
+        assert index.count() == 1
+        receipt = memory.delete(cake, **ANA)
+        assert ("pending" in receipt, receipt["erased"]["vectors"], index.count()) == (False, 1, 0)
+
+
+@pytest.mark.parametrize("error", [SystemExit(1), KeyboardInterrupt()])
+@pytest.mark.parametrize(
+    ("made", "argument", "name", "lacking"),
+    [
+        (NotedIndex, "vector_index", "upsert", "vectors"),
+        (NotedIndex, "vector_index", "dense", None),
+        (HashEmbedder, "embedder", "embed_tokens", "vectors"),
+        (HashEmbedder, "embedder", "embed_question", None),
+        (lambda: Failing(), "llm", "answer", "facts"),
+    ],
+)
+def test_what_ends_the_thread_of_a_given_part_is_its_failure(
+    made: Callable[[], Any], argument: str, name: str, lacking: str | None, error: BaseException
+) -> None:
+    """Nobody has asked the process to end: signals are handled in the main thread."""
+    part = made()
+
+    def end(*_: Any, **__: Any) -> Any:
+        raise error
+
+    with opened(**{argument: part}) as memory:
+        added(memory, "a cake", infer=False)
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(part, name, end)
+            if lacking is None:
+                assert memory.search("cake", **ANA)["degraded"] == ["vectors"]
+            else:
+                assert lacking in memory.add("I like tea.", **ANA)["pending"]
 
 
 def test_a_search_does_not_wait_for_an_index_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -738,7 +738,7 @@ def test_an_unusable_value_is_named_as_it_is_written_and_status_two(empty_memory
         before = rest if part.startswith("update") else []
         result = run(*command, *before, *(option for option in rest if option not in before), *given, status=2)
         assert result.stdout == "", value
-        assert re.search(rf"(?i)(?:graphmem: |Invalid value for '?){written}\b", result.stderr), result.stderr
+        assert re.search(rf"(?i)(?:graphmem: |Invalid value for '?){written}(?![\w-])", result.stderr), result.stderr
         assert "Usage" in result.stderr or result.stderr.count("\n") == 1, value
 
 
@@ -864,6 +864,16 @@ def test_a_context_without_a_relevant_memory_says_so(plain_home):
     assert "I like tea." in run(*question, "--min-relevance", "0").stdout
     assert run("context", "Who likes tea?", "--user", "ann").stderr == ""
     assert run("context", "Who likes tea?", "--user", "ben").stderr == "graphmem: nothing relevant is remembered\n"
+
+
+def test_a_context_in_which_nothing_fits_says_so(plain_home):
+    add("Clara paints boats in Lisbon.", "--user", "ann")
+    for least in ("default", "0"):
+        question = ["context", "Lisbon", "--user", "ann", "--min-relevance", least]
+        for option in ("--max-chars", "--max-tokens"):
+            result = run(*question, option, "20")
+            assert result.stderr == f"graphmem: nothing that is relevant fits into the block: raise {option}\n"
+            assert "Clara" in run(*question, option, "200").stdout
 
 
 def test_a_search_shows_relevances_and_leaves_out_what_is_below_the_least(plain_home):

@@ -416,6 +416,17 @@ async def test_what_is_not_relevant_enough_is_left_out_and_said(memory: Memory, 
             assert "Clara drinks tea." in str(every[part]) and not every["note"]
 
 
+async def test_a_context_in_which_nothing_fits_says_so(memory: Memory) -> None:
+    memory.add(f"Clara drinks tea from {'the finest ' * 40}cups.", user_id=ANA)
+    async with Client(server_of(memory)) as client:
+        small = await call(client, "get_context", query="Who drinks tea?", max_tokens=50)
+        assert (small["context"], small["note"]) == (
+            "", "Nothing that is relevant fits into the block: raise max_tokens."
+        )  # fmt: skip
+        large = await call(client, "get_context", query="Who drinks tea?")
+        assert "Clara drinks tea" in large["context"] and not large["note"]
+
+
 @SQLITE_ONLY  # the second memory has the first one's settings, and its stores in this process
 async def test_a_reranker_orders_hits_where_there_is_one(memory: Memory) -> None:
     memory.add("Clara drinks tea.", user_id=ANA)

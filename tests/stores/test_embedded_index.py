@@ -125,6 +125,9 @@ class LedgerPoints(EmbeddedIndex):
             integrity.wipe(connection)
         self._held.clear()
 
+    def close(self) -> None:
+        self.ledger.close()
+
     def dense(self, view: View, vector: Any, limit: int) -> list[tuple[str, float]]:
         self._expect_columns(view)
         return super().dense(view, vector, limit)

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from graphmem.errors import StoreUnavailable
 from graphmem.plugins import VectorIndex
 from graphmem.testing import NumpyIndex
 from graphmem.testing.conformance.vector_index import VectorIndexContract, point, search_dense, search_sparse, uid
@@ -24,10 +23,3 @@ def test_equal_scores_come_in_the_order_of_ids() -> None:
     index = NumpyIndex()
     index.upsert([point(number) for number in (3, 1, 2)])
     assert search_dense(index) == search_sparse(index) == [uid(1), uid(2), uid(3)]
-
-
-def test_a_closed_index_is_unavailable() -> None:
-    index = NumpyIndex()
-    index.close()
-    with pytest.raises(StoreUnavailable):
-        search_dense(index)

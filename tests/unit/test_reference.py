@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import importlib.util
 import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer import Context
+from typer.main import get_command
 
 import graphmem
 import graphmem.testing
 from graphmem import AsyncMemory, Memory, Settings
 from graphmem.boundary.filters import SPECIAL_FIELDS
+from graphmem.cli.app import app
 from graphmem.retrieval import explanation
 from graphmem.types import ImportResult, UsageDict
 
@@ -90,3 +95,25 @@ def test_every_length_of_time_is_bounded() -> None:
         if one.get("type") in ("number", "integer") and not {"maximum", "exclusiveMaximum"} & one.keys()
     ]
     assert unbounded == []
+
+
+def test_the_common_options_of_the_command_line_are_those_that_its_commands_take() -> None:
+    page = (DOCS / "reference" / "command-line.md").read_text("utf-8").partition("## Common options")[2]
+    exceptions: dict[str, set[str]] = {}
+    for heading, options in re.findall(r"^Options of every command(.*):\n\n((?:\* .*\n?)+)", page, re.MULTILINE):
+        for option in re.findall(r"^\* `(--[a-z]+)", options, re.MULTILINE):
+            exceptions[option] = set(re.findall(r"`([^`]+)`", heading))
+    assert exceptions.keys() == {"--home", "--config", "--json", "--help", "--user", "--agent", "--run"}
+    for words, command in _commands(get_command(app)):
+        taken = {name for parameter in command.get_params(Context(command)) for name in parameter.opts}
+        for option, names in exceptions.items():
+            is_excepted = bool({" ".join(words[:count]) for count in (1, 2)} & names)
+            own = words == ["keys", "create"] and option in {"--user", "--agent"}
+            assert (option in taken) is (not is_excepted or own), (words, option)
+
+
+def _commands(command: Any, words: Sequence[str] = ()) -> Iterator[tuple[list[str], Any]]:
+    for name, one in getattr(command, "commands", {}).items():
+        yield from _commands(one, [*words, name])
+    if not hasattr(command, "commands"):
+        yield list(words), command

@@ -288,6 +288,18 @@ def test_files(tmp_path: Path, name: str, text: str) -> None:
         ("a.yaml", f"!!python/object:os.{SECRET} {{}}", "is not valid YAML"),
         ("a.json", "[]", "must be a dict"),
         ("a.yaml", "", "must be a dict"),
+        (
+            "a.yaml",
+            f"llm: {{provider: openai, provider: {SECRET}}}",
+            "is not valid YAML: the key 'provider' is given twice by line 1; keep one",
+        ),
+        ("a.yaml", f"home: {SECRET}\n'home': x\n", "the key 'home' is given twice by line 2"),
+        (
+            "a.json",
+            f'{{"home": "{SECRET}", "home": "x"}}',
+            "is not valid JSON: the key 'home' is given twice; keep one",
+        ),
+        ("a.toml", f'home = "{SECRET}"\nhome = "x"', "is not valid TOML: "),
         ("a.toml", "hom = 'x'", "a.toml: unknown key 'hom'; did you mean 'home'?"),
     ],
 )
@@ -360,6 +372,16 @@ def test_no_file(tmp_path: Path) -> None:
         Settings.from_file(tmp_path / "none.toml")
 
 
+def test_yaml_may_take_over_the_keys_of_another_object(tmp_path: Path) -> None:
+    """A key beside `<<` stands in place of the one that is taken over: it is not given twice."""
+    config = "&one {provider: openai, config: &two {model: a, timeout: 5}}"
+    text = f"llm: {config}\nvision: {{<<: *one, config: {{<<: *two, model: b}}}}\n"
+    (tmp_path / "a.yaml").write_text(text, "utf-8")
+    vision = Settings.from_file(tmp_path / "a.yaml").vision
+    assert vision is not None
+    assert (vision.config.model, vision.config.timeout) == ("b", 5)
+
+
 def test_yaml_without_pyyaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "yaml", None)
     (tmp_path / "a.yaml").write_text("home: x", "utf-8")
@@ -403,6 +425,8 @@ def test_a_variable_has_an_object_as_json_or_a_key_of_it() -> None:
     variable = "GRAPHMEM_LIFECYCLE__TYPE_FACTORS"
     for environ in ({variable: '{"preference": 2}'}, {f"{variable}__PREFERENCE": "2"}):
         assert Settings.from_env(environ).lifecycle.type_factors == {"preference": 2}
+    with pytest.raises(ConfigError, match=rf"^{variable}: the key 'fact' is given twice; keep one$"):
+        Settings.from_env({variable: '{"fact": 1, "fact": 2}'})
     for text in ("2", "preference", '{"preference": 2', '["preference"]', "[" * 100_000):
         with pytest.raises(ConfigError, match=rf"^{variable}: must be an object; in a variable JSON"):
             Settings.from_env({variable: text})

@@ -18,8 +18,9 @@ from pydantic import BeforeValidator, Field
 
 from graphmem.answer_size import AnswerTooLarge
 from graphmem.async_memory import AsyncMemory, run_in
+from graphmem.boundary.validation import MAX_CONTEXT_CHARS
 from graphmem.errors import NotFoundError, ValidationError
-from graphmem.integrations.base import MAX_TOOL_HITS, nothing_relevant, result_dict
+from graphmem.integrations.base import MAX_TOOL_HITS, nothing_fits, nothing_relevant, result_dict
 from graphmem.model import MinRelevance, Scope
 from graphmem.retrieval.context import speaker_of
 from graphmem.service import limits
@@ -316,10 +317,12 @@ class GetContext(Tool):
         block, note = profile["context"], ""
         if self.query.strip():
             least = _least(self.min_relevance)
-            block = await memory.context(self.query, **scope.parts, max_tokens=self.max_tokens, min_relevance=least)
-        if self.query.strip() and not block:
-            search = partial(memory.search, self.query, **scope.parts)
-            note = await _nothing_relevant(search, _least(self.min_relevance))
+            find = partial(memory.context, self.query, **scope.parts, min_relevance=least)
+            block = await find(max_tokens=self.max_tokens)
+            if not block and await find(max_tokens=MAX_CONTEXT_CHARS):
+                note = nothing_fits("raise max_tokens")
+            elif not block:
+                note = await _nothing_relevant(partial(memory.search, self.query, **scope.parts), least)
         return results.ContextResult.model_validate({**profile, "context": block, "note": note})
 
 

@@ -12,6 +12,7 @@ from uuid import UUID
 import numpy as np
 import pytest
 
+from graphmem.errors import StoreUnavailable
 from graphmem.model import Kind, MemoryRecord, Scope, View
 from graphmem.plugins import Point, VectorIndex
 from graphmem.testing.numpy_index import NumpyIndex
@@ -212,6 +213,22 @@ class VectorIndexContract:
         assert (index.count(), list(index.list_held()), search_dense(index)) == (0, [], [])
         index.upsert([point(3)])
         assert search_dense(index) == search_sparse(index) == [uid(3)]
+
+    def test_a_closed_index_is_unavailable(self, index: VectorIndex) -> None:
+        index.close()
+        index.close()
+        for act in (
+            lambda: index.upsert([point(1)]),
+            lambda: index.delete([uid(1)]),
+            lambda: search_dense(index),
+            lambda: search_multilingual(index),
+            lambda: search_sparse(index),
+            index.count,
+            lambda: list(index.list_held()),
+            index.wipe,
+        ):
+            with pytest.raises(StoreUnavailable):
+                act()
 
     # --- order and scores -------------------------------------------------------------------------------------
 
