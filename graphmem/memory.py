@@ -947,7 +947,9 @@ class Memory:
         only the multilingual encoder reads), or half of the best memory's, in a partition of up to twenty memories,
         less in larger ones, a twentieth of the best at the least. A stored question with the query's own words gives
         its place to the reply to it. The user's requests to an assistant that tell nothing ("Tell me a joke"; in
-        English and Chinese) are left out, unless the query asks for what was asked. `threshold` is the lowest cosine
+        English and Chinese) are left out, unless the query asks for what was asked. A query that is nothing but a
+        greeting, thanks, a goodbye or a nod ("Good morning!", "ok, thanks") asks nothing: no memory is found for it.
+        `threshold` is the lowest cosine
         similarity, as in `search`; with it there is no default of `min_relevance`. `reference_date`: the moment from
         which "last week" and the like are counted, as in `search`; the days in the block are those of its time zone.
         """

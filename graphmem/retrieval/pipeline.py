@@ -31,6 +31,7 @@ from graphmem.retrieval.graph_walk import Walked, expand_second_hop, names_one_s
 from graphmem.retrieval.hits import read_hits
 from graphmem.retrieval.query_analysis import AnalyzedQuery, analyze_query
 from graphmem.retrieval.ranking import rank, rerank
+from graphmem.retrieval.small_talk import is_small_talk
 from graphmem.retrieval.types import SearchDeps, SearchOutcome, SearchQuery
 from graphmem.retrieval.weights import FULL, SearchWeights
 from graphmem.text import query_term_counts, term_counts
@@ -42,7 +43,12 @@ EVENT_LIMIT, MIN_EVENT_SCORE = 2, 0.8
 
 
 def search(query: SearchQuery, deps: SearchDeps, weights: SearchWeights = FULL) -> SearchOutcome:
-    """Answers a query. An arm that fails is left out and named in `degraded`; StoreError only from the ledger."""
+    """Answers a query. An arm that fails is left out and named in `degraded`; StoreError only from the ledger.
+
+    A greeting and the like asks nothing, so for a prompt nothing is searched.
+    """
+    if query.for_prompt and is_small_talk(query.text):
+        return SearchOutcome()
     begin = perf_counter()
     with deps.load.searching():
         text = normalize("NFC", query.text[:MAX_READ_CHARS])  # a combining mark would end a word

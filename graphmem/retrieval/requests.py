@@ -9,18 +9,14 @@ from __future__ import annotations
 
 import re
 
+from graphmem.retrieval.small_talk import is_small_talk
 from graphmem.text import is_question, is_unspaced
 
 # A longer text has something to work on in it, which may tell something.
 MAX_REQUEST_CHARS = 300
 
 _SENTENCE = re.compile(r"[^.!?。！？\n]+[.!?。！？]*")
-_SOCIAL = re.compile(
-    r"^\W*(?:hi|hey|hello|hi there|thanks?|thank you|many thanks|please|ok|okay|great"
-    r"|good (?:morning|evening|afternoon)"
-    r"|你好|您好|谢谢[你您]?|謝謝[你您]?|多谢|多謝|麻烦[了你您]*|麻煩[了你您]*|好的?|早上好|晚上好)\W*$",
-    re.IGNORECASE,
-)
+_PLEASE = re.compile(r"^\W*(?:please|thank|麻烦[了你您]*|麻煩[了你您]*)\W*$", re.IGNORECASE)
 # What may stand before the verb of a request. "You" has to be asked for something, not told it ("You write novels").
 _LEAD = (
     r"(?:(?:hi|hey|hello|ok|okay|now|then|so|and|also|thanks)\b[ ,!.]*)*(?:please,? |kindly |just )*"
@@ -115,7 +111,8 @@ def is_request(text: str) -> bool:
         if not (_CHINESE if is_unspaced(sentence) else _ENGLISH).match(sentence) or _tells_something(sentence)
     ]
     return len(others) < len(sentences) and all(
-        _SOCIAL.match(sentence) or (is_question(sentence) and not _tells_something(sentence)) for sentence in others
+        is_small_talk(sentence) or _PLEASE.match(sentence) or (is_question(sentence) and not _tells_something(sentence))
+        for sentence in others
     )
 
 

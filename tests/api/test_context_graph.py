@@ -10,7 +10,7 @@ import pytest
 from support.contract import JANUARY, JUNE, ids
 from support.databases import SQLITE_ONLY
 
-from graphmem import Memory
+from graphmem import ChatLink, Memory
 from graphmem.errors import (
     ValidationError,
 )
@@ -65,6 +65,21 @@ def test_context_leaves_out_unrelated_memories(make_memory: Any) -> None:
     assert list_context_lines("Is the cat well?", threshold=0.999) == []
     with pytest.raises(ValidationError, match="threshold"):
         memory.context("tea", user_id="u1", threshold=2)
+
+
+def test_a_greeting_gets_no_memories_for_a_prompt(make_memory: Any) -> None:
+    memory = make_memory(embedder={"provider": "minilm"})
+    told = "I take 50 mg of sertraline every morning."
+    memory.add([told, "My name is Ana Prado and I work at Acme."], user_id="ana")
+    with ChatLink(memory, user_id="ana", time_limit=30) as link:
+        for greeting in ("Good morning!", "hi there", "早上好", "ok, thanks"):
+            assert memory.context(greeting, user_id="ana") == ""
+            assert memory.context(greeting, user_id="ana", min_relevance=None) == ""
+            assert link.recall(greeting, [{"role": "user", "content": "What do I take?"}]) == ""
+            assert memory.search(greeting, user_id="ana")["results"]
+        question = "Good morning, what do I take every morning?"
+        assert told in memory.context(question, user_id="ana")
+        assert told in link.recall(question, [])
 
 
 def test_context_keeps_the_answer_to_a_question_that_was_asked_before(memory: Memory) -> None:
