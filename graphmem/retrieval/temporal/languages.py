@@ -60,7 +60,7 @@ _FURTHER = {
           "aralikta",
 }  # fmt: skip
 _EASTERS = {"easter": periods.easter, "orthodox easter": periods.orthodox_easter}
-_TELLING = ("relative", "ago", "past", "months", "weekdays", "short", "seasons", "adverbs", "holidays")
+_TELLING = ("relative", "ago", "past", "weekend", "months", "weekdays", "short", "seasons", "adverbs", "holidays")
 # A number behind which something is counted is no year.
 _COUNTED = re.compile(r" ?(?:%|€|\$|[.,:]\d)| (?:euros?|dollars?|dolares|kilometer|km|metros?|personen|personas)\b")
 # A date in digits with its day first, and all texts that may have one.
@@ -79,6 +79,7 @@ _BESIDE_YEAR = re.compile(
     r",?\s?(?:(?:de|del|des|du|do|da|di|dello|la|el|le|lo|il|en|em|im|in|am|van|w|z|в|من|في)\s|(?:d|l|dell|nell)')*|[のに、]"
     r"|(?:의|에|ของ|เมื่อ|ใน)\s?"
 )
+_SATURDAY = 5
 # A word and the space behind it, before a day or a month.
 _WORD_BEFORE = re.compile(r"(\w+)\.? $")
 # Months and years of languages that write them otherwise than with a word before them.
@@ -93,6 +94,8 @@ _OTHERWISE = {
 
 # What makes a phrase near today the end of a longer word that is not known (再再来週, 지지지난주).
 _LONGER_WORDS = {"ja": "(?<![一再先大])", "ko": "(?<![\uac00-\ud7a3])"}
+# What makes "two days ago" two days before another time, before and behind it: "düğünden iki gün önce", 結婚式の二日前.
+_COUNTS_FROM = {"tr": (r"\w[dt][ae]n", ""), "ja": ("の", ""), "ar": ("", " من (?!الان|اليوم)")}
 # A pattern as it is applied, by its source.
 _compiled = cache(re.compile)
 
@@ -101,6 +104,8 @@ _compiled = cache(re.compile)
 class _Phrase:
     """The source of a pattern, words without which no text matches it, and what builds its period.
 
+    Every text that it matches has all of `words`, and one of `one_of` if there are some.
+
     It is compiled for the first text that has the words: "in September" makes a question German, too, and all patterns
     of a language take 50 to 130 ms.
     """
@@ -108,10 +113,15 @@ class _Phrase:
     words: tuple[str, ...]
     pattern: str
     build: RuleBuilder
+    one_of: tuple[str, ...] = ()
 
     def rule_for(self, text: str) -> Rule | None:
         """Returns the rule, None if the folded text lacks one of the words."""
-        return (_compiled(self.pattern), self.build) if all(word in text for word in self.words) else None
+        if not all(word in text for word in self.words):
+            return None
+        if self.one_of and not any(word in text for word in self.one_of):
+            return None
+        return _compiled(self.pattern), self.build
 
 
 def find_expressions(text: str, today: date) -> list[TimeExpression]:
@@ -119,7 +129,7 @@ def find_expressions(text: str, today: date) -> list[TimeExpression]:
     return _find(
         text,
         today,
-        lambda language: [*_named_months(language), *_relative_phrases(language), _named_weekday(language)],
+        lambda language: [*_named_months(language), *_relative_phrases(language), *_named_days(language)],
         has_dates=True,
     )
 
@@ -326,25 +336,18 @@ def _named_months(language: str) -> list[_Phrase]:
     """Returns the patterns of ranges, seasons, months and years, those that decide first in front."""
     words = _words()[language]
     months, month_of = _any(words["months"]), partial(_month, words["months"])
-    patterns: list[tuple[str, RuleBuilder]] = [
-        (pattern.replace("MONTHS", months), month_of) for pattern in _OTHERWISE.get(language, ())
-    ]
+    names = tuple(words["months"])
+    otherwise = [_Phrase((), pattern.replace("MONTHS", months), month_of) for pattern in _OTHERWISE.get(language, ())]
     days: list[_Phrase] = []
     if language not in _SCRIPTS:
-        month = f"(?P<month>{months})"
-        days = [_Phrase((), rf"(?<!\w){_DAY}{_ORDINAL}{_OF}{month}(?:{_OF_YEAR} {_FULL_YEAR})?(?!\w)", month_of)]
-        patterns.append((rf"(?<!\w){month}{_OF_YEAR} {_FULL_YEAR}(?!\w)", month_of))
+        month, year = f"(?P<month>{months})", f"{_OF_YEAR} {_FULL_YEAR}"
+        days = [_Phrase((), rf"(?<!\w){_DAY}{_ORDINAL}{_OF}{month}(?:{year})?(?!\w)", month_of, names)]
+        otherwise.append(_Phrase((), rf"(?<!\w){month}{year}(?!\w)", month_of, names))
     for side in filter(words.get, ("in", "since", "before", "until")):
         time = rf"(?:(?P<month>{months})|{_YEAR_WORD}{_FULL_YEAR})"
-        lead = rf"(?<!\w)(?:{words[side]})(?: |(?<='))(?:l')?"
-        patterns.append((rf"{lead}{time}(?!\w)", partial(_bordered, side, words["months"])))
-    return [
-        *_ranges(language),
-        *_seasons(language),
-        *days,
-        *_months_of_years(language),
-        *(_Phrase((), pattern, build) for pattern, build in patterns),
-    ]
+        pattern = rf"(?<!\w)(?:{words[side]})(?: |(?<='))(?:l')?{time}(?!\w)"
+        otherwise.append(_Phrase((), pattern, partial(_bordered, side, words["months"]), (*names, "19", "20")))
+    return [*_ranges(language), *_seasons(language), *days, *_months_of_years(language), *otherwise]
 
 
 def _ranges(language: str) -> list[_Phrase]:
@@ -393,8 +396,9 @@ def _seasons(language: str) -> list[_Phrase]:
     patterns += [(start, phrase, name, which) for phrase, which in words["season"].items()]
     if alone:
         patterns.append((start, "{0}", f"(?P<name>{_any(alone)})", ""))
+    one_of = tuple(name.replace(" ", "") if language in _SCRIPTS else name for name in names)
     return [
-        _phrase(phrase, (part,), partial(_season, names, which), language, begin)
+        _phrase(phrase, (part,), partial(_season, names, which), language, begin, one_of)
         for begin, phrase, part, which in patterns
     ]
 
@@ -405,7 +409,7 @@ def _months_of_years(language: str) -> list[_Phrase]:
     months = {month: ["month", number, 1] for month, number in words["months"].items()}
     name = f"(?P<name>{_any(months)})" + (r"(?! ?\d)" if language in _SCRIPTS else "")
     return [
-        _phrase(phrase, (name,), partial(_season, months, which), language)
+        _phrase(phrase, (name,), partial(_season, months, which), language, one_of=tuple(months))
         for phrase, which in words["season"].items()
         if which != ""
     ]
@@ -416,17 +420,39 @@ def _relative_phrases(language: str) -> list[_Phrase]:
     """Returns the patterns of times that count from today."""
     words = _words()[language]
     near = {phrase.replace(" ", ""): meaning for phrase, meaning in words["relative"].items()}
-    start = "" if language in _SCRIPTS else r"(?<!\w)"
+    start, longer = "" if language in _SCRIPTS else r"(?<!\w)", _LONGER_WORDS.get(language, "")
     number = f"{_any(words['numbers'])}|{chinese.NUMBER}" if language == "ja" else _any(words["numbers"])
     count = rf"(?P<count>(?<!\d)\d{{1,3}}|{_no_longer_number(language)}(?:{number}))"
     return [
         *(
-            _phrase(phrase, (count,), partial(build, meaning, words["numbers"], words["tens"]), language)
-            for kind, build in (("ago", _ago), ("past", _past))
-            for phrase, meaning in words[kind].items()
+            _phrase(phrase, (count,), partial(_ago, meaning, language), language, "" if "{0}" in phrase else longer)
+            for phrase, meaning in words["ago"].items()
+        ),
+        *(
+            _phrase(phrase, (count,), partial(_past, unit, words["numbers"]), language)
+            for phrase, unit in words["past"].items()
         ),
         _Phrase((), _near(language).pattern, partial(_relative, near, words, start)),
     ]
+
+
+@cache
+def _no_ago(language: str) -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
+    """Returns what stands before a time ago and makes it another one, before one without a number, and behind one.
+
+    Part of a longer number, another time from which it counts, and a month or day of the week of the same name.
+    """
+    words = _words()[language]
+    start = "" if language in _SCRIPTS else r"(?<!\w)"
+    counts_from, from_behind = _COUNTS_FROM.get(language, ("", ""))
+    before = "|".join(filter(None, (words["tens"] and f"{start}(?:{words['tens']})", counts_from)))
+    number = rf"\d|{start}(?:{_any(words['numbers'])})"
+    behind = "|".join(filter(None, (r" ?\d", f" (?:{_any(words['months'] | words['weekdays'])})", from_behind)))
+    return (
+        re.compile(rf"(?:{before or '(?!)'}) ?$"),
+        re.compile(rf"(?:{before or '(?!)'}|{number}) ?$"),
+        re.compile(behind),
+    )
 
 
 def _no_longer_number(language: str) -> str:
@@ -439,19 +465,31 @@ def _no_longer_number(language: str) -> str:
 
 
 @cache
-def _named_weekday(language: str) -> _Phrase:
+def _named_days(language: str) -> list[_Phrase]:
+    """Returns the patterns of days of the week and of the weekend that are the latest ones."""
     words = _words()[language]
     pattern = _any(words["weekdays"])
     if words["short"]:  # "na segunda?", but not "na segunda vez"
         pattern += rf"|(?<=\bna )(?:{_any(words['short'])})(?= ?(?:[?!.,;:]|$))"
     build = partial(_weekday, words["weekdays"] | words["short"], words["every"])
-    return _phrase("{0}", (f"(?P<weekday>{pattern})",), build, language)
+    weekend = partial(_weekend, words["every"])
+    return [
+        *(_phrase(phrase, (), weekend, language) for phrase in words["weekend"]),
+        _phrase("{0}", (f"(?P<weekday>{pattern})",), build, language, one_of=(*words["weekdays"], *words["short"])),
+    ]
 
 
-def _phrase(phrase: str, parts: Sequence[str], build: RuleBuilder, language: str, start: str = "") -> _Phrase:
+def _phrase(
+    phrase: str,
+    parts: Sequence[str],
+    build: RuleBuilder,
+    language: str,
+    start: str = "",
+    one_of: tuple[str, ...] = (),
+) -> _Phrase:
     """Returns a phrase with the patterns of its parts in place of "{0}" and "{1}", behind the pattern `start`."""
     words = phrase.format(*" " * len(parts)).split()
-    return _Phrase(tuple(words), _whole(start + phrase.format(*parts), language), build)
+    return _Phrase(tuple(words), _whole(start + phrase.format(*parts), language), build, one_of)
 
 
 def _whole(pattern: str, language: str) -> str:
@@ -567,23 +605,24 @@ def _count(word: str, numbers: Mapping[str, int]) -> int:
     return int(word) if word.isdecimal() else numbers.get(word) or chinese.number(word)
 
 
-def _ago(
-    meaning: str | list[Any], numbers: Mapping[str, int], tens: str, match: re.Match[str], today: date
-) -> Period | None:
+def _ago(meaning: str | list[Any], language: str, match: re.Match[str], today: date) -> Period | None:
     """Returns the period so many units ago; `meaning` is the unit, with the number (0: half) if the phrase names it.
 
-    None where one of the `tens` makes the number a longer one ("двадцать два дня назад").
+    None beside what makes it another time ("двадцать два дня назад").
     """
-    if isinstance(meaning, list):
+    before, before_none, behind = _no_ago(language)
+    text_before = match.string[max(0, match.start() - MAX_GAP) : match.start()]
+    is_counted = isinstance(meaning, str)
+    if (before if is_counted else before_none).search(text_before) or behind.match(match.string, match.end()):
+        return None
+    if not isinstance(meaning, str):
         unit, number = meaning
         return periods.count_ago(today, number or None, unit, vague=False)
-    if tens and _stands_behind(match, rf"(?<!\w)(?:{tens})"):
-        return None
-    count = None if match["count"] == "半" else _count(match["count"], numbers)
+    count = None if match["count"] == "半" else _count(match["count"], _words()[language]["numbers"])
     return periods.count_ago(today, count, meaning, vague=False)
 
 
-def _past(unit: str, numbers: Mapping[str, int], _: str, match: re.Match[str], today: date) -> Period:
+def _past(unit: str, numbers: Mapping[str, int], match: re.Match[str], today: date) -> Period:
     if match["count"] == "半":
         return periods.past_units(today, periods.LENGTH[unit] // 2, "day")
     return periods.past_units(today, _count(match["count"], numbers), unit)
@@ -611,6 +650,11 @@ def _relative(
     if unit == "weekday of":  # the week that is so many weeks after today's
         return periods.days(periods.calendar("week", today, numbers[1]).first + timedelta(numbers[0]))
     return periods.calendar(unit, today, numbers[0])
+
+
+def _weekend(every: str, match: re.Match[str], today: date) -> Period | None:
+    is_any = every and _stands_behind(match, every)
+    return None if is_any else periods.calendar("weekend", today, 0 if today.weekday() >= _SATURDAY else -1)
 
 
 def _weekday(weekdays: Mapping[str, int], every: str, match: re.Match[str], today: date) -> Period | None:
