@@ -1,8 +1,9 @@
 """Expressions of time in the other languages that the multilingual encoder reads, by the words of `words.json`. Pure.
 
 Days, weeks, weekends, months and years near today, "… days ago", "the last … weeks", months with or without a day and a
-year, days of the week, seasons; since, before and until a month or a year; ranges. Holidays and parts of a month are
-not read. Texts are compared as people type them: folded, without the marks of Latin letters.
+year, dates in digits, days of the week, seasons, holidays; since, before and until a month or a year; ranges. Parts of a
+month and distances from an event are not read. A longer phrase counts before one inside it, and part of a longer one
+that is not known is no time. Texts are compared as people type them: folded, without the marks of Latin letters.
 """
 
 from __future__ import annotations
