@@ -1,9 +1,9 @@
 """Expressions of time in the other languages that the multilingual encoder reads, by the words of `words.json`. Pure.
 
-Days, weeks, weekends, months and years near today, "… days ago", "the last … weeks", months with or without a day and a
-year, dates in digits, days of the week, seasons, holidays; since, before and until a month or a year; ranges. Parts of a
-month and distances from an event are not read. A longer phrase counts before one inside it, and part of a longer one
-that is not known is no time. Texts are compared as people type them: folded, without the marks of Latin letters.
+Days, weeks, weekends, months and years near today, "… days ago", "the last … weeks", months with or without a day and
+a year, dates in digits, days of the week, seasons, holidays; since, before and until a month or a year; ranges. Parts
+of a month and distances from an event are not read. A longer phrase counts before one inside it, and part of a longer
+one that is not known is no time. Texts are compared as people type them: folded, without the marks of Latin letters.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from importlib.resources import files
 from itertools import chain
 from typing import Any
@@ -26,12 +26,12 @@ from graphmem.retrieval.temporal.expressions import (
     Rule,
     RuleBuilder,
     TimeExpression,
+    apart,
     combine_with_year,
     join_pairs,
     named_period,
     scan,
     share_year,
-    union,
 )
 from graphmem.retrieval.temporal.periods import Period, Yearly
 
@@ -81,6 +81,7 @@ _BESIDE_YEAR = re.compile(
     r"|(?:의|에|ของ|เมื่อ|ใน)\s?"
 )
 _SATURDAY = 5
+_A_YEAR = re.compile(rf"{_OF_YEAR} {_YEAR_NUMBER}")
 # A word and the space behind it, before a day or a month.
 _WORD_BEFORE = re.compile(r"(\w+)\.? $")
 # Months and years of languages that write them otherwise than with a word before them.
@@ -164,10 +165,8 @@ def _find(
         )
         for language, known in told.items()
     )
-    found: list[TimeExpression] = []
     # The longest first: "5 mai" is German too, "du 3 au 5 mai" French.
-    for one in sorted(chain.from_iterable(by_language), key=lambda one: one.begin - one.end):
-        found = union(found, [one])
+    found = apart(sorted(chain.from_iterable(by_language), key=lambda one: one.begin - one.end))
     if places is None:
         return found
     places = [*places, len(text)]  # what folding drops belongs to the word before it
@@ -242,7 +241,7 @@ def _without_names(text: str, folded: str, places: list[int] | None, language: s
             return False
         if match[0] in words["months"]:
             is_of = re.search(rf"(?<!\w)(?<!\d )(?:{words['of']})(?: |(?<='))$", before) if words["of"] else None
-            return is_of is not None and not re.match(rf"{_OF_YEAR} {_YEAR_NUMBER}", folded[match.end() :])
+            return is_of is not None and not _A_YEAR.match(folded, match.end())
         if previous is None:
             return folded[match.end() : match.end() + 1] == " " and capital(match.end() + 1)
         return not re.fullmatch(words["days"], previous[1]) and not _near(language).match(folded, match.start())
@@ -562,7 +561,7 @@ def _range(
         for number in (1, 2)
     )
     if first["weekday"] and last["weekday"]:
-        if every and re.search(rf"(?:{every}) ?$", match.string[: match.start()]):
+        if _stands_behind(match, every):
             return None
         begin, length = weekdays[first["weekday"]], (weekdays[last["weekday"]] - weekdays[first["weekday"]]) % 7
         return periods.days(periods.weekday(today, begin, "").first, length + 1)
@@ -642,7 +641,7 @@ def _relative(
     beside = words["beside"].get(phrase)
     if unit == "none" or (before and _stands_behind(match, f"{start}(?:{before})")):
         return None
-    if beside and re.search(rf"(?<!\w)(?:{beside})(?!\w)", match.string):  # the German and Dutch "hier"
+    if beside and _has_word(match.string, beside):  # the German and Dutch "hier"
         return None
     if unit == "day":
         return periods.days(today + timedelta(numbers[0]))
@@ -653,12 +652,20 @@ def _relative(
     return periods.calendar(unit, today, numbers[0])
 
 
+@lru_cache(maxsize=8)
+def _has_word(text: str, words: str) -> bool:
+    return re.search(rf"(?<!\w)(?:{words})(?!\w)", text) is not None
+
+
 def _weekend(every: str, match: re.Match[str], today: date) -> Period | None:
-    is_any = every and _stands_behind(match, every)
-    return None if is_any else periods.calendar("weekend", today, 0 if today.weekday() >= _SATURDAY else -1)
+    return (
+        None
+        if _stands_behind(match, every)
+        else periods.calendar("weekend", today, 0 if today.weekday() >= _SATURDAY else -1)
+    )
 
 
 def _weekday(weekdays: Mapping[str, int], every: str, match: re.Match[str], today: date) -> Period | None:
-    if every and re.search(rf"(?:{every}) ?$", match.string[: match.start()]):
+    if _stands_behind(match, every):
         return None
     return periods.weekday(today, weekdays[match["weekday"]], "")
