@@ -430,9 +430,13 @@ MAY_OF_LAST_YEAR = ("2025-05-01", "2025-05-31")
         ("Was war letzten Dezember?", ("2025-12-01", "2025-12-31")),
         ("Qu'ai-je fait en décembre dernier ?", ("2025-12-01", "2025-12-31")),
         ("지난 12월에 뭐 했어?", ("2025-12-01", "2025-12-31")),
+        ("再来週の月曜日に会う?", ("2026-12-07", "2026-12-07")),
+        ("先々週の金曜日に何をした?", ("2026-11-13", "2026-11-13")),
+        ("지지난주 월요일에 뭐 했어?", ("2026-11-09", "2026-11-09")),
+        ("Was war letzte Woche Montag?", ("2026-11-16", "2026-11-16")),
     ],
 )
-def test_a_month_and_a_year_near_today_are_one_time(query: str, meant: tuple[str, str]) -> None:
+def test_a_month_and_its_year_and_a_week_and_its_day_are_one_time(query: str, meant: tuple[str, str]) -> None:
     assert [(str(period.first), str(period.last)) for period in periods_in(query, NOW)] == [meant]
 
 

@@ -161,7 +161,7 @@ def _find(
                 today,
                 filter(None, (phrase.rule_for(folded) for phrase in known)),
             ),
-            _same_time,
+            partial(_same_time, folded, _words()[language]["weekdays"]),
         )
         for language, known in told.items()
     )
@@ -173,8 +173,13 @@ def _find(
     return [TimeExpression(places[one.begin], places[one.end], one.period, one.build) for one in found]
 
 
-def _same_time(left: TimeExpression, right: TimeExpression, words: str) -> list[TimeExpression] | None:
-    """Joins a month, a day or a season and its year: "en mayo del año pasado", "去年の5月"."""
+def _same_time(
+    text: str, weekdays: Mapping[str, int], left: TimeExpression, right: TimeExpression, words: str
+) -> list[TimeExpression] | None:
+    """Joins a month, a day or a season and its year ("mayo del año pasado"), or a week and its day (再来週の月曜日)."""
+    day = weekdays.get(text[right.begin : right.end]) if words in ("", " ", "の") else None
+    if day is not None and left.period == periods.calendar("week", left.period.first, 0):
+        return [left.merged(right, periods.days(left.period.first + timedelta(day)))]
     return combine_with_year(left, right) if len(words) <= MAX_GAP and _BESIDE_YEAR.fullmatch(words) else None
 
 
