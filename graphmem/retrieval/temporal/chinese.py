@@ -111,8 +111,9 @@ def find_relative(text: str, today: date, *, is_japanese: bool) -> list[TimeExpr
 
 
 def is_time_in_japanese(text: str, one: TimeExpression) -> bool:
-    """Whether an expression is not of words that count from another day in Japanese: 前日 is the day before it."""
-    return _OTHER_IN_JAPANESE.match(text, one.begin, one.end) is None
+    """Whether an expression is not of words that count from another day in Japanese: 前日, 結婚式の二日前."""
+    counts_from = one.begin > 0 and text[one.begin - 1] == "の" and "前" in text[one.begin : one.end]
+    return not counts_from and _OTHER_IN_JAPANESE.match(text, one.begin, one.end) is None
 
 
 def number(word: str | None) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -36,10 +37,6 @@ class TimeExpression:
         """Whether it is a whole calendar year."""
         year = self.period.first.year
         return self.build is None and year < periods.END.year and self.period == periods.year(year)
-
-    def overlaps(self, begin: int, end: int) -> bool:
-        """Whether it shares a character with this part of the text."""
-        return self.begin < end and begin < self.end
 
     def merged(self, other: TimeExpression, period: Period) -> TimeExpression:
         """Returns one expression with this period, from the earlier begin to the later end of both."""
@@ -83,22 +80,55 @@ PrefixRule: TypeAlias = Callable[[TimeExpression, re.Match[str]], TimeExpression
 
 def scan(text: str, today: date, rules: Iterable[Rule]) -> list[TimeExpression]:
     """Returns the expressions that the rules find, in the order of the text; of overlapping ones the earlier rule's."""
-    expressions: list[TimeExpression] = []
+    found = _Places()
     for pattern, build in rules:
         for match in pattern.finditer(text):
-            if any(expression.overlaps(*match.span()) for expression in expressions):
+            if not found.has_room(*match.span()):
                 continue
             with suppress(*NO_DATE):
                 if (result := build(match, today)) is not None:
                     period, build_period = result if isinstance(result, tuple) else (result, None)
-                    expressions.append(TimeExpression(match.start(), match.end(), period, build_period))
-    return sorted(expressions, key=lambda expression: expression.begin)
+                    found.add(TimeExpression(match.start(), match.end(), period, build_period))
+    return found.expressions
+
+
+class _Places:
+    """Expressions of which no two share a character, in the order of the text."""
+
+    def __init__(self) -> None:
+        self.expressions: list[TimeExpression] = []
+        self._begins: list[int] = []
+
+    def _place(self, end: int) -> int:
+        return bisect_left(self._begins, end)
+
+    def has_room(self, begin: int, end: int) -> bool:
+        """Whether no expression shares a character with this part of the text."""
+        place = self._place(end)
+        return place == 0 or self.expressions[place - 1].end <= begin
+
+    def add(self, one: TimeExpression) -> None:
+        """Adds an expression for which there is room."""
+        place = self._place(one.end)
+        self._begins.insert(place, one.begin)
+        self.expressions.insert(place, one)
+
+
+def apart(expressions: Iterable[TimeExpression]) -> list[TimeExpression]:
+    """Returns the expressions that share no character with an earlier one of these, in the order of the text."""
+    found = _Places()
+    for one in expressions:
+        if found.has_room(one.begin, one.end):
+            found.add(one)
+    return found.expressions
 
 
 def union(first: Sequence[TimeExpression], others: Iterable[TimeExpression]) -> list[TimeExpression]:
-    """Returns expressions, and of others those that overlap none of them, in the order of the text."""
-    new = [one for one in others if not any(own.overlaps(one.begin, one.end) for own in first)]
-    return sorted([*first, *new], key=lambda expression: expression.begin)
+    """Returns expressions, and of others those that overlap none of them, in the order of the text.
+
+    Neither the first nor the others overlap among themselves.
+    """
+    return apart([*first, *others])
 
 
 def named_period(build: Yearly, today: date, which: str | None, year: int | None) -> tuple[Period, Yearly] | Period:
@@ -121,7 +151,10 @@ def join_pairs(text: str, expressions: Sequence[TimeExpression], join: Join) -> 
         if joined:
             with suppress(*NO_DATE):
                 replacement = join(joined[-1], expression, text[joined[-1].end : expression.begin])
-        joined = [*joined, expression] if replacement is None else [*joined[:-1], *replacement]
+        if replacement is None:
+            joined.append(expression)
+        else:
+            joined[-1:] = replacement
     return joined
 
 

@@ -1,8 +1,9 @@
 """Expressions of time in the other languages that the multilingual encoder reads, by the words of `words.json`. Pure.
 
-Days, weeks, weekends, months and years near today, "… days ago", "the last … weeks", months with or without a day and a
-year, days of the week, seasons; since, before and until a month or a year; ranges. Holidays and parts of a month are
-not read. Texts are compared as people type them: folded, without the marks of Latin letters.
+Days, weeks, weekends, months and years near today, "… days ago", "the last … weeks", months with or without a day and
+a year, dates in digits, days of the week, seasons, holidays; since, before and until a month or a year; ranges. Parts
+of a month and distances from an event are not read. A longer phrase counts before one inside it, and part of a longer
+one that is not known is no time. Texts are compared as people type them: folded, without the marks of Latin letters.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from importlib.resources import files
 from itertools import chain
 from typing import Any
@@ -25,12 +26,12 @@ from graphmem.retrieval.temporal.expressions import (
     Rule,
     RuleBuilder,
     TimeExpression,
+    apart,
     combine_with_year,
     join_pairs,
     named_period,
     scan,
     share_year,
-    union,
 )
 from graphmem.retrieval.temporal.periods import Period, Yearly
 
@@ -60,7 +61,7 @@ _FURTHER = {
           "aralikta",
 }  # fmt: skip
 _EASTERS = {"easter": periods.easter, "orthodox easter": periods.orthodox_easter}
-_TELLING = ("relative", "ago", "past", "months", "weekdays", "short", "seasons", "adverbs", "holidays")
+_TELLING = ("relative", "ago", "past", "weekend", "months", "weekdays", "short", "seasons", "adverbs", "holidays")
 # A number behind which something is counted is no year.
 _COUNTED = re.compile(r" ?(?:%|€|\$|[.,:]\d)| (?:euros?|dollars?|dolares|kilometer|km|metros?|personen|personas)\b")
 # A date in digits with its day first, and all texts that may have one.
@@ -79,6 +80,8 @@ _BESIDE_YEAR = re.compile(
     r",?\s?(?:(?:de|del|des|du|do|da|di|dello|la|el|le|lo|il|en|em|im|in|am|van|w|z|в|من|في)\s|(?:d|l|dell|nell)')*|[のに、]"
     r"|(?:의|에|ของ|เมื่อ|ใน)\s?"
 )
+_SATURDAY = 5
+_A_YEAR = re.compile(rf"{_OF_YEAR} {_YEAR_NUMBER}")
 # A word and the space behind it, before a day or a month.
 _WORD_BEFORE = re.compile(r"(\w+)\.? $")
 # Months and years of languages that write them otherwise than with a word before them.
@@ -93,6 +96,8 @@ _OTHERWISE = {
 
 # What makes a phrase near today the end of a longer word that is not known (再再来週, 지지지난주).
 _LONGER_WORDS = {"ja": "(?<![一再先大])", "ko": "(?<![\uac00-\ud7a3])"}
+# What makes "two days ago" two days before another time, before and behind it: "düğünden iki gün önce", 結婚式の二日前.
+_COUNTS_FROM = {"tr": (r"\w[dt][ae]n", ""), "ja": ("の", ""), "ar": ("", " من (?!الان|اليوم)")}
 # A pattern as it is applied, by its source.
 _compiled = cache(re.compile)
 
@@ -101,6 +106,8 @@ _compiled = cache(re.compile)
 class _Phrase:
     """The source of a pattern, words without which no text matches it, and what builds its period.
 
+    Every text that it matches has all of `words`, and one of `one_of` if there are some.
+
     It is compiled for the first text that has the words: "in September" makes a question German, too, and all patterns
     of a language take 50 to 130 ms.
     """
@@ -108,10 +115,15 @@ class _Phrase:
     words: tuple[str, ...]
     pattern: str
     build: RuleBuilder
+    one_of: tuple[str, ...] = ()
 
     def rule_for(self, text: str) -> Rule | None:
         """Returns the rule, None if the folded text lacks one of the words."""
-        return (_compiled(self.pattern), self.build) if all(word in text for word in self.words) else None
+        if not all(word in text for word in self.words):
+            return None
+        if self.one_of and not any(word in text for word in self.one_of):
+            return None
+        return _compiled(self.pattern), self.build
 
 
 def find_expressions(text: str, today: date) -> list[TimeExpression]:
@@ -119,7 +131,7 @@ def find_expressions(text: str, today: date) -> list[TimeExpression]:
     return _find(
         text,
         today,
-        lambda language: [*_named_months(language), *_relative_phrases(language), _named_weekday(language)],
+        lambda language: [*_named_months(language), *_relative_phrases(language), *_named_days(language)],
         has_dates=True,
     )
 
@@ -149,22 +161,25 @@ def _find(
                 today,
                 filter(None, (phrase.rule_for(folded) for phrase in known)),
             ),
-            _same_time,
+            partial(_same_time, folded, _words()[language]["weekdays"]),
         )
         for language, known in told.items()
     )
-    found: list[TimeExpression] = []
     # The longest first: "5 mai" is German too, "du 3 au 5 mai" French.
-    for one in sorted(chain.from_iterable(by_language), key=lambda one: one.begin - one.end):
-        found = union(found, [one])
+    found = apart(sorted(chain.from_iterable(by_language), key=lambda one: one.begin - one.end))
     if places is None:
         return found
     places = [*places, len(text)]  # what folding drops belongs to the word before it
     return [TimeExpression(places[one.begin], places[one.end], one.period, one.build) for one in found]
 
 
-def _same_time(left: TimeExpression, right: TimeExpression, words: str) -> list[TimeExpression] | None:
-    """Joins a month, a day or a season and its year: "en mayo del año pasado", "去年の5月"."""
+def _same_time(
+    text: str, weekdays: Mapping[str, int], left: TimeExpression, right: TimeExpression, words: str
+) -> list[TimeExpression] | None:
+    """Joins a month, a day or a season and its year ("mayo del año pasado"), or a week and its day (再来週の月曜日)."""
+    day = weekdays.get(text[right.begin : right.end]) if words in ("", " ", "の") else None
+    if day is not None and left.period == periods.calendar("week", left.period.first, 0):
+        return [left.merged(right, periods.days(left.period.first + timedelta(day)))]
     return combine_with_year(left, right) if len(words) <= MAX_GAP and _BESIDE_YEAR.fullmatch(words) else None
 
 
@@ -231,7 +246,7 @@ def _without_names(text: str, folded: str, places: list[int] | None, language: s
             return False
         if match[0] in words["months"]:
             is_of = re.search(rf"(?<!\w)(?<!\d )(?:{words['of']})(?: |(?<='))$", before) if words["of"] else None
-            return is_of is not None and not re.match(rf"{_OF_YEAR} {_YEAR_NUMBER}", folded[match.end() :])
+            return is_of is not None and not _A_YEAR.match(folded, match.end())
         if previous is None:
             return folded[match.end() : match.end() + 1] == " " and capital(match.end() + 1)
         return not re.fullmatch(words["days"], previous[1]) and not _near(language).match(folded, match.start())
@@ -326,25 +341,18 @@ def _named_months(language: str) -> list[_Phrase]:
     """Returns the patterns of ranges, seasons, months and years, those that decide first in front."""
     words = _words()[language]
     months, month_of = _any(words["months"]), partial(_month, words["months"])
-    patterns: list[tuple[str, RuleBuilder]] = [
-        (pattern.replace("MONTHS", months), month_of) for pattern in _OTHERWISE.get(language, ())
-    ]
+    names = tuple(words["months"])
+    otherwise = [_Phrase((), pattern.replace("MONTHS", months), month_of) for pattern in _OTHERWISE.get(language, ())]
     days: list[_Phrase] = []
     if language not in _SCRIPTS:
-        month = f"(?P<month>{months})"
-        days = [_Phrase((), rf"(?<!\w){_DAY}{_ORDINAL}{_OF}{month}(?:{_OF_YEAR} {_FULL_YEAR})?(?!\w)", month_of)]
-        patterns.append((rf"(?<!\w){month}{_OF_YEAR} {_FULL_YEAR}(?!\w)", month_of))
+        month, year = f"(?P<month>{months})", f"{_OF_YEAR} {_FULL_YEAR}"
+        days = [_Phrase((), rf"(?<!\w){_DAY}{_ORDINAL}{_OF}{month}(?:{year})?(?!\w)", month_of, names)]
+        otherwise.append(_Phrase((), rf"(?<!\w){month}{year}(?!\w)", month_of, names))
     for side in filter(words.get, ("in", "since", "before", "until")):
         time = rf"(?:(?P<month>{months})|{_YEAR_WORD}{_FULL_YEAR})"
-        lead = rf"(?<!\w)(?:{words[side]})(?: |(?<='))(?:l')?"
-        patterns.append((rf"{lead}{time}(?!\w)", partial(_bordered, side, words["months"])))
-    return [
-        *_ranges(language),
-        *_seasons(language),
-        *days,
-        *_months_of_years(language),
-        *(_Phrase((), pattern, build) for pattern, build in patterns),
-    ]
+        pattern = rf"(?<!\w)(?:{words[side]})(?: |(?<='))(?:l')?{time}(?!\w)"
+        otherwise.append(_Phrase((), pattern, partial(_bordered, side, words["months"]), (*names, "19", "20")))
+    return [*_ranges(language), *_seasons(language), *days, *_months_of_years(language), *otherwise]
 
 
 def _ranges(language: str) -> list[_Phrase]:
@@ -393,8 +401,9 @@ def _seasons(language: str) -> list[_Phrase]:
     patterns += [(start, phrase, name, which) for phrase, which in words["season"].items()]
     if alone:
         patterns.append((start, "{0}", f"(?P<name>{_any(alone)})", ""))
+    one_of = tuple(name.replace(" ", "") if language in _SCRIPTS else name for name in names)
     return [
-        _phrase(phrase, (part,), partial(_season, names, which), language, begin)
+        _phrase(phrase, (part,), partial(_season, names, which), language, begin, one_of)
         for begin, phrase, part, which in patterns
     ]
 
@@ -405,7 +414,7 @@ def _months_of_years(language: str) -> list[_Phrase]:
     months = {month: ["month", number, 1] for month, number in words["months"].items()}
     name = f"(?P<name>{_any(months)})" + (r"(?! ?\d)" if language in _SCRIPTS else "")
     return [
-        _phrase(phrase, (name,), partial(_season, months, which), language)
+        _phrase(phrase, (name,), partial(_season, months, which), language, one_of=tuple(months))
         for phrase, which in words["season"].items()
         if which != ""
     ]
@@ -416,17 +425,39 @@ def _relative_phrases(language: str) -> list[_Phrase]:
     """Returns the patterns of times that count from today."""
     words = _words()[language]
     near = {phrase.replace(" ", ""): meaning for phrase, meaning in words["relative"].items()}
-    start = "" if language in _SCRIPTS else r"(?<!\w)"
+    start, longer = "" if language in _SCRIPTS else r"(?<!\w)", _LONGER_WORDS.get(language, "")
     number = f"{_any(words['numbers'])}|{chinese.NUMBER}" if language == "ja" else _any(words["numbers"])
     count = rf"(?P<count>(?<!\d)\d{{1,3}}|{_no_longer_number(language)}(?:{number}))"
     return [
         *(
-            _phrase(phrase, (count,), partial(build, meaning, words["numbers"], words["tens"]), language)
-            for kind, build in (("ago", _ago), ("past", _past))
-            for phrase, meaning in words[kind].items()
+            _phrase(phrase, (count,), partial(_ago, meaning, language), language, "" if "{0}" in phrase else longer)
+            for phrase, meaning in words["ago"].items()
+        ),
+        *(
+            _phrase(phrase, (count,), partial(_past, unit, words["numbers"]), language)
+            for phrase, unit in words["past"].items()
         ),
         _Phrase((), _near(language).pattern, partial(_relative, near, words, start)),
     ]
+
+
+@cache
+def _no_ago(language: str) -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
+    """Returns what stands before a time ago and makes it another one, before one without a number, and behind one.
+
+    Part of a longer number, another time from which it counts, and a month or day of the week of the same name.
+    """
+    words = _words()[language]
+    start = "" if language in _SCRIPTS else r"(?<!\w)"
+    counts_from, from_behind = _COUNTS_FROM.get(language, ("", ""))
+    before = "|".join(filter(None, (words["tens"] and f"{start}(?:{words['tens']})", counts_from)))
+    number = rf"\d|{start}(?:{_any(words['numbers'])})"
+    behind = "|".join(filter(None, (r" ?\d", f" (?:{_any(words['months'] | words['weekdays'])})", from_behind)))
+    return (
+        re.compile(rf"(?:{before or '(?!)'}) ?$"),
+        re.compile(rf"(?:{before or '(?!)'}|{number}) ?$"),
+        re.compile(behind),
+    )
 
 
 def _no_longer_number(language: str) -> str:
@@ -439,19 +470,31 @@ def _no_longer_number(language: str) -> str:
 
 
 @cache
-def _named_weekday(language: str) -> _Phrase:
+def _named_days(language: str) -> list[_Phrase]:
+    """Returns the patterns of days of the week and of the weekend that are the latest ones."""
     words = _words()[language]
     pattern = _any(words["weekdays"])
     if words["short"]:  # "na segunda?", but not "na segunda vez"
         pattern += rf"|(?<=\bna )(?:{_any(words['short'])})(?= ?(?:[?!.,;:]|$))"
     build = partial(_weekday, words["weekdays"] | words["short"], words["every"])
-    return _phrase("{0}", (f"(?P<weekday>{pattern})",), build, language)
+    weekend = partial(_weekend, words["every"])
+    return [
+        *(_phrase(phrase, (), weekend, language) for phrase in words["weekend"]),
+        _phrase("{0}", (f"(?P<weekday>{pattern})",), build, language, one_of=(*words["weekdays"], *words["short"])),
+    ]
 
 
-def _phrase(phrase: str, parts: Sequence[str], build: RuleBuilder, language: str, start: str = "") -> _Phrase:
+def _phrase(
+    phrase: str,
+    parts: Sequence[str],
+    build: RuleBuilder,
+    language: str,
+    start: str = "",
+    one_of: tuple[str, ...] = (),
+) -> _Phrase:
     """Returns a phrase with the patterns of its parts in place of "{0}" and "{1}", behind the pattern `start`."""
     words = phrase.format(*" " * len(parts)).split()
-    return _Phrase(tuple(words), _whole(start + phrase.format(*parts), language), build)
+    return _Phrase(tuple(words), _whole(start + phrase.format(*parts), language), build, one_of)
 
 
 def _whole(pattern: str, language: str) -> str:
@@ -523,7 +566,7 @@ def _range(
         for number in (1, 2)
     )
     if first["weekday"] and last["weekday"]:
-        if every and re.search(rf"(?:{every}) ?$", match.string[: match.start()]):
+        if _stands_behind(match, every):
             return None
         begin, length = weekdays[first["weekday"]], (weekdays[last["weekday"]] - weekdays[first["weekday"]]) % 7
         return periods.days(periods.weekday(today, begin, "").first, length + 1)
@@ -567,23 +610,24 @@ def _count(word: str, numbers: Mapping[str, int]) -> int:
     return int(word) if word.isdecimal() else numbers.get(word) or chinese.number(word)
 
 
-def _ago(
-    meaning: str | list[Any], numbers: Mapping[str, int], tens: str, match: re.Match[str], today: date
-) -> Period | None:
+def _ago(meaning: str | list[Any], language: str, match: re.Match[str], today: date) -> Period | None:
     """Returns the period so many units ago; `meaning` is the unit, with the number (0: half) if the phrase names it.
 
-    None where one of the `tens` makes the number a longer one ("двадцать два дня назад").
+    None beside what makes it another time ("двадцать два дня назад").
     """
-    if isinstance(meaning, list):
+    before, before_none, behind = _no_ago(language)
+    text_before = match.string[max(0, match.start() - MAX_GAP) : match.start()]
+    is_counted = isinstance(meaning, str)
+    if (before if is_counted else before_none).search(text_before) or behind.match(match.string, match.end()):
+        return None
+    if not isinstance(meaning, str):
         unit, number = meaning
         return periods.count_ago(today, number or None, unit, vague=False)
-    if tens and _stands_behind(match, rf"(?<!\w)(?:{tens})"):
-        return None
-    count = None if match["count"] == "半" else _count(match["count"], numbers)
+    count = None if match["count"] == "半" else _count(match["count"], _words()[language]["numbers"])
     return periods.count_ago(today, count, meaning, vague=False)
 
 
-def _past(unit: str, numbers: Mapping[str, int], _: str, match: re.Match[str], today: date) -> Period:
+def _past(unit: str, numbers: Mapping[str, int], match: re.Match[str], today: date) -> Period:
     if match["count"] == "半":
         return periods.past_units(today, periods.LENGTH[unit] // 2, "day")
     return periods.past_units(today, _count(match["count"], numbers), unit)
@@ -602,7 +646,7 @@ def _relative(
     beside = words["beside"].get(phrase)
     if unit == "none" or (before and _stands_behind(match, f"{start}(?:{before})")):
         return None
-    if beside and re.search(rf"(?<!\w)(?:{beside})(?!\w)", match.string):  # the German and Dutch "hier"
+    if beside and _has_word(match.string, beside):  # the German and Dutch "hier"
         return None
     if unit == "day":
         return periods.days(today + timedelta(numbers[0]))
@@ -613,7 +657,20 @@ def _relative(
     return periods.calendar(unit, today, numbers[0])
 
 
+@lru_cache(maxsize=8)
+def _has_word(text: str, words: str) -> bool:
+    return re.search(rf"(?<!\w)(?:{words})(?!\w)", text) is not None
+
+
+def _weekend(every: str, match: re.Match[str], today: date) -> Period | None:
+    return (
+        None
+        if _stands_behind(match, every)
+        else periods.calendar("weekend", today, 0 if today.weekday() >= _SATURDAY else -1)
+    )
+
+
 def _weekday(weekdays: Mapping[str, int], every: str, match: re.Match[str], today: date) -> Period | None:
-    if every and re.search(rf"(?:{every}) ?$", match.string[: match.start()]):
+    if _stands_behind(match, every):
         return None
     return periods.weekday(today, weekdays[match["weekday"]], "")

@@ -71,7 +71,9 @@ def words_of(language: str, own: Mapping[str, Any], cldr: Path) -> dict[str, Any
     return {
         "relative": by_spelling({without_lead(language, phrase): what for phrase, what in relative.items()})
         | by_spelling(own["relative"]),
-        "ago": by_spelling(ago | own.get("ago", {})),
+        # Those of our own first: "hace quince días" is two weeks ago.
+        "ago": by_spelling({**own.get("ago", {}), **ago}),
+        "weekend": list(by_spelling(dict.fromkeys(own.get("weekend", [])))),
         "past": by_spelling(own.get("past", {})),
         "numbers": by_spelling(numbers | dict.fromkeys(own.get("one", []), 1)),
         "months": by_spelling({name: place for names in month_names for place, name in enumerate(names, 1)}),
@@ -92,7 +94,7 @@ def words_of(language: str, own: Mapping[str, Any], cldr: Path) -> dict[str, Any
 
 def lists_of(words: str, length: int) -> list[list[str]]:
     """Returns words in lists of this length: those of a week or of a year, each in one form."""
-    split = words.split()
+    split = [word.replace("_", " ") for word in words.split()]
     return [split[start : start + length] for start in range(0, len(split), length)]
 
 
