@@ -73,6 +73,8 @@ if TYPE_CHECKING:
 
 R = TypeVar("R", types.AddResult, types.SearchResult, types.ListResult)
 TOP_K, CONTEXT_MEMORIES, CONTEXT_CHARS = 10, 20, 2000
+# A longer context considers a memory for each so many characters, or tokens, up to `scoring.AUTO_MAX`.
+CHARS_PER_MEMORY, TOKENS_PER_MEMORY = 100, 25
 DEFAULT_LIST_LIMIT, MAX_LIST_LIMIT = 100, 100_000
 DELETE_BATCH = 500
 MAX_REPEAT_SECONDS = 86_400
@@ -935,7 +937,8 @@ class Memory:
         """Returns a prompt block for a question: the sentences that help to answer, newest first, marked as data.
 
         The block has at most `max_chars` characters, about 90 of which frame it, or in their place at most `max_tokens`
-        tokens, estimated rather too high; it is "" when nothing is found or nothing fits. Of each memory it has the
+        tokens, estimated rather too high; it is "" when nothing is found or nothing fits. It is made of the best 20
+        memories, a longer one of a memory for each 100 characters or 25 tokens, at most 50. Of each memory it has the
         sentences that are worth most for their length, or with `whole` all. What was said twice stands there once,
         "yesterday" and the like have their date behind them, a short reply the question before it. Facts come before
         the messages that they were drawn from. With `profile` the block begins with the standing facts of `profile()`,
@@ -953,24 +956,6 @@ class Memory:
         similarity, as in `search`; with it there is no default of `min_relevance`. `reference_date`: the moment from
         which "last week" and the like are counted, as in `search`; the days in the block are those of its time zone.
         """
-        self.engine.check_open()
-        size: Size = len
-        most = validation.count(max_chars, "max_chars", 1, validation.MAX_CONTEXT_CHARS)
-        if max_tokens is not None:
-            most, size = validation.count(max_tokens, "max_tokens", 1, validation.MAX_CONTEXT_CHARS), estimate_tokens
-        whole, wants_profile = validation.flag(whole, "whole"), validation.flag(profile, "profile")
-        scope = validation.required_scope(user_id, agent_id, run_id)[0]
-        view = self._view(scope, None, None)
-        now = validation.asked_at(reference_date, view.now, self.limits.timezone)
-        search_query = SearchQuery(
-            validation.query(query),
-            view,
-            CONTEXT_MEMORIES,
-            threshold=None if isinstance(threshold, Unset) else validation.threshold(threshold),
-            min_relevance=least_relevance(threshold, min_relevance),
-            for_prompt=True,
-            now=now,
-        )
         from graphmem.retrieval.context import context_block  # noqa: PLC0415  (what only a search needs)
         from graphmem.retrieval.dependence import depends_on_conversation  # noqa: PLC0415
         from graphmem.retrieval.fallback import (  # noqa: PLC0415
@@ -979,7 +964,28 @@ class Memory:
             without_turns,
         )
         from graphmem.retrieval.pipeline import search  # noqa: PLC0415
+        from graphmem.retrieval.scoring import AUTO_MAX  # noqa: PLC0415
 
+        self.engine.check_open()
+        most = validation.count(max_chars, "max_chars", 1, validation.MAX_CONTEXT_CHARS)
+        size: Size = len
+        considered = most // CHARS_PER_MEMORY
+        if max_tokens is not None:
+            most, size = validation.count(max_tokens, "max_tokens", 1, validation.MAX_CONTEXT_CHARS), estimate_tokens
+            considered = most // TOKENS_PER_MEMORY
+        whole, wants_profile = validation.flag(whole, "whole"), validation.flag(profile, "profile")
+        scope = validation.required_scope(user_id, agent_id, run_id)[0]
+        view = self._view(scope, None, None)
+        now = validation.asked_at(reference_date, view.now, self.limits.timezone)
+        search_query = SearchQuery(
+            validation.query(query),
+            view,
+            min(max(CONTEXT_MEMORIES, considered), AUTO_MAX),
+            threshold=None if isinstance(threshold, Unset) else validation.threshold(threshold),
+            min_relevance=least_relevance(threshold, min_relevance),
+            for_prompt=True,
+            now=now,
+        )
         question, deps = search_query.text, self.engine.search_deps
         turns = turns_before(self.engine.said_before(scope), question) if depends_on_conversation(question) else []
 

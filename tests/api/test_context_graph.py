@@ -28,6 +28,16 @@ def test_context_is_a_delimited_block_of_one_line_each_newest_first(memory: Memo
     assert "2024-06-01" in block
 
 
+@pytest.mark.parametrize(
+    ("room", "lines"),
+    [({}, 20), ({"max_chars": 3000}, 30), ({"max_tokens": 2000}, 50), ({"max_chars": 50_000}, 50)],
+)
+def test_a_longer_context_is_made_of_more_memories(memory: Memory, room: dict[str, int], lines: int) -> None:
+    memory.add([f"tea {n}" for n in range(60)], user_id="u1")
+    block = memory.context("tea", user_id="u1", min_relevance=None, **room)
+    assert block.count("\n") - 2 == lines
+
+
 def test_context_stays_within_max_chars(memory: Memory) -> None:
     memory.add([f"tea number {n} " + "x" * 80 for n in range(30)], user_id="u1")
     for max_chars in (100, 300, 1200):
