@@ -651,5 +651,5 @@ def test_words_of_one_language_do_not_hide_the_times_of_another() -> None:
 
 @pytest.mark.parametrize("words", ["gestern ", "hier ", "yesterday ", "昨天", "昨日の", "지지난주 ", "قبل يومين "])
 def test_the_dates_of_a_long_text_take_time_by_its_length(words: str) -> None:
-    """With each date compared with each other one, such a text took 20 seconds."""
+    """With each date compared with each other one, 1,000 took a quarter of a second, and 2,000 four times that."""
     assert len(dates_of(words * 8_000, WEDNESDAY, 2024)) == 8_000
