@@ -27,6 +27,10 @@ from graphmem.text import normalise_key, possessors
 NAMED_TYPES = frozenset({EntityType.PERSON, EntityType.PLACE, EntityType.ORGANIZATION})
 # The least relevance of a reply that the query asks for, and of what was said in the time of which it asks for all.
 REPLY_RELEVANCE = DATED_RELEVANCE = 0.5
+# A reply of at most so many characters ("Yes.", "Not any more.") says only what its question says, so it answers a
+# query that asks the same: one with this cosine to the question, or a less similar one with most of its words in it.
+SHORT_REPLY_CHARS = 40
+SAME_QUESTION, LIKE_QUESTION, MOST_WORDS = 0.8, 0.7, 0.7
 # From this share of questions in a memory on, the memory asks and tells nothing.
 ASKS = 0.5
 
@@ -34,7 +38,8 @@ ASKS = 0.5
 def relevances_of(candidates: Candidates, ranked: Sequence[RankedMemory], deps: SearchDeps) -> Mapping[str, Relevance]:
     """Returns the relevance of these memories, best first, to the query, by id.
 
-    The reply to a stored repetition of the query is relevant whatever its words are. So is, if the query asks what the
+    The reply to a stored repetition of the query is relevant whatever its words are, and so is a short one to the same
+    question of the assistant in other words. So is, if the query asks what the
     assistant said, the best of the assistant's words, or the fact drawn from these; and, if it asks for all of a time,
     what was told then.
     """
@@ -62,6 +67,13 @@ def relevances_of(candidates: Candidates, ranked: Sequence[RankedMemory], deps: 
     words, statistics = term_overlap.query_words(retrieved.query.text), candidates.statistics
     is_inflected = not retrieved.encoded.is_supported_script
     terms = term_overlap.weigh_terms(words, statistics.size, statistics.frequencies, inflected=is_inflected)
+    replies.update(
+        uid
+        for uid, question in questions.items()
+        if rows[question].role == ASSISTANT
+        and len(texts.get(uid, "")) <= SHORT_REPLY_CHARS
+        and _asks_the_same(terms, evidence.similarity.get(question, 0.0), texts.get(question, ""))
+    )
     speakers = analysis.speakers_named({rows[uid].speaker for uid in candidates.ids})
     beside = {uid: evidence.beside(uid) for uid in ids}
     matches = {} if evidence.matches is None else evidence.matches.totals([*ids, *chain(*beside.values())])
@@ -96,6 +108,13 @@ def relevances_of(candidates: Candidates, ranked: Sequence[RankedMemory], deps: 
         uid: one if one.value == values[uid] else replace(one, value=values[uid])
         for uid, one in zip(ids, assessed, strict=True)
     }
+
+
+def _asks_the_same(terms: WeightedTerms, similarity: float, question: str) -> bool:
+    """Whether a stored question asks what the query does."""
+    if similarity < LIKE_QUESTION:
+        return False
+    return similarity >= SAME_QUESTION or terms.overlap([question]) >= MOST_WORDS * sum(terms.weights.values())
 
 
 def _dated(value: float, analysis: AnalyzedQuery, row: CandidateRow, text: str) -> float:

@@ -1,0 +1,43 @@
+"""One-word replies to an assistant's question answer whoever asks the same later, and nobody who asks otherwise."""
+
+from __future__ import annotations
+
+import pytest
+
+from graphmem import Memory
+
+
+def block(asked: str, replied: str, query: str) -> str:
+    before = [{"role": "user", "content": "I play the cello."}, {"role": "assistant", "content": "How lovely!"}]
+    turns = [{"role": "assistant", "content": asked}, {"role": "user", "content": replied}]
+    with Memory(":memory:") as memory:
+        memory.add([*before, *turns, {"role": "user", "content": "I bought a kettle."}], user_id="ana")
+        return memory.context(query, user_id="ana")
+
+
+@pytest.mark.parametrize(
+    ("asked", "replied", "query"),
+    [
+        ("Are you pregnant?", "Yes.", "Am I pregnant?"),
+        ("Are you taking any blood thinners?", "Yes.", "Do I take blood thinners?"),
+        ("Do you smoke?", "Not any more.", "Do I smoke?"),
+        ("How many children do you have?", "Three.", "How many kids do I have?"),
+        ("What size are your shoes?", "42.", "What shoe size do I wear?"),
+    ],
+)
+def test_a_short_reply_answers_who_asks_the_same(asked: str, replied: str, query: str) -> None:
+    assert f"[asked: {asked}] {replied}" in block(asked, replied, query)
+
+
+@pytest.mark.parametrize(
+    ("asked", "replied", "query"),
+    [
+        ("Do you eat meat?", "No.", "Do I eat fish?"),
+        ("Do you have a cat?", "Yes.", "Do I have a dog?"),
+        ("Are you allergic to nuts?", "No.", "Am I allergic to penicillin?"),
+        ("Do you work on Mondays?", "No.", "Do I work on Fridays?"),
+        ("How many children do you have?", "Three.", "How many cats do I have?"),
+    ],
+)
+def test_a_short_reply_answers_nothing_else(asked: str, replied: str, query: str) -> None:
+    assert replied not in block(asked, replied, query)
