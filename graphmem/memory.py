@@ -1436,9 +1436,10 @@ class Memory:
         Returns `{"ok", "ledger", "damaged", "derived", "failed", "projections": {name: {"missing", "extra", "stale",
         "dead_letters", "unreadable", "unreachable"}}, "blobs"?, "repaired"?}`.
 
-        `ledger` has the number of rows by table. `damaged` has lines about a broken file and ids of memories whose
-        words were changed outside graphmem: restore them from a backup, or `update` such a memory with the right words
-        or `delete` it, then call `repair()`. `derived` names wrong derived columns, which are computed from other rows,
+        `ledger` has the number of rows by table. `damaged` has lines about a broken file and ids of memories that
+        cannot be read, whose words were changed outside graphmem, or whose history was changed or lost: restore them
+        from a backup, or `update` a memory with changed words with the right ones, or `delete` it, then call
+        `repair()`. `derived` names wrong derived columns, which are computed from other rows,
         such as `entities.mentions`, the number of memories that mention an entity. `failed` counts memories whose last
         enrichment failed. `projections` has lists of ids: rows `missing` from the projection, `extra` rows, which the
         ledger does not have, `stale` rows, whose sequence number differs from the ledger's, and `dead_letters`, which

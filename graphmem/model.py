@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum, IntFlag, StrEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 
 from graphmem.folding import is_blank
 from graphmem.text import cut_line, folded_key
@@ -659,6 +659,21 @@ class Relation:
     confidence: float = 1.0
 
 
+EventName: TypeAlias = Literal[
+    "ADD",
+    "UPDATE",
+    "RETIRE",
+    "RESTORE",
+    "SCOPE",
+    "FORGET",
+    "REMEMBER",
+    "PROMOTE",
+    "DEMOTE",
+    "COMPRESS",
+    "ABSTRACT",
+    "DELETE",
+]
+EVENTS: tuple[str, ...] = get_args(EventName)
 # The events that `undo` takes back.
 REVERSIBLE_EVENTS = ("UPDATE", "RETIRE", "FORGET", "PROMOTE", "COMPRESS", "ABSTRACT")
 # Those by which a memory was made of others.

@@ -257,8 +257,9 @@ class Renderer:
         changed = [line for line in damaged if _ID.fullmatch(line)]
         if changed:
             self.line(
-                "their words were changed by something other than graphmem: restore a backup; without one, give them "
-                "the right words (graphmem update ID TEXT) or delete them (graphmem delete ID); then graphmem repair",
+                "something other than graphmem changed their words, their history or what else belongs to them: "
+                "restore a backup; without one, give them the right words (graphmem update ID TEXT) or delete them "
+                "(graphmem delete ID), which alone helps against any other damage; then graphmem repair",
                 indent=2,
             )
         if len(damaged) > len(changed):

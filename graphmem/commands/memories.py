@@ -67,7 +67,7 @@ from graphmem.stores.ledger.graph_writes import GraphAddition
 from graphmem.stores.ledger.schema import dead_letters, links
 from graphmem.stores.ledger.schema import jobs as jobs_table
 from graphmem.stores.ledger.schema import memories as memories_table
-from graphmem.stores.ledger.sql import entity_type, mention_kind, moment
+from graphmem.stores.ledger.sql import decoding, entity_type, mention_kind, moment
 
 DERIVED, ATTACHMENTS = "derived", "attachments"
 ReverseCommand = RestoreMemory | RememberMemory | MoveMemory | DecomposeMemory | UpdateMemory
@@ -461,15 +461,7 @@ def _reverse_update(event: Event, before: Mapping[str, Any], changed: set[str]) 
     expires_at, derived, former = before.get("expires_at"), before.get(DERIVED), before.get(ATTACHMENTS)
     extraction = None
     if derived is not None and "text" in changed:
-        mentions = tuple(
-            Mention(encoded["key"], encoded["name"], entity_type(encoded["type"]), mention_kind(encoded["kind"]))
-            for encoded in derived["mentions"]
-        )
-        statements = tuple(
-            Statement(**{**encoded, **{name: _moment(encoded[name]) for name in _TIMES}})
-            for encoded in derived["statements"]
-        )
-        extraction = Extraction(mentions, statements).with_folded_keys()
+        extraction = _decode_derived(derived)
     return UpdateMemory(
         event.memory_id,
         text=str(before["text"]) if "text" in changed else None,
@@ -481,6 +473,20 @@ def _reverse_update(event: Event, before: Mapping[str, Any], changed: set[str]) 
         extraction=extraction,
         attachments=None if former is None or "text" not in changed else tuple(map(attachments.decode, former)),
     )
+
+
+@decoding
+def _decode_derived(derived: Mapping[str, Any]) -> Extraction:
+    """Returns the mentions and relations of a fact that its UPDATE event keeps (`derived_from`)."""
+    mentions = tuple(
+        Mention(encoded["key"], encoded["name"], entity_type(encoded["type"]), mention_kind(encoded["kind"]))
+        for encoded in derived["mentions"]
+    )
+    statements = tuple(
+        Statement(**{**encoded, **{name: _moment(encoded[name]) for name in _TIMES}})
+        for encoded in derived["statements"]
+    )
+    return Extraction(mentions, statements).with_folded_keys()
 
 
 def derived_from(record: MemoryRecord, uow: UnitOfWork) -> dict[str, Any]:

@@ -40,6 +40,7 @@ from graphmem.ingest import messages
 from graphmem.lifecycle.decay import Brake
 from graphmem.model import (
     EMPTY_MAPPING,
+    EVENTS,
     NEUTRAL_IMPORTANCE,
     NO_ANSWER_TYPES,
     SCOPE_NAMES,
@@ -71,7 +72,7 @@ from graphmem.stores.ledger.service_tables import ApiKey, StoredSetting
 from graphmem.stores.ledger.vitals import LastCycle, StoredVitals
 from graphmem.text import content_hash, folded_key
 from graphmem.times import offset_minutes
-from graphmem.transfer.records import MAX_LEVEL, MAX_OFFSET, MAX_VERSION, EventName, KeyRole, LayerName, LinkKind
+from graphmem.transfer.records import MAX_LEVEL, MAX_OFFSET, MAX_VERSION, KeyRole, LayerName, LinkKind
 
 T = TypeVar("T")
 _SHA256 = re.compile("[0-9a-f]{64}")
@@ -79,7 +80,6 @@ Check = Callable[[object, str], T]
 
 # 2: settings, keys and the lifecycle. Readers of format 1 refuse them as unknown types, so the number tells what to do.
 FORMAT = 2
-EVENTS: tuple[str, ...] = get_args(EventName)
 LAYERS: tuple[str, ...] = get_args(LayerName)
 LINK_KINDS: tuple[str, ...] = get_args(LinkKind)
 KEY_ROLES: tuple[str, ...] = get_args(KeyRole)

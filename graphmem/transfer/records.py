@@ -22,7 +22,17 @@ from graphmem.boundary.validation import (
     MAX_MESSAGES,
     MAX_NAME_CHARS,
 )
-from graphmem.model import SCOPE_NAMES, AnswerType, AttachmentKind, EntityType, Kind, MemoryType, Origin, Role
+from graphmem.model import (
+    SCOPE_NAMES,
+    AnswerType,
+    AttachmentKind,
+    EntityType,
+    EventName,
+    Kind,
+    MemoryType,
+    Origin,
+    Role,
+)
 
 MAX_VERSION = 2**31 - 1
 # Minutes of a day: no clock is farther from UTC.
@@ -30,20 +40,6 @@ MAX_OFFSET = 1440
 # The highest level of abstraction.
 MAX_LEVEL = 3
 
-EventName: TypeAlias = Literal[
-    "ADD",
-    "UPDATE",
-    "RETIRE",
-    "RESTORE",
-    "SCOPE",
-    "FORGET",
-    "REMEMBER",
-    "PROMOTE",
-    "DEMOTE",
-    "COMPRESS",
-    "ABSTRACT",
-    "DELETE",
-]
 LinkKind: TypeAlias = Literal["drawn_from", "corrects", "replaces", "compresses", "abstracts", "made_of"]
 MentionKindName: TypeAlias = Literal["title", "name", "noun_phrase", "common_noun"]
 LayerName: TypeAlias = Literal["short_term", "long_term"]

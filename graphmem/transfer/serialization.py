@@ -11,7 +11,7 @@ from typing import Any, cast
 from graphmem import __version__
 from graphmem.boundary import validation
 from graphmem.digests import Digests
-from graphmem.model import Attachment, Event, Item, Scope, iso, optional_iso
+from graphmem.model import Attachment, Event, EventName, Item, Scope, iso, optional_iso
 from graphmem.stores.blobs import BlobFolder
 from graphmem.stores.ledger.attachments import BLOBS, decode
 from graphmem.stores.ledger.export_queries import ExportedMemory, ExportedName, ExportedTombstone
@@ -164,7 +164,7 @@ def _message_recognition(exported: ExportedMemory, digests: Digests) -> records.
 def _event(event: Event) -> records.Event:
     return {
         "id": event.id,
-        "event": cast("records.EventName", event.event),
+        "event": cast("EventName", event.event),
         "old_memory": event.old_text,
         "new_memory": event.new_text,
         "previous_state": None if event.previous_state is None else _previous_state(event.previous_state),

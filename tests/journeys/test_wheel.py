@@ -23,7 +23,7 @@ def test_the_wheel_runs_the_demo_outside_the_checkout(tmp_path: Path) -> None:
     (wheel,) = tmp_path.glob("graphmem-*.whl")
     names = zipfile.ZipFile(wheel).namelist()
     assert "graphmem/_cypher/README.md" in names
-    assert "graphmem/stores/ledger/migrations/versions/0008_first.py" in names
+    assert "graphmem/stores/ledger/migrations/versions/0009_first.py" in names
     assert {"graphmem/py.typed", "graphmem/prompts/rewrite.md"} <= set(names)
     assert {"graphmem/cli/graph/answers.js", "graphmem/service/ui/index.html"} <= set(names)
     assert {"graphmem/folding/traditional.txt", "graphmem/folding/LICENSE.opencc.txt"} <= set(names)

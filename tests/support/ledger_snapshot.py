@@ -48,7 +48,7 @@ def contents_of(ledger: Ledger) -> dict[str, list[Any]]:
             # Digests of erased messages are of use in their own ledger only.
             "messages": sorted(row.memory for row in c.execute(select(s.messages)) if row.content_digest is not None),
             "links": rows(s.links, memory=uids, other=uids),
-            "events": rows(s.events, "id seq"),
+            "events": rows(s.events, "id seq digest"),
             "lives": [
                 (e.memory, e.event) for e in c.execute(select(s.events).order_by(s.events.c.memory, s.events.c.id))
             ],

@@ -6,7 +6,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "9001"
-down_revision = "0008"
+down_revision = "0009"
 
 
 def upgrade() -> None:

@@ -21,14 +21,8 @@ from graphmem.model import (
 )
 from graphmem.stores.ledger.attachments import encode
 from graphmem.stores.ledger.export_queries import ExportedMemory
-from graphmem.stores.ledger.memories import (
-    LEDGER_COLUMNS,
-    OPTIONAL_TIME_COLUMNS,
-    PLAIN_COLUMNS,
-    TIME_COLUMNS,
-    encode_record,
-)
-from graphmem.stores.ledger.schema import memories
+from graphmem.stores.ledger.memories import LEDGER_COLUMNS, PLAIN_COLUMNS, encode_record
+from graphmem.stores.ledger.schema import OPTIONAL_TIME_COLUMNS, TIME_COLUMNS, memories
 from graphmem.transfer import serialization
 from graphmem.transfer.format import ImportTarget, RecordReader
 

@@ -141,8 +141,9 @@ class ProjectionReport(BaseModel):
 class VerifyAnswer(BaseModel):
     """Whether ledger and projections agree.
 
-    `ledger`: rows by table. `damaged`: what is broken in the ledger's file, and ids of memories whose words were
-    changed outside graphmem. `derived`: wrong derived columns. `failed`: memories whose last enrichment failed.
+    `ledger`: rows by table. `damaged`: what is broken in the ledger's file, and ids of memories that cannot be read
+    or whose words or history were changed outside graphmem. `derived`: wrong derived columns. `failed`: memories whose
+    last enrichment failed.
     """
 
     ok: bool

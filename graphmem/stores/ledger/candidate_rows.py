@@ -17,6 +17,7 @@ from graphmem.stores.ledger import visibility
 from graphmem.stores.ledger.columns import PartitionColumns, VisibleColumns
 from graphmem.stores.ledger.embeddings import OF_MEMORIES, decode_usable
 from graphmem.stores.ledger.index_blocks import compare
+from graphmem.stores.ledger.memories import text_of
 from graphmem.stores.ledger.schema import entities, memories, mentions, partitions
 from graphmem.stores.ledger.sql import in_array, moment
 from graphmem.text import READ_CHARS
@@ -182,7 +183,8 @@ def _select_candidates(shape: visibility.ViewShape) -> Select[Any]:
 
 def read_texts(connection: Connection, row_ids: Sequence[int]) -> dict[int, str]:
     """Returns the texts of memories, by row id; of one of more than `READ_CHARS` characters the beginning."""
-    return dict(connection.execute(_texts(), {"row_ids": list(row_ids)}).all())
+    rows = connection.execute(_texts(), {"row_ids": list(row_ids)}).mappings().all()
+    return {row["id"]: text_of(row) for row in rows}
 
 
 @lru_cache(maxsize=1)
@@ -199,7 +201,8 @@ def _mentions() -> Select[Any]:
 
 def read_short_user_texts(connection: Connection, row_ids: Sequence[int], max_chars: int) -> dict[int, str]:
     """Returns the texts of the user's messages among memories, by row id, without those over `max_chars` characters."""
-    return dict(connection.execute(_short_user_texts(), {"row_ids": list(row_ids), "max_chars": max_chars}).all())
+    values = {"row_ids": list(row_ids), "max_chars": max_chars}
+    return {row["id"]: text_of(row) for row in connection.execute(_short_user_texts(), values).mappings().all()}
 
 
 @lru_cache(maxsize=1)
@@ -210,5 +213,5 @@ def _short_user_texts() -> Select[Any]:
 
 @lru_cache(maxsize=1)
 def _texts() -> Select[Any]:
-    text = func.substr(memories.c.text, 1, READ_CHARS)
-    return select(memories.c.id, text).where(in_array(memories.c.id, "row_ids"))
+    text = func.substr(memories.c.text, 1, READ_CHARS).label("text")
+    return select(memories.c.id, memories.c.uid, text).where(in_array(memories.c.id, "row_ids"))

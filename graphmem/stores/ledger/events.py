@@ -2,26 +2,42 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Generator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from hashlib import blake2b
+from typing import Any, NamedTuple, cast
 from uuid import uuid4
 
 from sqlalchemy import Connection, RowMapping, and_, or_, select
 
-from graphmem.model import COMPOSING_EVENTS, Event, MemoryRecord, Scope, from_micros, micros
-from graphmem.stores.ledger import visibility
+from graphmem.model import (
+    COMPOSING_EVENTS,
+    EVENTS,
+    Event,
+    MemoryRecord,
+    Scope,
+    from_micros,
+    micros,
+    optional_from_micros,
+)
+from graphmem.stores.ledger import attachments, visibility
+from graphmem.stores.ledger.schema import OPTIONAL_TIME_COLUMNS, TIME_COLUMNS, memories, messages, tombstones
 from graphmem.stores.ledger.schema import events as events_table
-from graphmem.stores.ledger.schema import memories, messages, tombstones
-from graphmem.stores.ledger.sql import decoding, in_array
+from graphmem.stores.ledger.sql import DECODING_ERRORS, FEW, CorruptValue, in_array, readable_rows
 
 # The event of a memory that was erased.
 ERASED = "DELETE"
-# Rows that are fetched at a time where the reader may stop at any: a memory or an event can have megabytes.
-FEW = {"yield_per": 16}
+# What an event's digest is of.
+_DIGESTED = tuple(column.name for column in events_table.c if column.name not in {"id", "digest"})
+# What of an event is erased with its memory.
+_WORDS = ("old_text", "new_text", "previous_state", "reason")
 # Built once, not at every call.
 _USED_IDS = select(events_table.c.uid).where(in_array(events_table.c.uid, "uids"))
 _HISTORY = select(events_table).where(in_array(events_table.c.memory, "memory_ids")).order_by(events_table.c.id)
+
+# Events by their rows, for `is_intact`.
+BY_ROW = select(events_table).where(in_array(events_table.c.id, "rows"))
 
 
 def add_event(
@@ -51,7 +67,7 @@ def add_event(
         "reason": reason,
         "batch": batch,
     }
-    connection.execute(events_table.insert(), row)
+    connection.execute(events_table.insert(), _with_digest(row))
     return str(row["uid"])
 
 
@@ -65,7 +81,7 @@ def add_first_events(
     with_history = [record for record in records if not record.source_only]
     rows = [{**_event_row("ADD", record, now), "new_text": record.text} for record in with_history]
     if rows:
-        connection.execute(events_table.insert(), rows)
+        connection.execute(events_table.insert(), list(map(_with_digest, rows)))
     return [(row["uid"], record) for row, record in zip(rows, with_history, strict=True)]
 
 
@@ -80,6 +96,16 @@ def _event_row(event: str, record: MemoryRecord, now: datetime) -> dict[str, Any
         "at": micros(now),
         "seq": record.seq,
     }
+
+
+def _with_digest(row: dict[str, Any]) -> dict[str, Any]:
+    return {**row, "digest": _digest(row)}
+
+
+def _digest(row: RowMapping | Mapping[str, Any]) -> bytes:
+    """Returns the digest of all that an event says. Without a key: it tells damage, not forgery."""
+    said = json.dumps([row.get(name) for name in _DIGESTED])
+    return blake2b(said.encode(), digest_size=16).digest()
 
 
 def first_after(connection: Connection, seq: int) -> datetime | None:
@@ -155,23 +181,58 @@ def history_of_all(connection: Connection, uids: Sequence[str]) -> list[Event]:
     return [_decode_event(row) for row in connection.execute(_HISTORY, {"memory_ids": list(uids)}).mappings().all()]
 
 
-@decoding
 def _decode_event(row: RowMapping | Mapping[str, Any]) -> Event:
-    return Event(
-        id=row["uid"],
-        memory_id=row["memory"],
-        event=row["event"],
-        old_text=row["old_text"],
-        new_text=row["new_text"],
-        created_at=from_micros(row["memory_created_at"]),
-        updated_at=from_micros(row["at"]),
-        is_deleted=row["event"] == ERASED,
-        actor_id=row["actor_id"],
-        role=row["role"],
-        reason=row["reason"],
-        previous_state=row["previous_state"],
-        batch=row["batch"],
-    )
+    """Returns a row as an event. Raises CorruptValue, which names the memory."""
+    try:
+        if row["event"] not in EVENTS:
+            raise ValueError
+        return Event(
+            id=row["uid"],
+            memory_id=row["memory"],
+            event=row["event"],
+            old_text=_optional_text(row["old_text"]),
+            new_text=_optional_text(row["new_text"]),
+            created_at=from_micros(row["memory_created_at"]),
+            updated_at=from_micros(row["at"]),
+            is_deleted=row["event"] == ERASED,
+            actor_id=_optional_text(row["actor_id"]),
+            role=_optional_text(row["role"]),
+            reason=_optional_text(row["reason"]),
+            previous_state=_checked_state(row["previous_state"]),
+            batch=_optional_text(row["batch"]),
+        )
+    except DECODING_ERRORS as error:
+        raise CorruptValue(f"the history of memory {row['memory']!r:.80}, which can be deleted") from error
+
+
+def _optional_text(value: Any) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+def _checked_state(state: Any) -> Mapping[str, Any] | None:
+    """Returns the state of a memory before an event, if it can be read; raises one of DECODING_ERRORS."""
+    if state is not None:
+        _optional_text(state["text"])
+        for name in TIME_COLUMNS:
+            from_micros(state[name])
+        for name in OPTIONAL_TIME_COLUMNS:
+            optional_from_micros(state.get(name))
+        for one in state.get("attachments") or ():
+            attachments.decode(one)
+    return cast("Mapping[str, Any] | None", state)
+
+
+def is_intact(row: RowMapping) -> bool:
+    """Returns whether an event can be read and says what was written. One that was erased has no digest."""
+    try:
+        _decode_event(row)
+        if row["digest"] is None:
+            return all(row[name] is None for name in _WORDS)
+        return bool(row["digest"] == _digest(row))
+    except (CorruptValue, *DECODING_ERRORS):
+        return False
 
 
 def insert_history(connection: Connection, events: Sequence[Event], seq: int) -> list[str]:
@@ -201,7 +262,7 @@ def insert_history(connection: Connection, events: Sequence[Event], seq: int) ->
             }
         )
         used_ids.add(event.id)
-    connection.execute(events_table.insert(), rows)
+    connection.execute(events_table.insert(), list(map(_with_digest, rows)))
     return [row["uid"] for row in rows]
 
 
@@ -211,10 +272,14 @@ def delete_history(connection: Connection, uid: str) -> None:
 
 
 def erase_content(connection: Connection, uid: str) -> None:
-    """Erases the texts in a memory's events and the content digests of its messages; the rows themselves stay."""
-    connection.execute(
-        events_table.update()
-        .where(events_table.c.memory == uid)
-        .values(old_text=None, new_text=None, previous_state=None, reason=None)
-    )
+    """Erases the texts in a memory's events and the content digests of its messages; the rows themselves stay.
+
+    Damaged ones go, since an export of what was erased could not read them.
+    """
+    of_memory = events_table.c.memory == uid
+    connection.execute(events_table.update().where(of_memory).values(**dict.fromkeys(_WORDS), digest=None))
     connection.execute(messages.update().where(messages.c.memory == uid).values(content_digest=None))
+    rows = set(connection.scalars(select(events_table.c.id).where(of_memory)))
+    damaged = rows - {row["id"] for row in readable_rows(connection, BY_ROW, rows) if is_intact(row)}
+    if damaged:
+        connection.execute(events_table.delete().where(in_array(events_table.c.id, "rows")), {"rows": list(damaged)})

@@ -7,7 +7,7 @@ recompute them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -18,7 +18,6 @@ from sqlalchemy import (
     FromClause,
     RowMapping,
     ScalarSelect,
-    Select,
     Subquery,
     and_,
     bindparam,
@@ -28,12 +27,11 @@ from sqlalchemy import (
     select,
     union_all,
 )
-from sqlalchemy.exc import OperationalError
 
 from graphmem.model import SCOPE_NAMES, Kind, View, embedded_text, from_micros
+from graphmem.stores.ledger import events as history
 from graphmem.stores.ledger import ledger_state, visibility
 from graphmem.stores.ledger import memories as memory_rows
-from graphmem.stores.ledger.events import FEW
 from graphmem.stores.ledger.index_blocks import encode_terms
 from graphmem.stores.ledger.memories import source_conditions, view_values
 from graphmem.stores.ledger.outbox import IS_OF_PROJECTION
@@ -64,7 +62,7 @@ from graphmem.stores.ledger.schema import (
     usage,
     vitals,
 )
-from graphmem.stores.ledger.sql import CorruptValue, in_array, is_of_a_value
+from graphmem.stores.ledger.sql import CorruptValue, in_array, readable_rows
 from graphmem.text import bm25_weights, content_hash, term_counts
 
 # Rows that are checked at a time.
@@ -93,15 +91,20 @@ def embedding_bytes(connection: Connection) -> dict[str, int]:
 
 
 def damaged_memories(connection: Connection) -> list[str]:
-    """Returns the ids of memories that cannot be read, or whose text is not the embedded one. Only damage causes that.
+    """Returns the ids of memories that cannot be read, or whose text is not the embedded one, and of those without a
+    history, or with an event that cannot be read or does not say what was written. Only damage causes that.
 
-    Reads every memory, a few at a time.
+    Reads every memory and every event, a few at a time. The events of erased memories are among them.
     """
     damaged: set[str] = set()
     for page in _pages(connection, memories.c.uid):
-        intact = {row["uid"] for row in _readable(connection, _RECORDS, page) if _is_intact(row)}
+        intact = {row["uid"] for row in readable_rows(connection, _RECORDS, page) if _is_intact(row)}
         damaged |= set(page.values()) - intact
-    return sorted(damaged)
+    for page in _pages(connection, events.c.memory):
+        intact_events = {row["id"] for row in readable_rows(connection, history.BY_ROW, page) if history.is_intact(row)}
+        damaged |= {memory for row_id, memory in page.items() if row_id not in intact_events}
+    has_events = select(events.c.id).where(events.c.memory == memories.c.uid).exists()
+    return sorted(damaged.union(connection.scalars(select(memories.c.uid).where(~memories.c.source_only, ~has_events))))
 
 
 def _is_intact(row: RowMapping) -> bool:
@@ -120,21 +123,6 @@ def _pages(connection: Connection, name: Column[str]) -> Iterator[dict[int, str]
     while found := dict(connection.execute(page.where(rows > after)).all()):
         yield found
         after = max(found)
-
-
-def _readable(connection: Connection, statement: Select[Any], rows: Iterable[int]) -> Iterator[RowMapping]:
-    """Yields the rows that a statement selects by the row ids `rows`, without those that the driver cannot decode."""
-    left = set(rows)
-    try:
-        with connection.execute(statement, {"rows": list(left)}, execution_options=FEW) as found:
-            for row in found.mappings():
-                left.discard(row["id"])
-                yield row
-    except (CorruptValue, OperationalError) as error:
-        if not is_of_a_value(error):
-            raise
-        for row_id in left if len(left) > 1 else ():
-            yield from _readable(connection, statement, [row_id])
 
 
 def count_unprotected_tombstones(connection: Connection) -> int:
@@ -254,7 +242,7 @@ def _count_terms(connection: Connection) -> tuple[Counter[tuple[int, int]], dict
     frequencies: Counter[tuple[int, int]] = Counter()
     altered: dict[int, bytes] = {}
     for page in _pages(connection, memories.c.uid):
-        for row in _readable(connection, _WORDS, page):
+        for row in readable_rows(connection, _WORDS, page):
             counts = term_counts(embedded_text(row["speaker"], row["text"])) if isinstance(row["text"], str) else {}
             frequencies.update((row["partition"], term) for term in counts)
             if (encoded := encode_terms(bm25_weights(counts))) != row["terms"]:

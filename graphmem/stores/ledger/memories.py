@@ -48,9 +48,19 @@ from graphmem.model import (
     optional_micros,
 )
 from graphmem.stores.ledger import attachments, events, schema, visibility
-from graphmem.stores.ledger.schema import entities, further_runs, links, memories, mentions, partitions
+from graphmem.stores.ledger.schema import (
+    OPTIONAL_TIME_COLUMNS,
+    TIME_COLUMNS,
+    entities,
+    further_runs,
+    links,
+    memories,
+    mentions,
+    partitions,
+)
 from graphmem.stores.ledger.sql import (
     DECODING_ERRORS,
+    FEW,
     CorruptValue,
     contains_word,
     decoding,
@@ -85,14 +95,12 @@ _ATTACHMENTS = (
     .correlate(memories)
     .scalar_subquery()
 )
-# Every column of `memories` is in one of these or in SCOPE_NAMES, or is `kind`, `layer` or `seq`. The first three are
-# fields of a record and of an export: plain values, times, and times that may be None.
+# Every column of `memories` is in one of these, in TIME_COLUMNS, OPTIONAL_TIME_COLUMNS or SCOPE_NAMES, or is `kind`,
+# `layer` or `seq`. Plain values and times are fields of a record and of an export.
 PLAIN_COLUMNS = (
     "text", "memory_type", "metadata", "speaker", "actor_id", "role", "message_id", "session", "source_only",
     "confidence", "version", "utc_offset", "importance", "level", "pinned",
 )  # fmt: skip
-TIME_COLUMNS = ("at", "valid_from", "created_at", "updated_at")
-OPTIONAL_TIME_COLUMNS = ("valid_to", "expires_at", "forgotten_at")
 # Keys, and columns that are derived; `encode_record` leaves them out.
 LEDGER_COLUMNS = (
     "id",
@@ -264,7 +272,7 @@ def _fetched(connection: Connection, statement: Select[Any], values: dict[str, A
     Close it within the transaction: on PostgreSQL the server has a cursor for it. Raises WorkStopped
     (`concurrency.stoppable`).
     """
-    with connection.execute(statement, values, execution_options=events.FEW) as rows:
+    with connection.execute(statement, values, execution_options=FEW) as rows:
         for row in rows.mappings():
             raise_if_stopped()
             yield decode_record(row)
@@ -481,10 +489,10 @@ def records_in_scope(connection: Connection, scope: Scope, limit: int) -> list[M
 
 def each_text(connection: Connection, row_ids: Iterable[int]) -> Generator[tuple[str, str]]:
     """Yields the ids and the texts of the memories with these row ids, in no order, while their rows are fetched."""
-    with connection.execute(_TEXTS_BY_ROW, {"row_ids": list(row_ids)}, execution_options=events.FEW) as rows:
+    with connection.execute(_TEXTS_BY_ROW, {"row_ids": list(row_ids)}, execution_options=FEW) as rows:
         for row in rows.mappings():
             raise_if_stopped()
-            yield row["uid"], _read(row, "text")
+            yield row["uid"], text_of(row)
 
 
 def ids_of(connection: Connection, row_ids: Iterable[int]) -> dict[int, str]:
@@ -851,6 +859,11 @@ def _read(row: RowMapping | Mapping[str, Any], name: str) -> Any:
         return _READERS[name](row[name])
     except DECODING_ERRORS as error:
         raise CorruptValue(f"{name!r} of memory {row['uid']!r:.80}, which can be deleted") from error
+
+
+def text_of(row: RowMapping) -> str:
+    """Returns the text of a row with `uid` and `text`. Raises CorruptValue, which names the memory."""
+    return str(_read(row, "text"))
 
 
 def _checked(column: Column[Any]) -> Callable[[Any], Any]:

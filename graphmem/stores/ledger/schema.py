@@ -26,7 +26,7 @@ from sqlalchemy import (
 from graphmem.stores.ledger.sql import StoredJson, Text
 
 # The alembic revision that this code reads and writes. An older ledger is migrated to it, a newer one refused.
-REVISION = "0008"
+REVISION = "0009"
 
 # The PostgreSQL schema of all tables, apart from other applications' in the same database.
 POSTGRES_SCHEMA = "graphmem"
@@ -124,6 +124,9 @@ memories = Table(
     # No row number is given twice: accesses of an erased memory that are not written yet would count for another one.
     sqlite_autoincrement=True,
 )
+# The columns of memories with times, and those with times that may be NULL.
+TIME_COLUMNS = ("at", "valid_from", "created_at", "updated_at")
+OPTIONAL_TIME_COLUMNS = ("valid_to", "expires_at", "forgotten_at")
 # How often memories were found, and their retention at the last cycle. Changes here are delivered nowhere.
 vitals = Table(
     "vitals",
@@ -234,6 +237,7 @@ events = Table(
     Column("at", BigInteger, nullable=False),
     Column("seq", BigInteger, nullable=False),
     Column("batch", Text),  # the id of the cycle that it is part of
+    Column("digest", LargeBinary),  # of all that it says, for `verify`; NULL once its memory was erased
     Index("events_memory", "memory", "id"),
     sqlite_autoincrement=True,  # no id is given twice: it is where followers are
 )

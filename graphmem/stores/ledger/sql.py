@@ -7,7 +7,7 @@ longer than running it. A column value that this code cannot have written means 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -21,6 +21,7 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Dialect,
+    RowMapping,
     Select,
     Table,
     TableValuedAlias,
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
+# Rows that are fetched at a time where the reader may stop at any: a memory or an event can have megabytes.
+FEW = {"yield_per": 16}
 # Text that sorts by code point on both databases, whatever collation the PostgreSQL database has.
 Text = AnyText().with_variant(AnyText(collation="C"), "postgresql")
 
@@ -283,6 +286,24 @@ DECODING_ERRORS = (ValueError, OverflowError, TypeError, LookupError, AttributeE
 def is_of_a_value(error: Exception) -> bool:
     """Returns whether an error says that a value of a row cannot be decoded: other rows, and other columns, may be."""
     return isinstance(error, CorruptValue) or (isinstance(error, OperationalError) and "UTF-8" in str(error.orig))
+
+
+def readable_rows(connection: Connection, statement: Select[Any], rows: Iterable[int]) -> Iterator[RowMapping]:
+    """Yields the rows that a statement selects by the row ids `rows`, without those that the driver cannot decode.
+
+    The statement selects `id`. Few rows are in memory at a time.
+    """
+    left = set(rows)
+    try:
+        with connection.execute(statement, {"rows": list(left)}, execution_options=FEW) as found:
+            for row in found.mappings():
+                left.discard(row["id"])
+                yield row
+    except (CorruptValue, OperationalError) as error:
+        if not is_of_a_value(error):
+            raise
+        for row_id in left if len(left) > 1 else ():
+            yield from readable_rows(connection, statement, [row_id])
 
 
 def decoding(read: Callable[P, T]) -> Callable[P, T]:

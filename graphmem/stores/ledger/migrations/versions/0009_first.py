@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-revision = "0008"
+revision = "0009"
 down_revision = None
 
 
