@@ -77,6 +77,7 @@ def test_context_leaves_out_unrelated_memories(make_memory: Any) -> None:
         memory.context("tea", user_id="u1", threshold=2)
 
 
+@SQLITE_ONLY
 def test_a_greeting_gets_no_memories_for_a_prompt(make_memory: Any) -> None:
     memory = make_memory(embedder={"provider": "minilm"})
     told = "I take 50 mg of sertraline every morning."

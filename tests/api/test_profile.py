@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from support.ages import make_older
 from support.contract import Make, added
+from support.databases import SQLITE_ONLY
 
 from graphmem import Memory, responses
 from graphmem.errors import ValidationError
@@ -114,6 +115,7 @@ def test_a_context_begins_with_standing_facts_if_asked_for(memory: Memory) -> No
 EVENTS = [f"We saw {number} boats on the lake." for number in range(3, 28)]
 
 
+@SQLITE_ONLY
 @pytest.mark.parametrize(
     "text",
     [
@@ -150,6 +152,7 @@ def test_the_importance_that_a_caller_gave_tells_what_is_standing(make_memory: M
     assert "I like green tea very much." not in told
 
 
+@SQLITE_ONLY
 def test_what_is_no_kind_that_a_cycle_keeps_is_not_standing(make_memory: Make) -> None:
     memory = make_memory(embedder={"provider": "minilm"})
     memory.add(["The bus was late.", "The soup burned.", "I love this cushion."], **ANA)
