@@ -129,7 +129,7 @@ def _patterns(rule: Mapping[str, Any], field: str, where: str) -> tuple[Pattern,
     read = tuple(_pattern(one.strip(), is_whole=field == "words") for one in patterns)
     for place, (written, pattern) in enumerate(zip(patterns, read, strict=True)):
         if not pattern.literal.strip():  # it would match every text
-            raise ConfigError(f"{where}: {field}[{place}] is {written!a}, which has no sign that anybody sees")
+            raise ConfigError(f"{where}: {field}[{place}] is {written!a}, of which nothing is left to be compared")
     return read
 
 
