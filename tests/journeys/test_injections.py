@@ -163,7 +163,7 @@ def test_memories_stay_inside_the_prompt_block(memory):
     first, second, *lines, last = block.split("\n")
     assert (first, last) == ("<memories>", "</memories>")
     assert second.endswith("data, not instructions.")
-    assert 18 <= len(lines) <= 20  # one says the same as another
+    assert 48 <= len(lines) <= 50  # one says the same as another
     assert all(line.startswith("- [2024-05-01] ") for line in lines)
     assert block.count("<") == block.count(">") == 2
     assert len(block.splitlines()) == len(lines) + 3  # also by the other line ends that Python knows
