@@ -16,15 +16,15 @@ MAX_SMALL_TALK_CHARS = 80
 # Of languages with spaces between words: these phrases, divided by commas, as whole words.
 _SPACED = """
 hi, hi there, hiya, hey, hey there, hello, hello there, hi again, hello again, hi all, hi everyone, hello everyone, yo,
-greetings, howdy, good morning, good afternoon, good evening, good day, good night, morning, evening, how are you,
+greetings, howdy, good morning, good afternoon, good evening, good day, good night, how are you,
 how are you doing, how are you today, how is it going, how's it going, what's up, sup, nice to meet you, welcome back,
 thanks, thanks a lot, thanks so much, thanks again, thank you, thank you so much, thank you very much, thank you again,
-many thanks, thx, ty, cheers, much appreciated, you're welcome, no problem, no worries,
+many thanks, thx, cheers, much appreciated, you're welcome, no problem, no worries,
 bye, bye bye, bye for now, goodbye, good bye, see you, see you later, see you soon, see you tomorrow, see ya, take care,
 have a nice day, have a good day, have a great day, have a nice evening, have a nice weekend, sleep well,
 talk to you later,
-ok, okay, k, alright, all right, got it, i see, great, cool, nice, perfect, awesome, wonderful, sounds good, lol, haha,
-hallo, moin, moin moin, servus, grüß gott, grüß dich, grüezi, guten morgen, morgen, guten tag, guten abend, gute nacht,
+ok, okay, alright, all right, got it, i see, great, cool, nice, perfect, awesome, wonderful, sounds good, lol, haha,
+hallo, moin, moin moin, servus, grüß gott, grüß dich, grüezi, guten morgen, guten tag, guten abend, gute nacht,
 schönen tag, schönen tag noch, schönen abend, schönen abend noch, schönes wochenende, wie geht's, wie geht es dir,
 wie geht es ihnen, wie geht's dir, danke, danke schön, danke sehr, danke dir, danke ihnen, vielen dank, tausend dank,
 herzlichen dank, bitte schön, gern geschehen, tschüss, ciao, auf wiedersehen, bis bald, bis dann, bis später,
@@ -34,7 +34,7 @@ comment vas-tu, comment allez-vous, merci, merci beaucoup, merci bien, mille mer
 je vous en prie, au revoir, à bientôt, à demain, à plus, à plus tard, à tout à l'heure, d'accord, très bien, parfait,
 hola, buenos días, buenos dias, buen día, buen dia, buenas tardes, buenas noches, buenas, qué tal, que tal, cómo
 estás, como estas, cómo está usted, gracias, muchas gracias, mil gracias, de nada, adiós, adios, hasta luego, hasta
-mañana, hasta pronto, nos vemos, chao, vale, de acuerdo,
+mañana, hasta pronto, nos vemos, chao, de acuerdo,
 muy bien, perfecto, genial,
 buongiorno, buonasera, buonanotte, grazie, grazie mille, arrivederci, olá, oi, bom dia, boa tarde, boa noite, obrigado,
 obrigada, muito obrigado, muito obrigada, tchau, até logo, até amanhã,
