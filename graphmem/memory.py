@@ -952,9 +952,9 @@ class Memory:
         its place to the reply to it. The user's requests to an assistant that tell nothing ("Tell me a joke"; in
         English and Chinese) are left out, unless the query asks for what was asked. A query that is nothing but a
         greeting, thanks, a goodbye or a nod ("Good morning!", "ok, thanks") asks nothing: no memory is found for it.
-        `threshold` is the lowest cosine
-        similarity, as in `search`; with it there is no default of `min_relevance`. `reference_date`: the moment from
-        which "last week" and the like are counted, as in `search`; the days in the block are those of its time zone.
+        `threshold` is the lowest cosine similarity, as in `search`; with it there is no default of `min_relevance`.
+        `reference_date`: the moment from which "last week" and the like are counted, as in `search`; the days in the
+        block are those of its time zone.
         """
         from graphmem.retrieval.context import context_block  # noqa: PLC0415  (what only a search needs)
         from graphmem.retrieval.dependence import depends_on_conversation  # noqa: PLC0415
@@ -967,12 +967,7 @@ class Memory:
         from graphmem.retrieval.scoring import AUTO_MAX  # noqa: PLC0415
 
         self.engine.check_open()
-        most = validation.count(max_chars, "max_chars", 1, validation.MAX_CONTEXT_CHARS)
-        size: Size = len
-        considered = most // CHARS_PER_MEMORY
-        if max_tokens is not None:
-            most, size = validation.count(max_tokens, "max_tokens", 1, validation.MAX_CONTEXT_CHARS), estimate_tokens
-            considered = most // TOKENS_PER_MEMORY
+        most, size, considered = _context_room(max_chars, max_tokens)
         whole, wants_profile = validation.flag(whole, "whole"), validation.flag(profile, "profile")
         scope = validation.required_scope(user_id, agent_id, run_id)[0]
         view = self._view(scope, None, None)
@@ -980,7 +975,7 @@ class Memory:
         search_query = SearchQuery(
             validation.query(query),
             view,
-            min(max(CONTEXT_MEMORIES, considered), AUTO_MAX),
+            min(considered, AUTO_MAX),
             threshold=None if isinstance(threshold, Unset) else validation.threshold(threshold),
             min_relevance=least_relevance(threshold, min_relevance),
             for_prompt=True,
@@ -1767,6 +1762,15 @@ def _why_nothing_is_taken_back(outcomes: Sequence[Outcome]) -> str:
     if any(outcome.record is not None for outcome in outcomes):
         return "it has been taken back already; lifecycle_status says so of each cycle"
     return "all that it did was changed again since; history shows by which events, and undo takes these back first"
+
+
+def _context_room(max_chars: object, max_tokens: object) -> tuple[int, Size, int]:
+    """Returns the size of a context, the function that measures it, and the number of memories that it considers."""
+    most = validation.count(max_chars, "max_chars", 1, validation.MAX_CONTEXT_CHARS)
+    if max_tokens is None:
+        return most, len, max(CONTEXT_MEMORIES, most // CHARS_PER_MEMORY)
+    most = validation.count(max_tokens, "max_tokens", 1, validation.MAX_CONTEXT_CHARS)
+    return most, estimate_tokens, max(CONTEXT_MEMORIES, most // TOKENS_PER_MEMORY)
 
 
 def _optional_scope(user_id: object, agent_id: object, run_id: object) -> Scope | None:

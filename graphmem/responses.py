@@ -397,10 +397,12 @@ def lifecycle(state: LifecycleState, settings: LifecycleSettings, next_cycle: da
 
 def receipt(report: ErasureReport, pending: list[str], message: str) -> Receipt:
     """Converts the report of a deletion to its receipt; `pending` names the projections that still have the data."""
-    points, graph_parts = (
-        0 if name in pending else number for name, number in (("vectors", report.points), ("graph", report.graph))
+    counts = ErasedCounts(
+        ledger=report.rows,
+        vectors=0 if "vectors" in pending else report.points,
+        graph=0 if "graph" in pending else report.graph,
+        derived=report.derived,
     )
-    counts = ErasedCounts(ledger=report.rows, vectors=points, graph=graph_parts, derived=report.derived)
     result = Receipt(message=message, deleted=list(report.ids), erased=counts)
     if pending:
         result["pending"] = pending

@@ -235,8 +235,9 @@ def split_title(text: str) -> tuple[str, str]:
     return head, body
 
 
-def body_start(text: str, title: str) -> int:
+def body_start(text: str) -> int:
     """Returns the place in a text at which what stands below its title (`split_title`) begins, 0 without one."""
+    title, _ = split_title(text)
     return text.find(title) + len(title) if title else 0
 
 

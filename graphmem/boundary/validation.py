@@ -55,8 +55,9 @@ LOGIC = ("AND", "OR", "NOT")
 MAX_NAME_CHARS = 256
 MAX_KEY_CHARS = 512
 MAX_CONTENT_CHARS = 1_000_000
-# Characters of a context.
-MAX_CONTEXT_CHARS = 1_000_000
+# Characters of a context; and so many, or tokens, that a line of any memory fits: the longest name and title, and the
+# beginning of a sentence.
+MAX_CONTEXT_CHARS, ROOMY_CONTEXT = 1_000_000, 1000
 MAX_MESSAGES = 10_000
 MAX_QUERY_CHARS = 100_000
 MAX_DOCUMENT_DEPTH = 20

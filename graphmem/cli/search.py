@@ -98,7 +98,7 @@ def context(
     reference_date: ReferenceDate = None,
 ) -> None:
     """Prints the memories for a query as a block for a prompt."""
-    from graphmem.boundary.validation import MAX_CONTEXT_CHARS  # noqa: PLC0415
+    from graphmem.boundary.validation import MAX_CONTEXT_CHARS, ROOMY_CONTEXT  # noqa: PLC0415
 
     with call.memory(embeds=True) as memory:
         find = partial(
@@ -111,7 +111,8 @@ def context(
             reference_date=reference_date,
         )
         block = find(max_chars=max_chars, max_tokens=max_tokens)
-        is_too_small = not block and bool(find(max_chars=MAX_CONTEXT_CHARS))
+        is_short = (max_chars if max_tokens is None else max_tokens) < ROOMY_CONTEXT
+        is_too_small = not block and is_short and bool(find(max_chars=MAX_CONTEXT_CHARS))
         has_less_relevant = (
             not block and min_relevance != 0 and bool(memory.search(query, **call.scope, top_k=1)["results"])
         )

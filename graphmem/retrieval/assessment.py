@@ -39,9 +39,8 @@ def relevances_of(candidates: Candidates, ranked: Sequence[RankedMemory], deps: 
     """Returns the relevance of these memories, best first, to the query, by id.
 
     The reply to a stored repetition of the query is relevant whatever its words are, and so is a short one to the same
-    question of the assistant in other words. So is, if the query asks what the
-    assistant said, the best of the assistant's words, or the fact drawn from these; and, if it asks for all of a time,
-    what was told then.
+    question of the assistant in other words. So is, if the query asks what the assistant said, the best of the
+    assistant's words, or the fact drawn from these; and, if it asks for all of a time, what was told then.
     """
     if not ranked:
         return {}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
 
 import numpy as np
 
@@ -163,13 +162,10 @@ class SentenceMatcher:
         scores = self.matches.nearest(b"".join(own), np.cumsum(sizes) - sizes) @ self.matches.weights
         chars, most = len(text) / len(own), READ_CHARS * len(own) // (3 * len(text))
         best = np.argsort(-scores, kind="stable")[: max(1, most)]
-        read = set(np.concatenate([best - 1, best, best + 1]).tolist())
+        read = np.unique(np.concatenate([best - 1, best, best + 1]))
         spans = list[Span]()
-        for place in sorted(read):
-            if place - 1 in read:
-                continue
-            after = next(after for after in count(place) if after not in read)
-            begin, end = max(int(place * chars), 0), int(after * chars)
+        for run in np.split(read, np.flatnonzero(np.diff(read) > 1) + 1):
+            begin, end = max(int(run[0] * chars), 0), int((run[-1] + 1) * chars)
             whole = sentences(text[begin:end])
             # The first and the last one may be cut.
             whole = whole[begin > 0 : -1 if end < len(text) else None] or whole
@@ -198,7 +194,7 @@ class SentenceMatcher:
         begin = 0
         for number, (record, spans) in enumerate(divided):
             text = record.embedded_text
-            own = windows.get(record.row, ()) if len(text) <= READ_CHARS else ()
+            own = windows.get(record.row, ()) if len(record.text) <= READ_CHARS else ()
             try:
                 places = embedder.token_places(text) if own else ()
             except ModelError:

@@ -7,6 +7,7 @@ every morning. Only whole messages count: "Good morning, what did I plan for tod
 from __future__ import annotations
 
 import re
+from functools import cache
 
 from graphmem.folding import fold
 
@@ -51,6 +52,7 @@ _UNSPACED = (
 )
 
 
+@cache
 def _pattern() -> re.Pattern[str]:
     phrases = {fold(" ".join(phrase.split())) for phrase in _SPACED.split(",")}
     spaced = "|".join(re.escape(phrase) for phrase in sorted(phrases, key=len, reverse=True))
@@ -58,11 +60,8 @@ def _pattern() -> re.Pattern[str]:
     return re.compile(rf"[\W_]*+(?:(?>(?<!\w)(?:{spaced})(?!\w)|{fold(_UNSPACED)})[\W_]*+)++")
 
 
-_SMALL_TALK = _pattern()
-
-
 def is_small_talk(text: str) -> bool:
     """Whether a text has nothing but greetings, thanks, goodbyes and nods, with any signs around them."""
     return len(text) <= MAX_SMALL_TALK_CHARS and (
-        _SMALL_TALK.fullmatch(" ".join(fold(text).replace("’", "'").split())) is not None
+        _pattern().fullmatch(" ".join(fold(text).replace("’", "'").split())) is not None
     )

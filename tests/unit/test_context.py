@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from graphmem.boundary.validation import MAX_NAME_CHARS, ROOMY_CONTEXT
 from graphmem.model import Kind, MemoryRecord, Scope
 from graphmem.retrieval import context, sentence_matching
 from graphmem.retrieval.context.relative_dates import dates_of, insert_dates
 from graphmem.retrieval.context.sentence_values import weigh_sentences
 from graphmem.retrieval.query_analysis import analyze_query
 from graphmem.retrieval.types import Hit
-from graphmem.text import estimate_tokens
+from graphmem.text import MAX_TITLE_CHARS, estimate_tokens
 
 NOW = datetime(2024, 5, 1, tzinfo=UTC)
 
@@ -97,6 +98,15 @@ def test_whole_memories_are_not_divided() -> None:
 def test_what_follows_a_shown_sentence_is_told_by_a_mark(text: str, line: str) -> None:
     shown, frame = f"- [2024-03-01] {line}", len(context.OPEN) + len(context.CLOSE) + 1
     assert lines_of([hit(text, 1, best="aspirin")], frame + len(shown)) == [shown]
+
+
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("size", [len, estimate_tokens])
+def test_a_roomy_context_has_a_line_of_any_memory(size: context.Size, *, whole: bool) -> None:
+    title = "界" * MAX_TITLE_CHARS
+    found = hit(f"{title}\n{'界' * 5000}", 1, "界" * MAX_NAME_CHARS)
+    hits = weigh_sentences(analyze_query("What is it?", NOW), [found])
+    assert title in context.context_block(hits, ROOMY_CONTEXT, size=size, whole=whole)
 
 
 def test_a_whole_memory_has_its_title_once() -> None:

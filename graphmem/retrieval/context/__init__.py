@@ -23,7 +23,7 @@ from graphmem.retrieval.context.frame import (
 from graphmem.retrieval.context.packing import Size, pack
 from graphmem.retrieval.context.sentence_values import Sentence
 from graphmem.retrieval.sentence_matching import UNSPLIT_CHARS
-from graphmem.text import body_start, cut_line, split_title
+from graphmem.text import body_start, cut_line
 from graphmem.times import shown
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def context_block(
     for hit in hits:
         if whole:
             best, text = max(hit.sentences, key=lambda sentence: sentence.value), hit.record.text
-            sentences.append(replace(best, number=0, span=(body_start(text, split_title(text)[0]), len(text))))
+            sentences.append(replace(best, number=0, span=(body_start(text), len(text))))
         elif len(hit.record.text) <= UNSPLIT_CHARS:
             sentences += hit.sentences
         else:  # of a long one those that are worth a good part of the best

@@ -129,8 +129,7 @@ def _of_hit(query: AnalyzedQuery, hit: Hit, rank: int) -> Mapping[str, float]:
 def _of_sentences(query: AnalyzedQuery, hit: Hit) -> Iterator[tuple[Span, tuple[float, ...]]]:
     """Yields the span of each sentence, a title left out, with its values of `SENTENCE_FEATURES`."""
     text, match = hit.record.text, hit.sentence_match
-    title, _ = split_title(text)
-    body = body_start(text, title)
+    body = body_start(text)
     all_spans = match.spans if match else sentences(text[:READ_CHARS])
     spans: Sequence[Span] = [span for span in all_spans if span[0] >= body] or [(0, min(len(text), READ_CHARS))]
     shares = dict(zip(match.spans, (match.scores / match.scores.max()).tolist(), strict=True)) if match else {}

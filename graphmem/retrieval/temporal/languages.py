@@ -663,11 +663,9 @@ def _has_word(text: str, words: str) -> bool:
 
 
 def _weekend(every: str, match: re.Match[str], today: date) -> Period | None:
-    return (
-        None
-        if _stands_behind(match, every)
-        else periods.calendar("weekend", today, 0 if today.weekday() >= _SATURDAY else -1)
-    )
+    if _stands_behind(match, every):
+        return None
+    return periods.calendar("weekend", today, 0 if today.weekday() >= _SATURDAY else -1)
 
 
 def _weekday(weekdays: Mapping[str, int], every: str, match: re.Match[str], today: date) -> Period | None:

@@ -18,7 +18,7 @@ from pydantic import BeforeValidator, Field
 
 from graphmem.answer_size import AnswerTooLarge
 from graphmem.async_memory import AsyncMemory, run_in
-from graphmem.boundary.validation import MAX_CONTEXT_CHARS
+from graphmem.boundary.validation import MAX_CONTEXT_CHARS, ROOMY_CONTEXT
 from graphmem.errors import NotFoundError, ValidationError
 from graphmem.integrations.base import MAX_TOOL_HITS, nothing_fits, nothing_relevant, result_dict
 from graphmem.model import MinRelevance, Scope
@@ -319,7 +319,7 @@ class GetContext(Tool):
             least = _least(self.min_relevance)
             find = partial(memory.context, self.query, **scope.parts, min_relevance=least)
             block = await find(max_tokens=self.max_tokens)
-            if not block and await find(max_tokens=MAX_CONTEXT_CHARS):
+            if not block and self.max_tokens < ROOMY_CONTEXT and await find(max_tokens=MAX_CONTEXT_CHARS):
                 note = nothing_fits("raise max_tokens")
             elif not block:
                 note = await _nothing_relevant(partial(memory.search, self.query, **scope.parts), least)
