@@ -12,7 +12,7 @@ from weakref import WeakSet, finalize
 
 from graphmem.accesses import AccessLog
 from graphmem.background import begin_lifecycle, description_jobs, finish_background_work, run_nightly_cycle
-from graphmem.commands.dispatch import commit
+from graphmem.commands.shared_commits import SharedCommits
 from graphmem.commands.types import AddMessage, ChangeSet, Command, EndSession, HoldMessage, Outcome, PutItem
 from graphmem.concurrency import Pool, SearchLoad, close_only_here, is_inherited
 from graphmem.errors import CLOSED, FORKED, StoreError, StoreUnavailable
@@ -73,6 +73,7 @@ class Engine:
         self.observers.add(self.events)
         self.webhooks = Webhooks(self.ledger, settings.webhooks)
         self._session_gap = timedelta(minutes=settings.session_gap)
+        self._commits = SharedCommits(self.ledger, self._session_gap, self.observers)
         # Against deadlock, no task of a pool waits for a task of the same pool. Searches have a pool of their own, in
         # which no task takes long: enrichment and deliveries can take all threads of theirs for minutes.
         self._search_pool = Pool(POOL_SIZE, thread_name_prefix="graphmem-search")
@@ -181,7 +182,7 @@ class Engine:
             self.check_embedder()
             self._has_checked_embedder = True
         change_set = ChangeSet(tuple(commands), now or datetime.now(UTC), scope, ends_sessions, embedding)
-        outcomes = commit(self.ledger, change_set, self._session_gap, self.observers)
+        outcomes = self._commits.commit(change_set)
         if ends_sessions and any(isinstance(command, AddMessage | PutItem) for command in commands):
             with log_and_leave_pending():
                 self.job_worker.look_within(self._session_gap.total_seconds())

@@ -17,7 +17,7 @@ POINTS = [
     ("the first memory is stored, its history is not", f"after {IMPORTS}:_insert", 1),
     ("its history is written, its derived rows are not", f"before {IMPORTS}:_store_derived", 1),
     ("inside it, before COMMIT", f"after {IMPORTS}:_store_derived", 2),
-    ("the first batch is committed, not delivered", f"after {ENGINE}:commit", 1),
+    ("the first batch is committed, not delivered", f"after {ENGINE}:Engine.commit", 1),
     ("the second batch is committed, its tasks are pending", "before graphmem.jobs.enrichment_lane:commit", 1),
     ("its tasks are complete, not delivered", "after graphmem.jobs.enrichment_lane:commit", 1),
     ("in the third batch", f"after {IMPORTS}:_store_derived", 5),

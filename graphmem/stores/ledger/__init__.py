@@ -128,6 +128,13 @@ class Ledger:
         """
         return self._database.write(of)
 
+    def turn_to_write(self) -> AbstractContextManager[object]:
+        """Waits until no other thread writes to the file, and holds them off: what this one writes then waits for none.
+
+        Other processes go on. Not for a ledger on a server.
+        """
+        return self._database.turn_to_write(None)
+
     def write_derived(self, of: Collection[str] | None = None) -> AbstractContextManager[Connection]:
         """Opens a write transaction for derived rows, whose recorded task it removes; `of` as in `write`.
 

@@ -85,14 +85,14 @@ class Database(ABC):
         Rows in a file that was moved away would be lost. So the file is checked before the commit, and after it, as it
         may have been moved in between.
         """
-        with self._turn_to_write(of) as begin:
+        with self.turn_to_write(of) as begin:
             with self._convert_errors(ROLLED_BACK), self._transaction(begin, synced=synced) as connection:
                 yield connection
                 self._check_not_moved()
             self._check_not_moved()
 
     @abstractmethod
-    def _turn_to_write(self, of: Collection[str] | None) -> AbstractContextManager[str]:
+    def turn_to_write(self, of: Collection[str] | None) -> AbstractContextManager[str]:
         """Waits until this thread may write; gives the SQL that begins the transaction once other processes let it."""
 
     @abstractmethod
@@ -160,7 +160,7 @@ class Database(ABC):
         """Yields a cursor of the driver's outside of any transaction, while no other thread of the process writes."""
         self._check_not_moved()
         with (
-            self._turn_to_write(None),
+            self.turn_to_write(None),
             self._convert_errors(),
             self._engine.connect() as connection,
             # After an error, an open one would keep SQLite's files open until the garbage collector runs.

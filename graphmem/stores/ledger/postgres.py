@@ -69,7 +69,7 @@ class PostgresDatabase(Database):
         super().__init__(f"the ledger on PostgreSQL ({address})", engine)
 
     @contextmanager
-    def _turn_to_write(self, of: Collection[str] | None) -> Iterator[str]:
+    def turn_to_write(self, of: Collection[str] | None) -> Iterator[str]:
         begin = (
             f"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; {_SETTINGS}; "
             f"SET LOCAL lock_timeout = '{BUSY_SECONDS}s'; "

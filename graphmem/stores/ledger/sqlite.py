@@ -139,7 +139,7 @@ class SqliteDatabase(Database):
         self._checked_at = now
 
     @contextmanager
-    def _turn_to_write(self, _of: Collection[str] | None) -> Iterator[str]:
+    def turn_to_write(self, _of: Collection[str] | None) -> Iterator[str]:
         with self._write_lock:
             yield "BEGIN IMMEDIATE"
 
