@@ -1252,8 +1252,9 @@ class Settings(_Section):
         if self.history_db_path is not None and self.ledger_url is not None:
             raise PydanticCustomError("conflict", "history_db_path and ledger_url both name the ledger; keep one")
         location = str(self.history_db_path or "") if self.ledger_url is None else self.ledger_url.get_secret_value()
-        if location == ":memory:" or (location.startswith("sqlite") and location.endswith(("://", "///", ":memory:"))):
-            # SQLite would create a file of that name, where the words stay.
+        in_memory = location.startswith("sqlite") and location.endswith(("://", "///", ":memory:"))
+        if in_memory or ":memory:" in {location, str(self.home)}:
+            # A file or a folder of that name would be made, where the words stay.
             raise PydanticCustomError("no_file", "the ledger is a file; for one in memory open Memory(':memory:')")
         return self
 

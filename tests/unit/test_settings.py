@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -359,12 +360,20 @@ def test_a_named_folder_refuses_variables_that_put_the_ledger_elsewhere(
 
 
 @pytest.mark.parametrize(
-    "data", [{"history_db_path": ":memory:"}, {"ledger_url": "sqlite://"}, {"ledger_url": "sqlite:///:memory:"}]
+    "data",
+    [
+        {"home": ":memory:"},
+        {"history_db_path": ":memory:"},
+        {"ledger_url": "sqlite://"},
+        {"ledger_url": "sqlite:///:memory:"},
+    ],
 )
 def test_a_ledger_in_memory_is_no_file_of_that_name(data: dict[str, Any]) -> None:
-    """Such a configuration means a ledger in memory; a file named ":memory:" would be a mistake."""
-    with pytest.raises(ConfigError, match=r"Memory\(':memory:'\)"):
-        Settings.from_dict(data)
+    """Such a configuration means a ledger in memory; a file or a folder named ":memory:" would be a mistake."""
+    variables = {f"GRAPHMEM_{key.upper()}": value for key, value in data.items()}
+    for read in (partial(Settings.from_dict, data), partial(Settings.from_env, variables)):
+        with pytest.raises(ConfigError, match=r"Memory\(':memory:'\)"):
+            read()
 
 
 def test_no_file(tmp_path: Path) -> None:

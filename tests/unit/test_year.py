@@ -216,7 +216,7 @@ def test_the_bars_are_those_of_the_specification():
 
 
 def test_what_misses_a_bar_is_told_as_the_committed_year_measured_it():
-    """LIFECYCLE §19: the table of the README is that of the raw output, whose figures are those of its persons."""
+    """LIFECYCLE §19: the tables of the pages are those of the raw output, whose figures are those of its persons."""
     year_of_all = json.loads((FOLDER.parent / "results" / "lifecycle-365-days.json").read_text("utf-8"))
     without_times = dict.fromkeys(("cycle_ms", "during_ms", "alone_ms"), ())  # of these there are percentiles alone
     persons = [{**one, "nights": {**one["nights"], **without_times}} for one in year_of_all["persons"]]
@@ -224,10 +224,32 @@ def test_what_misses_a_bar_is_told_as_the_committed_year_measured_it():
     figures["milliseconds"] = year_of_all["figures"]["all"]["milliseconds"]
     assert figures == year_of_all["figures"]["all"]
     assert list(lifecycle_report._bars(figures)) == year_of_all["bars"]
-    told = (FOLDER / "README.md").read_text("utf-8")
-    for bar in year_of_all["bars"]:
-        assert f"| {bar['bar']} | {bar['value']} | {bar['limit']} | {'met' if bar['met'] else 'missed'} |" in told
-    assert told.count(" | missed |") + told.count(" | met |") == len(year_of_all["bars"])
+    docs = FOLDER.parent.parent / "docs"
+    results = (docs / "concepts" / "results.md").read_text("utf-8").partition("## Over a simulated year")[2]
+    for told in ((FOLDER / "README.md").read_text("utf-8"), results.partition("\n## ")[0]):
+        for bar in year_of_all["bars"]:
+            assert f"| {bar['bar']} | {bar['value']} | {bar['limit']} | {'met' if bar['met'] else 'missed'} |" in told
+        assert told.count(" | missed |") + told.count(" | met |") == len(year_of_all["bars"])
+    needed, compression = figures["needed"], figures["compression"]["made"]["ratio"]["memories"]
+    guide = " ".join((docs / "how-to" / "lifecycle.md").read_text("utf-8").split())
+    assert f"{needed['on']} % of what is needed with the lifecycle, and {needed['off']} % without" in guide
+    assert f"(it is {compression} : 1)" in guide
+    for one in (needed, *figures["classes"].values()):
+        assert f" | {one['asked']:,} | {one['on']} | {one['off']} | {one['equal']} |" in results
+
+
+@pytest.mark.parametrize(
+    ("name", "row"),
+    [("90-days", "as it is"), ("no-promotion", "without promotion"), ("no-merging", "nothing merged")],
+)
+def test_what_is_found_without_a_step_is_told_as_the_committed_output_measured_it(name: str, row: str):
+    """LIFECYCLE §17, ablations."""
+    output = json.loads((FOLDER.parent / "results" / f"lifecycle-{name}.json").read_text("utf-8"))
+    found = [output["figures"][part]["needed"]["on"] for part in ("all", "en", "zh")]
+    made = output["figures"]["all"]["compression"]["made"]
+    clusters = f"{made['results']['memories']} ({made['sources']['memories']})"
+    cells = " | ".join(map(str, [row, *found, clusters]))
+    assert f"| {cells} |" in (FOLDER / "README.md").read_text("utf-8")
 
 
 def test_compression_is_that_of_memories_that_were_made_of_others():
