@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Sequence
 
 from langgraph.store.base import BaseStore, PutOp
@@ -49,11 +50,10 @@ class Sqlite(_Store):
     def __init__(self, place: Place) -> None:
         from langgraph.store.sqlite import SqliteStore  # noqa: PLC0415  (a package of its own)
 
+        if not hasattr(sqlite3.Connection, "enable_load_extension"):
+            raise RuntimeError("this Python's sqlite3 loads no extensions, and sqlite-vec is one")
         self._opened = SqliteStore.from_conn_string(str(place.folder / "store.db"), index=_index(place.encoder))
-        try:
-            store = self._opened.__enter__()
-        except AttributeError:
-            raise RuntimeError("this Python's sqlite3 loads no extensions, and sqlite-vec is one") from None
+        store = self._opened.__enter__()
         store.setup()
         super().__init__(store)
 

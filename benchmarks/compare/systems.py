@@ -96,7 +96,7 @@ class Entry:
     is_in_folder: bool = True
 
     def open(self, place: Place) -> System:
-        """Opens the system in an empty folder. Raises ImportError or RuntimeError where it cannot be had."""
+        """Opens the system in an empty folder. Raises what its code raises where it cannot be had."""
         opened: Callable[[Place], System] = getattr(import_module(self.module), self.class_name)
         return opened(place)
 

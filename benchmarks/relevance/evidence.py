@@ -29,8 +29,6 @@ T = TypeVar("T")
 BENCHMARKS = Path(__file__).parents[1]
 # Everyday questions: `benchmarks/answers` itself, and those of its folders that are there to fit to.
 EVERYDAY = ("answers", "training", "further", "attributes", "work")
-# Conversations of LOCOMO to develop with; the others are not looked at.
-LOCOMO_DEVELOPMENT = ("conv-26", "conv-30", "conv-41", "conv-42")
 # Every so many questions of a conversation are asked in another one as well, where nothing answers.
 FOREIGN_EVERY = 3
 # Each set of cases is asked once as its files have it, and once for each of these orders, among other memories.
@@ -73,7 +71,7 @@ def collect(locomo_file: Path) -> tuple[list[Evidence], list[SourceFile]]:
             data, asked = answers.lay_out(one)
             found += _ask_cases(name, data, asked)
     everything = locomo.load(locomo_file)
-    conversations = {name: everything.partitions[name] for name in LOCOMO_DEVELOPMENT if name in everything.partitions}
+    conversations = {name: everything.partitions[name] for name in locomo.DEVELOPMENT if name in everything.partitions}
     cases = tuple(case for case in everything.cases if case.partition in conversations)
     for data in (replace(everything, partitions=conversations, cases=cases), chats.load(BENCHMARKS / "chats")):
         found += _ask_conversations(data)

@@ -29,6 +29,8 @@ NAME = "locomo"
 # The file has numbers only. Questions of category 5 have no answer in the conversation, so recall is undefined.
 CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}
 ADVERSARIAL = 5
+# The conversations to develop with, which the published figures are of; the others are not looked at.
+DEVELOPMENT = ("conv-26", "conv-30", "conv-41", "conv-42")
 # The right answer to a question of category 5.
 NOT_MENTIONED = "Not mentioned in the conversation."
 # Questions with so many gold turns or more are one group.

@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 from graphmem import Memory, Settings
 from graphmem.cli.app import app
+from graphmem.cli.render import ProgressBar
 from graphmem.prompts import load
 from graphmem.testing import ModelEndpoint, behaviours
 from graphmem.text import estimate_tokens
@@ -287,6 +288,8 @@ def test_facts_are_drawn_by_the_memorys_own_model(data, tmp_path, monkeypatch):
     monkeypatch.setenv("MEMORY_API_KEY", "memory-key")
     results = tmp_path / "run.jsonl"
     systems = ["--systems", "facts-search,both-search,both-context,both-graph-off"]
+    shown = {}
+    monkeypatch.setattr(ProgressBar, "update", lambda _, name, done, total: shown.update({name: (done, total)}))
     with ModelEndpoint(default=scripted) as endpoint, ModelEndpoint(default=model) as memory:
         roles = [*models(endpoint, "answer"), *models(memory, "memory"), "--memory-price", "1000,2000"]
         outlook = json.loads(run(data, *systems, *roles, "--dry-run", "--json").stdout)["roles"]["memory"]
@@ -294,6 +297,7 @@ def test_facts_are_drawn_by_the_memorys_own_model(data, tmp_path, monkeypatch):
         assert outlook["fewest_calls"] <= len(memory.requests) <= outlook["calls"]
         assert {request.headers["authorization"] for request in memory.requests} == {"Bearer memory-key"}
         assert not any("memory-key" in request.headers["authorization"] for request in endpoint.requests)
+    assert shown == {"facts": (1, 1), "notes": (8, 8), "answers": (24, 24)}
     assert "memory-key" not in results.read_text()
     boats = [one for one in lines(results) if one["question"] == "How many boats?" and one["conversation"] == "conv-2"]
     notes = {one["system"]: one["notes"] for one in boats}

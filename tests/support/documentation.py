@@ -53,11 +53,12 @@ NOT_RUN = {
     "docs/concepts/results.md": {
         "graphmem bench chats benchmarks/chats": _BENCH,
         "graphmem bench chats benchmarks/chats/held-out": _BENCH,
-        "graphmem bench answers benchmarks/answers": _BENCH,
+        "graphmem bench answers benchmarks/answers/held-out": _BENCH,
         "graphmem bench languages benchmarks/languages": _BENCH,
-        "graphmem bench locomo locomo10.json": _BENCH,
-        "graphmem bench multihop musique.json --corpus musique_corpus.json": _BENCH,
-        "graphmem bench pooled locomo10.json musique.json --corpus musique_corpus.json": _BENCH,
+        "graphmem bench locomo benchmarks/chinese/chats.json": _BENCH,
+        "graphmem bench locomo locomo-dev.json": _BENCH,
+        "graphmem bench multihop musique_train.json --corpus musique_train_corpus.json": _BENCH,
+        "graphmem bench pooled locomo-dev.json musique_train.json --corpus musique_train_corpus.json": _BENCH,
     },
     "docs/concepts/retrieval.md": {
         "query ── vector, tokens · words · entities · times · kind of answer, speakers": _FIGURE

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -28,6 +29,18 @@ def report() -> Iterator[ModuleType]:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(FOLDER)
         yield import_module("compare_report")
+
+
+@pytest.fixture(scope="module")
+def program() -> Iterator[ModuleType]:
+    spec = spec_from_file_location("compare_program", FOLDER / "__main__.py")
+    assert spec is not None
+    assert spec.loader is not None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "path", [*sys.path])
+        patch.setitem(sys.modules, spec.name, module := module_from_spec(spec))
+        spec.loader.exec_module(module)
+        yield module
 
 
 def question(own: list[int], dense: list[int], gold: int = 2, **changed: Any) -> dict[str, Any]:
@@ -118,3 +131,22 @@ def test_the_baselines_are_asked_and_timed(tmp_path: Path) -> None:
     assert "**A small run**" in report
     subprocess.run([sys.executable, str(FOLDER), "--report", str(out)], check=True)
     assert out.with_suffix(".md").read_text("utf-8") == report
+
+
+def test_a_system_that_fails_in_its_own_way_is_left_out_with_the_reason(
+    program: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """sqlite3 without extensions was an AttributeError that ended the run, in whichever of its calls LangGraph made."""
+
+    class Broken:
+        def open(self, place: Any) -> Any:
+            return place.no_such_attribute
+
+    monkeypatch.setattr(program, "SYSTEMS", {**program.SYSTEMS, "broken": Broken()})
+    names, left_out = program.usable(["dense", "broken"], tmp_path, None)
+    assert names == ["dense"]
+    assert left_out == {"broken": "AttributeError: 'Place' object has no attribute 'no_such_attribute'"}
+    monkeypatch.setattr(program, "SYSTEMS", {"dense": Broken()})
+    (tmp_path / "again").mkdir()
+    with pytest.raises(AttributeError):
+        program.usable(["dense"], tmp_path / "again", None)

@@ -298,11 +298,12 @@ class FactsMemory:
 
     def fill(self, conversation: Conversation, progress: ProgressCallback, *, was_filled: bool) -> Usage:  # noqa: ARG002
         sessions = sessions_of(conversation)
-        for number, session in enumerate(sessions):
-            progress("facts", number, len(sessions))
+        progress("facts", 0, len(sessions))
+        for number, session in enumerate(sessions, 1):
             added = self.asked.add(session, user_id=conversation.name, infer=True)
             if "failed" in added:
                 raise StoreError("the memory's model failed, and facts are missing; run the command again")
+            progress("facts", number, len(sessions))
         if pending := self.asked.flush()["pending"]:
             raise StoreError(f"stored, but not yet in {' and '.join(pending)}; see 'graphmem verify'")
         rows = self.asked.stats(user_id=conversation.name)["usage"]
@@ -356,11 +357,12 @@ class Mem0Memory:
             return Usage()
         self._mem0.delete_all(user_id=user)
         sessions = sessions_of(conversation)
-        for number, session in enumerate(sessions):
-            progress("mem0", number, len(sessions))
+        progress("mem0", 0, len(sessions))
+        for number, session in enumerate(sessions, 1):
             contents = [f"{one['name']}: {one['content']}" if "name" in one else str(one["content"]) for one in session]
             messages = [{"role": one["role"], "content": text} for one, text in zip(session, contents, strict=True)]
             self._mem0.add(messages, user_id=user, metadata={"said_at": session[0]["timestamp"]})
+            progress("mem0", number, len(sessions))
         return self._model.usage
 
     def search(self, question: str, user: str) -> list[dict[str, Any]]:

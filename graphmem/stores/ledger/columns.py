@@ -647,8 +647,8 @@ _SELECTED = select(
     _m.kind, _m.user_id, _m.agent_id, _m.run_id,
 )  # fmt: skip
 _ROWS = _SELECTED.where(_m.partition == bindparam("partition")).order_by(_m.id).limit(bindparam("limit"))
-# By the sequence number: an index on the partition would lead through all of it.
-_CHANGED = _SELECTED.where(_m.seq > bindparam("after"), _m.partition + 0 == bindparam("partition")).order_by(_m.id)
+# By the sequence number: an index on the partition would lead through all of it, the order of rows through all rows.
+_CHANGED = _SELECTED.where(_m.seq > bindparam("after"), _m.partition + 0 == bindparam("partition")).order_by(_m.id + 0)
 _SOME_CHANGED = select(_m.id).where(_m.seq > bindparam("after")).limit(MAX_CHANGES + 1)
 _ERASED_IDS = select(tombstones_table.c.uid).where(
     tombstones_table.c.seq > bindparam("after"), tombstones_table.c.partition == bindparam("key")
