@@ -277,7 +277,7 @@ def errors_of(place: Path) -> list[str]:
 def test_words_that_changed_without_us_are_named(home: Path) -> None:
     """A flipped letter leaves a valid file: only values computed from the text show the change."""
     file = home / "ledger.sqlite"
-    with sqlite3.connect(file) as connection:
+    with contextlib.closing(sqlite3.connect(file)) as connection:
         (uid,) = connection.execute("SELECT uid FROM memories WHERE text LIKE 'marmalade7 %'").fetchone()
     file.write_bytes(file.read_bytes().replace(b"marmalade7 Adam likes", b"marmalade7 Adam lakes"))
     with open_memory(home) as memory:

@@ -87,8 +87,18 @@ KILLS = [
         True,
     ),
     # another embedding model
-    Kill("rebuild with another model: before the old vectors are deleted", "remodel", f"before {ENGINE}:Engine.commit", True),
-    Kill("rebuild with another model: tasks enqueued, model not recorded", "remodel", f"after {ENGINE}:Engine.commit", True),
+    Kill(
+        "rebuild with another model: before the old vectors are deleted",
+        "remodel",
+        f"before {ENGINE}:Engine.commit",
+        True,
+    ),
+    Kill(
+        "rebuild with another model: tasks enqueued, model not recorded",
+        "remodel",
+        f"after {ENGINE}:Engine.commit",
+        True,
+    ),
     Kill(
         "rebuild with another model: model recorded, nothing embedded",
         "remodel",

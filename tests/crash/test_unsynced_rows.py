@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ def test_a_power_cut_loses_derived_rows_at_most(kept: float, tmp_path: Path) -> 
         assert "pending" not in added and parts["copied"]
         power.copy(home, left)  # as it is, without the sync of a close
     power.cut_power(left, synced, kept, random.Random(kept))
-    with sqlite3.connect(left / "ledger.sqlite") as ledger:
+    with closing(sqlite3.connect(left / "ledger.sqlite")) as ledger:
         derived = ledger.execute("SELECT count(*) FROM memories WHERE embedding IS NOT NULL").fetchone()[0]
         tasks = ledger.execute("SELECT count(*) FROM jobs WHERE kind = 'enrichment'").fetchone()[0]
     assert derived + tasks == len(SEEDS) + 1  # each text has its vectors or the task to compute them

@@ -6,7 +6,7 @@ import shutil
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -65,7 +65,7 @@ def delete_the_folder(scene: Scene) -> None:
 
 
 def overwrite_the_ledger(scene: Scene) -> None:
-    with sqlite3.connect(scene.folder / LEDGER_FILE) as other:
+    with closing(sqlite3.connect(scene.folder / LEDGER_FILE)) as other, other:
         other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     file = scene.folder / LEDGER_FILE
     with file.open("r+b") as opened:  # a mapped file that is truncated would end the process
@@ -73,13 +73,13 @@ def overwrite_the_ledger(scene: Scene) -> None:
 
 
 def drop_the_tables(scene: Scene) -> None:
-    with sqlite3.connect(scene.folder / LEDGER_FILE) as other:
+    with closing(sqlite3.connect(scene.folder / LEDGER_FILE)) as other, other:
         for table in ("settings", "api_keys", "memories"):
             other.execute(f"DROP TABLE {table}")
 
 
 def odd_settings(scene: Scene) -> None:
-    with sqlite3.connect(scene.folder / LEDGER_FILE) as other:
+    with closing(sqlite3.connect(scene.folder / LEDGER_FILE)) as other, other:
         other.execute("INSERT INTO settings VALUES ('', 'top_k', '\"many\"', 'somebody', 0)")
 
 
