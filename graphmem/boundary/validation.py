@@ -19,7 +19,7 @@ from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from difflib import get_close_matches
 from inspect import iscoroutinefunction
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar, get_args
+from typing import Any, NoReturn, TypeGuard, TypeVar, get_args
 from unicodedata import normalize
 
 from graphmem.boundary import content_parts
@@ -90,6 +90,8 @@ TEXT_PART_TYPES = frozenset({"text", "input_text", "output_text"})
 _KEYS_INSTEAD_OF_CONTENT = frozenset({"tool_calls", "function_call", "refusal", "audio"})
 # A day with hyphens, alone or before a time.
 _ISO_TIME = re.compile(r"\s*\d{4}-\d{2}-\d{2}(?:\s*$|[Tt ]\d)", re.ASCII)
+# Seconds since 1970 as text. Four to eight digits are a year, a month or a day in ISO 8601.
+_EPOCH_SECONDS = re.compile(r"(?!\d{4,8}(?:\.|$))-?\d+(?:\.\d+)?", re.ASCII)
 # A number of requests in a unit of time.
 _RATE = re.compile(r"[1-9]\d{0,8}/(second|minute|hour|day)")
 _UUID = re.compile("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -520,7 +522,7 @@ def _checked_text(value: object, argument: str, max_chars: int) -> str:
 
 
 def moment(value: object, argument: str, zone: tzinfo | None = None) -> datetime:
-    """Returns a UTC datetime from a datetime or date, ISO 8601 text, or epoch seconds.
+    """Returns a UTC datetime from a datetime or date, ISO 8601 text, or epoch seconds, also as text.
 
     A time without a UTC offset is local to `zone` (None: to this machine), which the log says once; a date is its
     midnight there. Raises `ValidationError` for any other value, and for years outside 1..9999.
@@ -548,6 +550,8 @@ def _parsed_time(value: object) -> datetime | None:
 
     Raises ValueError or OverflowError for a text or a number that names none.
     """
+    if _is_epoch_text(value):
+        value = float(value)
     if isinstance(value, str):
         return datetime.fromisoformat(value.strip())
     if isinstance(value, datetime):
@@ -557,6 +561,11 @@ def _parsed_time(value: object) -> datetime | None:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return EPOCH + timedelta(seconds=value)
     return None
+
+
+def _is_epoch_text(value: object) -> TypeGuard[str]:
+    """Whether a value is a text of epoch seconds, as command lines and queries of URLs have them."""
+    return isinstance(value, str) and _EPOCH_SECONDS.fullmatch(value.strip()) is not None
 
 
 def stored_moment(value: object, zone: tzinfo | None) -> datetime | None:
@@ -582,7 +591,8 @@ def asked_at(reference_date: object, default: datetime, zone: tzinfo | None) -> 
     if reference_date is None:
         return shown(default, zone)
     given = given_time(reference_date, "reference_date", zone)
-    return given if isinstance(reference_date, str | date) else shown(given, zone)
+    is_by_clock = isinstance(reference_date, str | date) and not _is_epoch_text(reference_date)
+    return given if is_by_clock else shown(given, zone)
 
 
 def expiration(value: object, argument: str = "expiration_date", zone: tzinfo | None = None) -> datetime | None:

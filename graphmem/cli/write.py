@@ -51,7 +51,9 @@ def add(
     ] = None,
     name: Annotated[str | None, typer.Option(help="The speaker, unless the input names one.")] = None,
     role: Annotated[str, typer.Option(help="user, assistant or tool, unless the input names one.")] = "user",
-    timestamp: Annotated[str | None, typer.Option(metavar="TIME", help="The time of the words, ISO 8601.")] = None,
+    timestamp: Annotated[
+        str | None, typer.Option(metavar="TIME", help="The time of the words: ISO 8601, or seconds since 1970.")
+    ] = None,
     metadata: Metadata = None,
     importance: Annotated[
         float | None, typer.Option(help="How important it is to the lifecycle, 0 to 1.", show_default="computed")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from fastapi import Response
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from graphmem.service import limits
@@ -14,6 +15,8 @@ from graphmem.service import limits
 IGNORED_HEADER = "X-Graphmem-Ignored"
 # How the description of a field begins that changes nothing.
 IGNORED = "Ignored."
+
+_OFFSET_AFTER_SPACE = re.compile(r"([T ]\d\d\S*) (\d\d:?\d\d)")
 
 T = TypeVar("T")
 Items = Annotated[list[T], Field(fail_fast=True)]
@@ -39,6 +42,17 @@ class Ids(BaseModel):
 
 Moment = str | float
 """ISO 8601 text, or seconds since 1970."""
+
+
+def _with_plus(text: str) -> str:
+    """Returns a time with the "+" before its UTC offset, which a query reads as a space."""
+    if len(text) > limits.MAX_MOMENT_CHARS:
+        return text  # it is no time, as the memory says; the expression would take long for it
+    return _OFFSET_AFTER_SPACE.sub(r"\1+\2", text.strip())
+
+
+QueryMoment = Annotated[str, AfterValidator(_with_plus)]
+"""A `Moment` in a query, where all is text."""
 
 
 class Body(BaseModel):

@@ -175,6 +175,13 @@ def test_last_sunday_is_that_of_the_asker(open_memory: Open, offset: str, hit: i
     assert ids(found)[0] == breakfasts[hit]
 
 
+@pytest.mark.parametrize("asked_at", [1747184400, "1747184400"])
+def test_seconds_since_1970_have_no_zone_of_their_own(open_memory: Open, asked_at: str | int) -> None:
+    memory = open_memory(timezone=SHANGHAI)
+    added(memory, "I went running.", timestamp=SUNDAY_MORNING)
+    assert days(memory.context("running", user_id="u1", reference_date=asked_at)) == ["2025-05-11"]
+
+
 # --- messages keep their offset ---------------------------------------------------------------------------------------
 
 

@@ -44,6 +44,15 @@ STORED = {
     ],
     "zh-keys": ["我把钥匙放在哪儿了？", "备用的那串挂在地下室门后。", "下雨了。", "钥匙在哪儿能找到？"],
     "zh-3": ["我姐姐嫁给了李强", "李强在港务局上班", "我周六买了一辆红色自行车", "小王住在苏州"],
+    "en-tastes": [
+        f"User prefers {one}." for one in (
+            "dark mode", "tabs over spaces", "Python over Java", "short answers", "tea over coffee",
+            "trains over planes", "window seats", "metric units", "morning meetings", "email over phone",
+        )
+    ],
+    "en-project": [f"Fact {one} about project Apollo: milestone {one} is due in week {one}." for one in range(15)],
+    "en-boxes": [f"The color of box {one} is {color}." for one, color in enumerate(("red", "blue", "green") * 4)],
+    "zh-tastes": [f"用户喜欢{one}。" for one in ("深色模式", "茶", "火车", "靠窗座位", "电子邮件", "爬山", "爵士乐")],
 }  # fmt: skip
 
 
@@ -308,3 +317,30 @@ def test_of_two_memories_the_one_that_answers_is_shown(
         memory.add(text, user_id="u", infer=False)
     block = memory.context(question, user_id="u")
     assert [text for text in stored if text in block] == ([] if answer is None else [answer])
+
+
+@pytest.mark.parametrize(
+    ("user", "question"),
+    [
+        ("en-tastes", "What does the user prefer?"),
+        ("en-project", "What do you know about project Apollo?"),
+        ("en-boxes", "What colors are the boxes?"),
+        ("zh-tastes", "用户喜欢什么？"),
+    ],
+)
+def test_a_question_for_all_that_is_stored_is_answered(memory: Memory, user: str, question: str) -> None:
+    assert len(shown(memory, user, question)) > len(STORED[user]) / 2
+
+
+@pytest.mark.parametrize(
+    ("user", "question"),
+    [
+        ("en-tastes", "When was the Eiffel Tower built?"),
+        ("en-project", "Where does my sister live?"),
+        ("en-boxes", "Who is the owner of the house?"),
+    ],
+)
+def test_where_all_that_is_stored_is_about_one_thing_another_gets_an_empty_block(
+    memory: Memory, user: str, question: str
+) -> None:
+    assert memory.context(question, user_id=user) == ""

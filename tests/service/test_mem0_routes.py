@@ -782,6 +782,17 @@ def test_a_time_in_a_query_is_taken_as_it_is_usually_sent(client: TestClient) ->
         assert unusable not in detail
 
 
+def test_every_route_takes_the_same_times_in_its_query(client: TestClient) -> None:
+    ok(client.post("/memories", json={"messages": [{**BOB, "timestamp": "2024-11-25T01:00:00Z"}], "user_id": "ana"}))
+    for path, field in (("/graph", "nodes"), ("/memories", "results")):
+        for later in ("1732500000", "2024-11-25T03:00:00+01:00"):
+            assert ok(client.get(f"{path}?user_id=ana&as_of={later}"))[field], (path, later)
+        assert not ok(client.get(f"{path}?user_id=ana&as_of=2024-11-25T02:00:00+01:30"))[field]
+    for path in ("/graph", "/graph/entities/bob", "/memories"):
+        assert "as_of" in ok(client.get(f"{path}?user_id=ana&as_of=soon"), 400)["detail"]
+    ok(client.delete("/lifecycle/forgotten?user_id=ana&confirm=true&forgotten_before=2024-11-25T03:00:00+01:00"))
+
+
 def test_an_expiration_date_is_text_or_a_number(client: TestClient) -> None:
     path = f"/memories/{added(client, expiration_date=4_000_000_000)}"
     assert ok(client.get(path))["expiration_date"].startswith("2096-10-02")

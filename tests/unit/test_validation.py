@@ -287,6 +287,10 @@ def test_errors_are_short() -> None:
         (date(2023, 5, 8), MAY_8),
         (1683504000, MAY_8),
         (1683504000.25, MAY_8 + timedelta(milliseconds=250)),
+        (" 1683504000 ", MAY_8),  # as a command line and a query have it
+        ("1683504000.25", MAY_8 + timedelta(milliseconds=250)),
+        ("20230508", MAY_8),  # eight digits are a day
+        ("0", datetime(1970, 1, 1, tzinfo=UTC)),
         (-1, datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC)),
     ],
 )
@@ -304,7 +308,13 @@ def test_moment(value: object, expected: datetime) -> None:
         "",
         "yesterday",
         "2023-13-01",
-        "1683504000",
+        "1683504000000",
+        "2023",  # a year, no seconds of 1970
+        "202305",
+        "20230508.5",
+        "1e9",
+        "١٦٨٣٥٠٤٠٠٠",
+        "9" * 400,
         float("nan"),
         float("inf"),
         1e30,

@@ -30,6 +30,8 @@ MAX_OVERLAP, MAX_REPLY_OVERLAP, MAX_SIZE = 3.0, 2.0, 600
 TOPIC_TEMPERATURE, PROTOTYPE_SIMILARITY = 0.06, 0.3
 # The cosine of unrelated texts, where there are only so many memories.
 UNRELATED, FEW = 0.1, 2
+# Of more memories than these the background is at most this cosine (docs/decisions/0065).
+MOST_UNRELATED, SOME = 0.25, 5
 # Digits to which the cosines of equal vectors agree, however they were multiplied.
 COSINE_DIGITS = 5
 # Fewer characters all count alike.
@@ -166,12 +168,14 @@ def background(cosines: Iterable[float]) -> float:
     """Returns the cosine above which a memory tells something: the upper median of those found; 0 for none.
 
     What was said again counts once. One memory or two are no background, as half of them answers: there it is the
-    lowest cosine, or that of unrelated texts.
+    lowest cosine, or that of unrelated texts. Nor are many a background that are nearer than unrelated texts are: where
+    all are about what is asked ("What do you know about the project?"), each would be as far from it as nothing is.
     """
     distinct = {round(cosine, COSINE_DIGITS) for cosine in cosines}
     if len(distinct) <= FEW:
         return min([*distinct, UNRELATED]) if distinct else 0.0
-    return median_high(distinct)
+    median = median_high(distinct)
+    return median if len(distinct) <= SOME else min(median, MOST_UNRELATED)
 
 
 def _words(question: AskedQuestion, memories: Sequence[FoundMemory]) -> dict[str, Row]:

@@ -14,9 +14,9 @@ from graphmem.service import limits, problems
 from graphmem.service.listing import within_answer
 from graphmem.service.rest import answers
 from graphmem.service.rest.dependencies import CallerParam, JsonRoute, ServiceParam, until_client_leaves
-from graphmem.service.schemas import Body, Ids, IdsBody, given
+from graphmem.service.schemas import Body, Ids, IdsBody, QueryMoment, given
 
-AS_OF = "Only memories valid at that time, in ISO 8601; a bare date is its first moment."
+AS_OF = "Only memories valid at that time: ISO 8601, or seconds since 1970; a bare date is its first moment."
 SHOW_RETIRED = "Also memories that are no longer true, and the source messages hidden with them."
 SHOW_FORGOTTEN = "Also memories that were forgotten, and the source messages hidden with them."
 
@@ -34,7 +34,7 @@ class GraphQuery(Ids):
     limit: int = Field(
         default=500, ge=1, le=limits.MAX_GRAPH_MEMORIES, description="The graph has the newest memories."
     )
-    as_of: str | None = Field(default=None, description=AS_OF)
+    as_of: QueryMoment | None = Field(default=None, description=AS_OF)
     show_retired: bool = Field(default=False, description=SHOW_RETIRED)
     show_forgotten: bool = Field(default=False, description=SHOW_FORGOTTEN)
 
@@ -179,7 +179,7 @@ class EntityQuery(Ids):
     """Whose memories mention the entity, and how many of them are returned."""
 
     limit: int = Field(default=100, ge=1, le=limits.MAX_ENTITIES)
-    as_of: str | None = Field(default=None, description=AS_OF)
+    as_of: QueryMoment | None = Field(default=None, description=AS_OF)
     show_retired: bool = Field(default=False, description=SHOW_RETIRED)
     show_forgotten: bool = Field(default=False, description=SHOW_FORGOTTEN)
 

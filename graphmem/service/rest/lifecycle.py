@@ -12,7 +12,7 @@ from graphmem.service import limits, problems
 from graphmem.service.listing import within_answer
 from graphmem.service.rest import answers
 from graphmem.service.rest.dependencies import CallerParam, JsonRoute, ServiceParam
-from graphmem.service.schemas import Body, Ids, Items, Moment
+from graphmem.service.schemas import Body, Ids, Items, Moment, QueryMoment
 
 router = APIRouter(route_class=JsonRoute, tags=["lifecycle"], responses=problems.documented(404))
 
@@ -169,7 +169,7 @@ class PageQuery(Ids):
 class PurgeQuery(Ids):
     """Whose forgotten memories are erased: all, or those forgotten before a time. `confirm` says that it is meant."""
 
-    forgotten_before: str | None = None
+    forgotten_before: QueryMoment | None = None
     confirm: bool = False
 
 

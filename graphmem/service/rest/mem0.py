@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Annotated, Any, ClassVar, Literal
@@ -25,12 +24,21 @@ from graphmem.service.listing import cursor_after, place_after
 from graphmem.service.problems import Problem
 from graphmem.service.rest import answers
 from graphmem.service.rest.dependencies import CallerParam, JsonRoute, Service, ServiceParam, until_client_leaves
-from graphmem.service.schemas import IGNORED, Body, Ids, IdsBody, Items, LeastRelevance, Mem0Fields, Moment, given
+from graphmem.service.schemas import (
+    IGNORED,
+    Body,
+    Ids,
+    IdsBody,
+    Items,
+    LeastRelevance,
+    Mem0Fields,
+    Moment,
+    QueryMoment,
+    given,
+)
 
 router = APIRouter(route_class=JsonRoute, tags=["memories"], responses=problems.documented(502))
 
-# An 8-digit number is a date without hyphens; after a time, "+" is read as a space by the rules for queries.
-_EPOCH_SECONDS, _ZONE_AFTER_SPACE = re.compile(r"(?!\d{8}$)-?\d+(\.\d+)?"), re.compile(r"([T ]\d\d\S*) (\d\d:?\d\d)")
 IdempotencyKey = Annotated[
     str | None,
     Header(
@@ -131,7 +139,7 @@ class ListQuery(ScopeQuery):
     )
     cursor: str = Field(default="", description="The `next_cursor` of the page before.")
     kinds: list[str] | None = Field(default=None, description="Any of episode, fact, summary; also with commas.")
-    as_of: str | None = Field(
+    as_of: QueryMoment | None = Field(
         default=None, description="List the memories valid at that time: ISO 8601, or seconds since 1970."
     )
     show_expired: bool = False
@@ -148,8 +156,8 @@ class ListQuery(ScopeQuery):
     mentions_type: str | None = Field(
         default=None, description=f"List the memories that mention a name of this type: {', '.join(EntityType)}."
     )
-    since: str | None = Field(default=None, description="List the memories observed at that time or later.")
-    until: str | None = Field(default=None, description="List the memories observed before that time.")
+    since: QueryMoment | None = Field(default=None, description="List the memories observed at that time or later.")
+    until: QueryMoment | None = Field(default=None, description="List the memories observed before that time.")
 
 
 @router.post("/memories", response_model_exclude_unset=True, responses={202: {"model": answers.AddAnswer}})
@@ -250,15 +258,15 @@ async def get_memories(
     kinds = None if query.kinds is None else [kind for one in query.kinds for kind in one.split(",")]
     options: dict[str, Any] = {
         "kinds": kinds,
-        "as_of": _moment(query.as_of),
+        "as_of": query.as_of,
         "show_expired": query.show_expired,
         "show_retired": query.show_retired,
         "show_forgotten": query.show_forgotten,
         "retired_only": query.retired_only,
         "q": query.q,
         "mentions_type": query.mentions_type,
-        "since": _moment(query.since),
-        "until": _moment(query.until),
+        "since": query.since,
+        "until": query.until,
     }
     asked = validation.merge_aliases(query.limit, query.top_k, ("limit", "top_k"))
     found = await service.run(
@@ -279,14 +287,6 @@ async def get_memories(
             else cursor_after(dict(found.results[-1]), {**ids, **options}),
         }
     )
-
-
-def _moment(text: str | None) -> Moment | None:
-    """Returns the time of a query parameter: epoch seconds as a number, and a "+" before a time zone in its place."""
-    if text is None or len(text) > limits.MAX_MOMENT_CHARS:
-        return text  # the second is no time, as the memory says; the expressions would take long for it
-    text = text.strip()
-    return float(text) if _EPOCH_SECONDS.fullmatch(text) else _ZONE_AFTER_SPACE.sub(r"\1+\2", text)
 
 
 @router.delete("/memories", response_model_exclude_unset=True)
