@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from datetime import UTC, datetime
 
 import pytest
 from support.fakes import fake_models
@@ -181,6 +182,30 @@ def test_a_chat_is_imported_once(tmp_path, home, name, text):
         memories = memory.get_all(user_id="tom")["results"]
         assert [one["at"][:10] for one in memories] == ["2024-05-01", *["2023-11-14"] * 4]
         assert sorted(one["memory"] for one in memories) == ["I moved to Lisbon.", "In May.", "Noted.", "ok", "ok"]
+
+
+WHATSAPP = """\
+24.12.23, 21:15 - Nachrichten und Anrufe sind Ende-zu-Ende-verschlüsselt.
+24.12.23, 21:15 - Ana: Ich bin nach Lissabon gezogen.
+
+Die Wohnung liegt am Fluss.
+24.12.23, 21:16 - Ben Müller: <Medien ausgeschlossen>
+25.12.23, 08:00 - Ben Müller: Ich arbeite jetzt in der Klinik.
+"""
+
+
+def test_a_chat_of_whatsapp_is_imported_once_with_speakers_and_times(tmp_path, home):
+    path = write_lines(tmp_path / "WhatsApp Chat.txt", [WHATSAPP])
+    assert [one["event"] for one in migrate(path, "--timestamp", "2020-01-01")["results"]] == ["ADD"] * 2
+    assert "2 known already" in run(path).stdout
+    with Memory() as memory:
+        memories = memory.get_all(user_id="tom")["results"]
+        assert [(one["actor_id"], one["memory"]) for one in memories] == [
+            ("Ben Müller", "Ich arbeite jetzt in der Klinik."),
+            ("Ana", "Ich bin nach Lissabon gezogen.\nDie Wohnung liegt am Fluss."),
+        ]
+        local = datetime(2023, 12, 25, 8, 0).astimezone(UTC)
+        assert memories[0]["at"] == local.isoformat(timespec="microseconds")
 
 
 LONG = "x" * 1_000_001

@@ -17,6 +17,7 @@ from uuid import uuid4
 
 from graphmem.boundary.validation import Paragraph
 from graphmem.errors import ValidationError
+from graphmem.transfer.sources import timed_transcripts
 
 Messages = list[Any]
 
@@ -217,6 +218,9 @@ def _parse_prose(
     Paragraphs of a file, whose document id is `document`, become `Paragraph`s, unless a speaker's name was given.
     """
     lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if format_ is not InputFormat.TEXT and (timed := timed_transcripts.messages(lines, defaults.role)) is not None:
+        yield from timed
+        return
     turns = [_TURN.fullmatch(line) for line in lines]
     if format_ is InputFormat.TRANSCRIPT and turns[0] is None:
         raise ValidationError(f'{source}: does not begin with "Name: words", as transcripts do; pass --format text')
