@@ -175,8 +175,9 @@ def jsonl(
 ) -> None:
     """Imports a memory file of an MCP server, or an exported chat.
 
-    The MCP server is `server-memory`; a chat is messages as JSON Lines or JSON, or a transcript, such as a chat that
-    WhatsApp exported. Lines that cannot be imported are reported and skipped; the exit status is 1 then.
+    The MCP server is `server-memory`; a chat is messages as JSON Lines or JSON, what ChatGPT, Claude or
+    WhatsApp exports, a session file of Claude Code, or another transcript. Lines that cannot be imported are reported
+    and skipped; the exit status is 1 then.
     """
     from graphmem.transfer.sources import mcp_memory  # noqa: PLC0415
 

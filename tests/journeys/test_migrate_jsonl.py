@@ -208,6 +208,28 @@ def test_a_chat_of_whatsapp_is_imported_once_with_speakers_and_times(tmp_path, h
         assert memories[0]["at"] == local.isoformat(timespec="microseconds")
 
 
+def test_chats_that_programs_exported_are_imported_once(tmp_path, home):
+    root = {"parent": None, "message": None}
+    author, content = {"role": "user"}, {"content_type": "text", "parts": ["I bought a boat."]}
+    said = {"parent": "r", "message": {"author": author, "content": content, "create_time": 1714555556.5}}
+    of_chatgpt = {"mapping": {"r": root, "u": said}, "current_node": "u"}
+    human = {"uuid": "m", "text": "I sold it.", "sender": "human", "created_at": "2025-03-01T10:00:00.000000Z"}
+    path = write_lines(tmp_path / "conversations.json", [json.dumps([of_chatgpt, {"chat_messages": [human]}])])
+    code = {"type": "user", "message": {"role": "user", "content": "We use tabs."}, "uuid": "n", "sessionId": "s"}
+    session = write_lines(tmp_path / "session.jsonl", [{"type": "summary", "leafUuid": "n"}, code])
+    for events in (["ADD"], ["NONE"]):
+        report = migrate(path)
+        assert ([one["event"] for one in report["results"]], report["left"]) == (events * 2, {})
+        assert [one["event"] for one in migrate(session)["results"]] == events
+    with Memory() as memory:
+        known = {one["memory"]: one["at"][:19] for one in memory.get_all(user_id="tom")["results"]}
+    assert known == {
+        "I bought a boat.": "2024-05-01T09:25:56",
+        "I sold it.": "2025-03-01T10:00:00",
+        "We use tabs.": "2023-11-14T22:13:20",
+    }
+
+
 LONG = "x" * 1_000_001
 
 

@@ -17,7 +17,7 @@ from uuid import uuid4
 
 from graphmem.boundary.validation import Paragraph
 from graphmem.errors import ValidationError
-from graphmem.transfer.sources import timed_transcripts
+from graphmem.transfer.sources import exported_chats, timed_transcripts
 
 Messages = list[Any]
 
@@ -204,7 +204,7 @@ def _message_list(value: Any) -> Messages:
         value = value.get("messages", [value])
     if not isinstance(value, list):
         raise ValidationError('must hold messages: a list of {"role", "content"}, or {"messages": [...]}')
-    return value
+    return [message for item in value for message in exported_chats.messages(item)]
 
 
 # --- prose ---------------------------------------------------------------------------------------------------------
