@@ -197,12 +197,13 @@ def jsonl(
 
 def _read(path: Path) -> tuple[str, datetime]:
     """Returns a file's text and the time of its last modification."""
+    from graphmem.transfer.sources.message_files import decode  # noqa: PLC0415
+
     try:
-        return path.read_text("utf-8-sig"), datetime.fromtimestamp(path.stat().st_mtime, UTC)
+        raw, modified_at = path.read_bytes(), datetime.fromtimestamp(path.stat().st_mtime, UTC)
     except OSError as error:
         raise ValidationError(f"{path}: cannot be read ({error.strerror}); give a readable file") from None
-    except UnicodeDecodeError:
-        raise ValidationError(f"{path}: is not UTF-8; convert it, e.g. with iconv") from None
+    return decode(str(path), raw), modified_at
 
 
 def _add_chat(call: CommandContext, path: Path, text: str, at: datetime) -> None:

@@ -275,6 +275,11 @@ def test_mistakes_are_one_line_with_a_remedy(tmp_path, home):
     assert "cannot be read" in run(tmp_path / "none.jsonl", status=1).stderr
     (tmp_path / "latin.jsonl").write_bytes(b'{"role": "user", "content": "caf\xe9"}')
     assert "UTF-8" in run(tmp_path / "latin.jsonl", status=1).stderr
+    with Memory(tmp_path / "other") as memory:
+        memory.add("I moved to Lisbon.", user_id="tom", infer=False)
+        memory.export(tmp_path / "export.jsonl")
+    assert "import it with `graphmem import`" in run(tmp_path / "export.jsonl", status=1).stderr
+    assert "is an SQLite database" in run(tmp_path / "other" / "ledger.sqlite", status=1).stderr
     assert "bad.json, line 2" in run(write_lines(tmp_path / "bad.json", ["[", "}"]), status=1).stderr
     result = runner.invoke(app, ["migrate", "jsonl", str(write_lines(tmp_path / "m.jsonl", GRAPH))])
     assert (result.exit_code, "--user" in result.stderr) == (2, True)

@@ -17,6 +17,7 @@ from uuid import uuid4
 
 from graphmem.boundary.validation import Paragraph
 from graphmem.errors import ValidationError
+from graphmem.transfer import other_files
 from graphmem.transfer.sources import exported_chats, timed_transcripts
 
 Messages = list[Any]
@@ -111,7 +112,7 @@ def _parse_messages(
     suffix: str = "",
     document: str | None = None,
 ) -> Messages:
-    text = _decode(source, raw)
+    text = decode(source, raw)
     if not text.strip():
         raise ValidationError(f"{source}: is empty; there is nothing to remember")
     if format_ is None and (suffix in _JSON_SUFFIXES | _JSON_LINES_SUFFIXES or _LOOKS_LIKE_JSON.match(text)):
@@ -122,14 +123,20 @@ def _parse_messages(
     return [defaults.complete(message) for message in messages]
 
 
-def _decode(source: str, raw: bytes) -> str:
+def decode(source: str, raw: bytes) -> str:
+    """Returns the text of a file. Raises ValidationError if it is none, or an export, which `import` reads."""
     try:
-        return raw.decode("utf-8-sig")
+        text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
+        if advice := other_files.binary_advice(raw):
+            raise ValidationError(f"{source}: {advice}") from None
         line = raw.count(b"\n", 0, error.start) + 1
         raise ValidationError(
             f"{source}, line {line}: is not UTF-8 (byte 0x{raw[error.start]:02x}); convert it, e.g. with iconv"
         ) from None
+    if other_files.is_export(text):
+        raise ValidationError(f"{source}: is an export of graphmem's; import it with `graphmem import`")
+    return text
 
 
 # --- JSON ----------------------------------------------------------------------------------------------------------
