@@ -170,6 +170,7 @@ CHAT = [
         ("chat.json", json.dumps(CHAT)),
         ("openai.jsonl", json.dumps({"messages": CHAT[:3]}) + "\n" + json.dumps({"messages": CHAT[3:]})),
         ("openai.json", json.dumps({"messages": CHAT})),
+        ("chats.json", json.dumps([{"messages": CHAT[:3]}, {"messages": CHAT[3:]}])),
     ],
 )
 def test_a_chat_is_imported_once(tmp_path, home, name, text):

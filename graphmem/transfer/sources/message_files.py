@@ -207,11 +207,19 @@ def _parse_json_lines(source: str, text: str) -> Iterator[Any]:
 
 
 def _message_list(value: Any) -> Messages:
+    """Returns the messages of a JSON value: a list of messages or of conversations, or one of these."""
     if isinstance(value, dict):
         value = value.get("messages", [value])
     if not isinstance(value, list):
         raise ValidationError('must hold messages: a list of {"role", "content"}, or {"messages": [...]}')
-    return [message for item in value for message in exported_chats.messages(item)]
+    return [message for item in value for message in _messages_of(item)]
+
+
+def _messages_of(item: Any) -> Messages:
+    """Returns the messages of a conversation, or a message as the only one."""
+    if isinstance(item, dict) and isinstance(item.get("messages"), list):
+        return list(item["messages"])
+    return exported_chats.messages(item)
 
 
 # --- prose ---------------------------------------------------------------------------------------------------------
