@@ -231,6 +231,16 @@ def test_chats_that_programs_exported_are_imported_once(tmp_path, home):
     }
 
 
+@pytest.mark.parametrize(
+    "wrap", [lambda said: said, lambda said: {"messages": [said]}, lambda said: [{"messages": [said]}]]
+)
+def test_messages_with_created_at_have_that_time(tmp_path, home, wrap):
+    said = {"role": "user", "content": "I moved to Lisbon.", "created_at": "2024-05-01T10:00:00Z"}
+    migrate(write_lines(tmp_path / "chat.json", [json.dumps(wrap(said))]))
+    with Memory() as memory:
+        assert [one["at"][:10] for one in memory.get_all(user_id="tom")["results"]] == ["2024-05-01"]
+
+
 LONG = "x" * 1_000_001
 
 

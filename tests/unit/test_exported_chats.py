@@ -124,3 +124,9 @@ def test_other_lines_of_claude_code_are_no_messages(line: dict[str, Any]) -> Non
 )
 def test_any_other_value_stays_as_it_is(value: Any) -> None:
     assert messages(value) == [value]
+
+
+def test_created_at_is_the_time_of_a_message_without_one() -> None:
+    said = {"role": "user", "content": "Hi", "created_at": 1699017614}
+    assert messages(said) == [{**said, "timestamp": 1699017614}]
+    assert messages({**said, "timestamp": "2024-05-01"}) == [{**said, "timestamp": "2024-05-01"}]

@@ -14,7 +14,10 @@ _CLAUDE_CODE_KEYS = {"sessionId", "leafUuid", "messageId"}
 
 
 def messages(value: Any) -> list[Any]:
-    """Returns the messages of a conversation or line in the form of one of these programs, any other value as it is."""
+    """Returns the messages of a conversation or line in the form of one of these programs, any other value as it is.
+
+    Of a message with `created_at`, as many programs write the time, that is its `timestamp`, unless it has one.
+    """
     if not isinstance(value, dict):
         return [value]
     if isinstance(value.get("mapping"), dict):
@@ -23,6 +26,8 @@ def messages(value: Any) -> list[Any]:
         return list(_of_claude(value["chat_messages"]))
     if "type" in value and value.keys() & _CLAUDE_CODE_KEYS and not value.keys() & {"role", "content"}:
         return list(_of_claude_code(value))
+    if {"role", "content", "created_at"} <= value.keys() and value.get("timestamp") is None:
+        return [{**value, "timestamp": value["created_at"]}]
     return [value]
 
 

@@ -218,7 +218,7 @@ def _message_list(value: Any) -> Messages:
 def _messages_of(item: Any) -> Messages:
     """Returns the messages of a conversation, or a message as the only one."""
     if isinstance(item, dict) and isinstance(item.get("messages"), list):
-        return list(item["messages"])
+        return [message for one in item["messages"] for message in exported_chats.messages(one)]
     return exported_chats.messages(item)
 
 
