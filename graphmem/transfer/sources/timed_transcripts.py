@@ -105,4 +105,5 @@ def _time(line: re.Match[str], order: str) -> datetime:
     elif half in _MORNING and hour == 12:  # noqa: PLR2004
         hour = 0
     year = numbers["y"] if len(numbers["y"]) == 4 else f"20{numbers['y']}"  # noqa: PLR2004
-    return datetime(int(year), int(numbers["m"]), int(numbers["d"]), hour, minute, second)  # noqa: DTZ001  (local, as `add` reads it)
+    date = int(year), int(numbers["m"]), int(numbers["d"])
+    return datetime(*date, hour, minute, second)  # noqa: DTZ001  (local, as `add` reads it)
