@@ -1531,9 +1531,9 @@ class Memory:
         Settings of the service that are not set here are restored. No key is: `keys` of the result counts those to be
         made anew.
 
-        Returns `{"added", "known", "erased", "refused", "tombstones", "named", "skipped_links", "items", "settings",
-        "keys", "unenriched", "pending"?}`, documented in `graphmem.types.ImportResult`. Raises ValidationError that
-        names the line and the number of memories added before it.
+        Returns `{"added", "known", "erased", "refused", "tombstones", "named", "skipped_links", "skipped_data",
+        "items", "settings", "keys", "unenriched", "pending"?}`, documented in `graphmem.types.ImportResult`.
+        Raises ValidationError that names the line and the number of memories added before it.
         """
         self.engine.check_open()
         restore, progress = validation.flag(restore, "restore"), _checked_progress(progress)

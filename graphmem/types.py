@@ -350,10 +350,11 @@ class ImportResult(TypedDict):
     Memories: `added`; `known` (the ledger has their id or message, in any scope; they stay unchanged); `erased` (erased
     here before; they are not imported); `refused` by `before_store`. `tombstones`: erased memories of the export,
     stored so that they do not come back. `named`: aliases and names of entities. `skipped_links`: links to memories
-    that the ledger does not have. `items`: exact values of adapters. `settings`: settings of the service that were not
-    set here. `keys`: valid keys of the service that the ledger does not have; none of them is stored, so they are to be
-    made anew. `unenriched`: memories still without vectors and entities. `pending`: projections that do not have the
-    imported memories yet.
+    that the ledger does not have. `skipped_data`: attachments whose data is not kept here, as `attachments.store` is
+    not "folder". `items`: exact values of adapters. `settings`: settings of the service that were not set here. `keys`:
+    valid keys of the service that the ledger does not have; none of them is stored, so they are to be made anew.
+    `unenriched`: memories still without vectors and entities. `pending`: projections that do not have the imported
+    memories yet.
     """
 
     added: int
@@ -363,6 +364,7 @@ class ImportResult(TypedDict):
     tombstones: int
     named: int
     skipped_links: int
+    skipped_data: int
     items: int
     settings: int
     keys: int

@@ -107,6 +107,11 @@ def _print_imported(renderer: Renderer, counts: Mapping[str, Any]) -> None:
     parts += [f"{counts['erased']} erased here before, not brought back without --restore"] if counts["erased"] else []
     parts += [f"{counts['tombstones']} erased there, noted"] if counts["tombstones"] else []
     parts += [f"{counts['skipped_links']} links to memories that are not here"] if counts["skipped_links"] else []
+    parts += (
+        [f"{counts['skipped_data']} attachments without their data (set attachments.store to folder before an import)"]
+        if counts["skipped_data"]
+        else []
+    )
     parts += [f"{counts['settings']} settings restored"] if counts["settings"] else []
     parts += [f"{counts['keys']} keys to be made anew (graphmem keys create)"] if counts["keys"] else []
     parts += [f"{counts['unenriched']} still without vectors and entities"] if counts["unenriched"] else []
@@ -175,8 +180,9 @@ def jsonl(
 ) -> None:
     """Imports a memory file of an MCP server, or an exported chat.
 
-    The MCP server is `server-memory`; a chat is messages as JSON Lines or JSON. Lines that cannot be imported are
-    reported and skipped; the exit status is 1 then.
+    The MCP server is `server-memory`; a chat is messages as JSON Lines or JSON, what ChatGPT, Claude or
+    WhatsApp exports, a session file of Claude Code, or another transcript. Lines that cannot be imported are reported
+    and skipped; the exit status is 1 then.
     """
     from graphmem.transfer.sources import mcp_memory  # noqa: PLC0415
 
@@ -196,12 +202,13 @@ def jsonl(
 
 def _read(path: Path) -> tuple[str, datetime]:
     """Returns a file's text and the time of its last modification."""
+    from graphmem.transfer.sources.message_files import decode  # noqa: PLC0415
+
     try:
-        return path.read_text("utf-8-sig"), datetime.fromtimestamp(path.stat().st_mtime, UTC)
+        raw, modified_at = path.read_bytes(), datetime.fromtimestamp(path.stat().st_mtime, UTC)
     except OSError as error:
         raise ValidationError(f"{path}: cannot be read ({error.strerror}); give a readable file") from None
-    except UnicodeDecodeError:
-        raise ValidationError(f"{path}: is not UTF-8; convert it, e.g. with iconv") from None
+    return decode(str(path), raw), modified_at
 
 
 def _add_chat(call: CommandContext, path: Path, text: str, at: datetime) -> None:

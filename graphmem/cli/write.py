@@ -65,8 +65,8 @@ def add(
 
     TEXT is one memory, even if it is the name of a file: only --file opens a file. Each paragraph of standard input
     becomes a memory. A file holds messages (JSON or JSON Lines, by its ending or its beginning), a transcript ("Name:
-    words" on most lines, one speaker at least twice) or text; --format names the format, also of TEXT and standard
-    input.
+    words" on most lines, one speaker at least twice; or with a time in front, as WhatsApp exports chats) or text;
+    --format names the format, also of TEXT and standard input.
     """
     from graphmem.boundary import validation  # noqa: PLC0415
     from graphmem.cli.bulk_add import add_all  # noqa: PLC0415

@@ -257,27 +257,39 @@ _PROVIDER_ADDRESSES: Mapping[str, str | None] = {
 _CHAT_ONLY = frozenset({"anthropic", "deepseek", "groq", "xai"})
 
 
-def _refuse_other_providers(section: str, *providers: str) -> BeforeValidator:
-    """Returns a validator that refuses every provider of a section ("llm", "embedder") but the given ones.
+# Those that compute in the process of mem0.
+_LOCAL_EMBEDDERS = frozenset({"fastembed", "huggingface", "langchain"})
 
-    Its error names the OpenAI-compatible endpoint of the refused provider, if one is known, for use with the provider
-    "openai".
+
+def _model_remedy(section: str) -> Callable[[str], str]:
+    """Returns a function that says how another provider of a model is used: by its OpenAI-compatible endpoint."""
+
+    def remedy(provider: str) -> str:
+        if section == "embedder" and provider in _LOCAL_EMBEDDERS:
+            return (
+                f"for '{provider}' give a function of yours by 'callable', or leave embedder out: a model is built in"
+            )
+        address = None if section == "embedder" and provider in _CHAT_ONLY else _PROVIDER_ADDRESSES.get(provider)
+        which = f"'{provider}'" if provider in _PROVIDER_ADDRESSES else "any other"
+        where = "its OpenAI-compatible endpoint, if it has one" if address is None else f"'{address}'"
+        return f"{which} is reached with provider 'openai' and {section}.config.openai_base_url set to {where}"
+
+    return remedy
+
+
+def _refuse_other_providers(*providers: str, remedy: str | Callable[[str], str]) -> BeforeValidator:
+    """Returns a validator that refuses every provider of a section but the given ones.
+
+    `remedy` says what to do instead; a function of it takes the refused provider in lower case, "" if that is no text.
     """
 
     def check(data: object) -> object:
         name = data.get("provider") if isinstance(data, Mapping) else None
         if name is None or name in providers:
             return data
-        other = name.lower() if isinstance(name, str) else ""
-        address = None if section == "embedder" and other in _CHAT_ONLY else _PROVIDER_ADDRESSES.get(other)
-        context = {
-            "names": " or ".join(f"'{provider}'" for provider in providers),
-            "which": f"'{other}'" if other in _PROVIDER_ADDRESSES else "any other",
-            "setting": f"{section}.config.openai_base_url",
-            "where": "its OpenAI-compatible endpoint, if it has one" if address is None else f"'{address}'",
-        }
-        text = "must be {names}; {which} is reached with provider 'openai' and {setting} set to {where}"
-        raise PydanticCustomError("other_provider", text, context)
+        names = " or ".join(f"'{provider}'" for provider in providers)
+        advice = remedy if isinstance(remedy, str) else remedy(name.lower() if isinstance(name, str) else "")
+        raise PydanticCustomError("other_provider", "must be {names}; {advice}", {"names": names, "advice": advice})
 
     return BeforeValidator(check)
 
@@ -1125,25 +1137,43 @@ class Settings(_Section):
     home: FilePath | None = Field(
         default=None, description="The folder of the ledger's file and key; by default `~/.graphmem`."
     )
-    vector_store: QdrantStore = QdrantStore()
+    vector_store: Annotated[
+        QdrantStore,
+        _refuse_other_providers(
+            "qdrant", remedy="in place of any other leave vector_store out: the ledger has the vectors"
+        ),
+    ] = QdrantStore()
     graph_store: Annotated[
-        Neo4jGraph | LedgerGraph | NetworkxGraph, Field(discriminator="provider"), _default_provider("ledger")
+        Neo4jGraph | LedgerGraph | NetworkxGraph,
+        Field(discriminator="provider"),
+        _default_provider("ledger"),
+        _refuse_other_providers(
+            "ledger",
+            "neo4j",
+            "networkx",
+            remedy="in place of any other leave graph_store out: the ledger has the graph",
+        ),
     ] = LedgerGraph()
     embedder: Annotated[
         MinilmEmbedder | OpenaiEmbedder | CallableEmbedder,
         Field(discriminator="provider"),
         _default_provider("minilm"),
-        _refuse_other_providers("embedder", "minilm", "openai", "callable"),
+        _refuse_other_providers("minilm", "openai", "callable", remedy=_model_remedy("embedder")),
     ] = MinilmEmbedder()
     extractor: Annotated[SpacyExtractor | NoExtractor, Field(discriminator="provider"), _default_provider("spacy")] = (
         SpacyExtractor()
     )
-    llm: Annotated[OpenaiLlm | None, _refuse_other_providers("llm", "openai")] = None
+    llm: Annotated[OpenaiLlm | None, _refuse_other_providers("openai", remedy=_model_remedy("llm"))] = None
     reranker: Annotated[
-        HttpReranker | CallableReranker | None, Field(discriminator="provider"), _default_provider("http")
+        HttpReranker | CallableReranker | None,
+        Field(discriminator="provider"),
+        _default_provider("http"),
+        _refuse_other_providers(
+            "http", "callable", remedy="'http' takes the url of a service's route, 'callable' a function of yours"
+        ),
     ] = None
-    vision: Annotated[OpenaiVision | None, _refuse_other_providers("vision", "openai")] = None
-    speech: Annotated[OpenaiSpeech | None, _refuse_other_providers("speech", "openai")] = None
+    vision: Annotated[OpenaiVision | None, _refuse_other_providers("openai", remedy=_model_remedy("vision"))] = None
+    speech: Annotated[OpenaiSpeech | None, _refuse_other_providers("openai", remedy=_model_remedy("speech"))] = None
     attachments: AttachmentSettings = AttachmentSettings()
     history_db_path: FilePath | None = Field(
         default=None, description="The SQLite file of the ledger; by default `ledger.sqlite` in `home`."

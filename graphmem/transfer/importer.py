@@ -141,6 +141,7 @@ class _ImportProgress:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._keeps_data = engine.ledger.blobs is not None and engine.ledger.blobs.keeps_new
         self._counts: Counter[str] = Counter()
         self._partitions: set[str] = set()
         self._unenriched = 0
@@ -152,6 +153,9 @@ class _ImportProgress:
             self._counts[outcome.reason or outcome.event] += 1
             self._counts["skipped"] += outcome.skipped_links
         added_records = [outcome.record for outcome in outcomes if outcome.record is not None]
+        if not self._keeps_data:
+            brought = [one for record in added_records for one in record.attachments if one.source is not None]
+            self._counts["skipped_data"] += len(brought)
         self._partitions |= {record.partition for record in added_records}
         if added_records:
             # Those that came with their enrichment have no task.
@@ -184,6 +188,7 @@ class _ImportProgress:
             tombstones=counts[OutcomeType.IMPORT_TOMBSTONE],
             named=counts[OutcomeType.NAME_ENTITY],
             skipped_links=counts["skipped"],
+            skipped_data=counts["skipped_data"],
             items=counts[OutcomeType.PUT_ITEM],
             settings=counts[OutcomeType.CHANGE_SETTINGS],
             keys=counts[LACKING_KEY],

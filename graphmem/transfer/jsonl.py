@@ -19,7 +19,7 @@ from graphmem import atomic_files
 from graphmem.boundary import validation
 from graphmem.errors import StoreError, ValidationError
 from graphmem.escapes import json_text
-from graphmem.transfer import serialization
+from graphmem.transfer import other_files, serialization
 from graphmem.transfer.format import FieldReader, check_format
 
 # Bytes. The longest memory takes about 70 MB with all its windows; its history comes on top.
@@ -220,10 +220,7 @@ def read_records(readline: Callable[[int], bytes | str]) -> Iterator[Mapping[str
         record_type = record.get("type")
         if number == 1:
             if record_type != "graphmem":
-                raise ValidationError(
-                    'line 1: is not {"type": "graphmem", "format": …}; this is no export of graphmem\'s; '
-                    "texts are stored by `add`, exported chats are imported by `graphmem migrate jsonl`"
-                )
+                raise _no_export_error(line, 'is not {"type": "graphmem", "format": …}')
             check_format(FieldReader(record))
         if record_type == "end":
             expected = trailer.line(record)
@@ -242,6 +239,15 @@ def read_records(readline: Callable[[int], bytes | str]) -> Iterator[Mapping[str
     raise ValidationError(f"line {number + 1}: the end is missing; the file was cut off")
 
 
+def _no_export_error(line: bytes, reason: str) -> ValidationError:
+    """Returns the error for a file whose first line is not that of an export."""
+    advice = other_files.binary_advice(line) or (
+        f"{reason}; this is no export of graphmem's, or not a whole one; texts are stored by `add`, exported chats are "
+        "imported by `graphmem migrate jsonl`"
+    )
+    return ValidationError(f"line 1: {advice}")
+
+
 def _cut_off_error(number: int) -> ValidationError:
     return ValidationError(f"line {number}: breaks off; the file was cut off")
 
@@ -250,6 +256,8 @@ def _lines(readline: Callable[[int], bytes | str]) -> Iterator[bytes]:
     max_bytes, number = MAX_HEADER, 1
     while line := _read_line(readline, max_bytes + 1, number):
         if len(line) > max_bytes:
+            if number == 1:
+                raise _no_export_error(line, f"is longer than {max_bytes:,} bytes")
             raise ValidationError(f"line {number}: is longer than {max_bytes:,} bytes; this is no export of graphmem's")
         yield line
         max_bytes, number = MAX_LINE, number + 1
@@ -271,11 +279,15 @@ def _parse_line(line: bytes, number: int) -> Mapping[str, Any]:
     try:
         record = json.loads(line, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
-        if number > 1 and not line.endswith(b"\n"):  # a first line may be that of any other file
+        reason = f"is not JSON ({type(error).__name__})"
+        if number == 1:
+            raise _no_export_error(line, reason) from None
+        if not line.endswith(b"\n"):
             raise _cut_off_error(number) from None
-        conclusion = "the file was altered" if number > 1 else "this is no export of graphmem's, or not a whole one"
-        raise ValidationError(f"line {number}: is not JSON ({type(error).__name__}); {conclusion}") from None
+        raise ValidationError(f"line {number}: {reason}; the file was altered") from None
     if not isinstance(record, dict):
+        if number == 1:
+            raise _no_export_error(line, "is no JSON object")
         raise ValidationError(f"line {number}: is no JSON object; this is no export of graphmem's")
     return record
 

@@ -475,7 +475,8 @@ def test_attachments_come_along_in_an_export(make_memory: Make, tmp_path: Path, 
     update = next(one for one in memory.history(added["id"]) if one["event"] == "UPDATE")
     for name, config, ref in (("two", {"attachments": FOLDER}, f"blobs/{DIGEST}"), ("three", {}, f"sha256:{DIGEST}")):
         other = make_memory(tmp_path / name, **config)
-        assert other.import_(file)["added"] == 1
+        counts = other.import_(file)
+        assert (counts["added"], counts["skipped_data"]) == (1, 0 if config else 2)
         moved = other.get(added["id"])
         assert moved["memory"] == f"Mine.\n[audio: Ring]\n[image: {CAPTION}]"
         assert (moved["attachments"][0]["ref"], moved["attachments"][0]["caption"]) == (ref, CAPTION)

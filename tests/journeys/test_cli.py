@@ -475,6 +475,9 @@ def test_no_wait_reports_pending_projections_and_finishes_them(plain_home):
         ("a.json", b"[7]", "a.json: messages[0]=<int>"),
         ("a.txt", b"fine\ncaf\xe9", "a.txt, line 2: is not UTF-8 (byte 0xe9)"),
         ("a.txt", b" \n", "a.txt: is empty"),
+        ("a.zip", b"PK\x03\x04\xff", "a.zip: is compressed; unpack it"),
+        ("a.txt", "\ufeffé".encode("utf-16-le"), "a.txt: is UTF-16; convert it to UTF-8"),
+        ("a.jsonl", b'{"type":"graphmem","format":2}\n', "a.jsonl: is an export of graphmem's; import it with"),
     ],
 )
 def test_unreadable_input_fails_with_one_line(plain_home, tmp_path, monkeypatch, name, content, error_text):

@@ -161,6 +161,7 @@ def test_everything_comes_back_as_it_was(filled_memory: FilledMemory, make: Make
     name_count = export_result["aliases"] + 2
     assert import_result == {
         "added": 23, "known": 0, "erased": 0, "refused": 0, "tombstones": 3, "named": name_count, "skipped_links": 0,
+        "skipped_data": 0,
         "items": 0, "settings": 0, "keys": 0, "unenriched": 0,
     }  # fmt: skip
     assert import_calls[-1][0] == "import" and import_calls[-1][1] == import_calls[-1][2] == 23 + 3 + name_count
@@ -206,7 +207,7 @@ def test_importing_twice_changes_nothing(filled_memory: FilledMemory, make: Make
     memory.export(tmp_path / "x")
     assert memory.import_(tmp_path / "x") == {
         "added": 0, "known": 26, "erased": 0, "refused": 0, "tombstones": 0,
-        "named": 0, "skipped_links": 0, "items": 0, "settings": 0, "keys": 0, "unenriched": 0,
+        "named": 0, "skipped_links": 0, "skipped_data": 0, "items": 0, "settings": 0, "keys": 0, "unenriched": 0,
     }  # fmt: skip
     target = make()
     target.import_(tmp_path / "x")

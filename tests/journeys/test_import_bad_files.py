@@ -102,6 +102,12 @@ def test_extra_and_missing_lines_are_refused(small_export: tuple[Memory, bytes],
         (b'{"type": "graphmem", "format": NaN}\n', "line 1: is not JSON"),
         (b'{"type": "graphmem", "format": 99, "graphmem": "9.0"}\n', "format=99: written by graphmem 9.0; this one"),
         (b"x" * 70_000, "line 1: is longer"),
+        *(
+            (data, "exported chats are imported by `graphmem migrate jsonl`")
+            for data in (b"Ana: Hi.\n", b'[{"role": "user"}]', b'{"role": "user"}\n', b"[" + b" " * 70_000)
+        ),
+        (b"SQLite format 3\0\x10\n", "put it into a folder as ledger.sqlite"),
+        (gzip.compress(b"{}"), "is compressed; unpack it"),
     ],
 )
 @SQLITE_ONLY
@@ -151,7 +157,7 @@ def test_a_stream_is_imported_up_to_its_first_bad_line_which_is_named(make: Make
 
 @SQLITE_ONLY
 def test_errors_of_other_files_say_that_nothing_was_imported(make: Make) -> None:
-    for data in (b"Dear diary,\n", b"{}\n", b""):
+    for data in (b"Dear diary,\n", b"{}\n", b"", b"PK\x03\x04"):
         with pytest.raises(ValidationError, match="; nothing was imported$"):
             make().import_(io.BytesIO(data))
 

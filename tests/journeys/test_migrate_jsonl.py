@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from datetime import UTC, datetime
 
 import pytest
 from support.fakes import fake_models
@@ -169,6 +170,7 @@ CHAT = [
         ("chat.json", json.dumps(CHAT)),
         ("openai.jsonl", json.dumps({"messages": CHAT[:3]}) + "\n" + json.dumps({"messages": CHAT[3:]})),
         ("openai.json", json.dumps({"messages": CHAT})),
+        ("chats.json", json.dumps([{"messages": CHAT[:3]}, {"messages": CHAT[3:]}])),
     ],
 )
 def test_a_chat_is_imported_once(tmp_path, home, name, text):
@@ -181,6 +183,62 @@ def test_a_chat_is_imported_once(tmp_path, home, name, text):
         memories = memory.get_all(user_id="tom")["results"]
         assert [one["at"][:10] for one in memories] == ["2024-05-01", *["2023-11-14"] * 4]
         assert sorted(one["memory"] for one in memories) == ["I moved to Lisbon.", "In May.", "Noted.", "ok", "ok"]
+
+
+WHATSAPP = """\
+24.12.23, 21:15 - Nachrichten und Anrufe sind Ende-zu-Ende-verschlüsselt.
+24.12.23, 21:15 - Ana: Ich bin nach Lissabon gezogen.
+
+Die Wohnung liegt am Fluss.
+24.12.23, 21:16 - Ben Müller: <Medien ausgeschlossen>
+25.12.23, 08:00 - Ben Müller: Ich arbeite jetzt in der Klinik.
+"""
+
+
+def test_a_chat_of_whatsapp_is_imported_once_with_speakers_and_times(tmp_path, home):
+    path = write_lines(tmp_path / "WhatsApp Chat.txt", [WHATSAPP])
+    assert [one["event"] for one in migrate(path, "--timestamp", "2020-01-01")["results"]] == ["ADD"] * 2
+    assert "2 known already" in run(path).stdout
+    with Memory() as memory:
+        memories = memory.get_all(user_id="tom")["results"]
+        assert [(one["actor_id"], one["memory"]) for one in memories] == [
+            ("Ben Müller", "Ich arbeite jetzt in der Klinik."),
+            ("Ana", "Ich bin nach Lissabon gezogen.\nDie Wohnung liegt am Fluss."),
+        ]
+        local = datetime(2023, 12, 25, 8, 0).astimezone(UTC)
+        assert memories[0]["at"] == local.isoformat(timespec="microseconds")
+
+
+def test_chats_that_programs_exported_are_imported_once(tmp_path, home):
+    root = {"parent": None, "message": None}
+    author, content = {"role": "user"}, {"content_type": "text", "parts": ["I bought a boat."]}
+    said = {"parent": "r", "message": {"author": author, "content": content, "create_time": 1714555556.5}}
+    of_chatgpt = {"mapping": {"r": root, "u": said}, "current_node": "u"}
+    human = {"uuid": "m", "text": "I sold it.", "sender": "human", "created_at": "2025-03-01T10:00:00.000000Z"}
+    path = write_lines(tmp_path / "conversations.json", [json.dumps([of_chatgpt, {"chat_messages": [human]}])])
+    code = {"type": "user", "message": {"role": "user", "content": "We use tabs."}, "uuid": "n", "sessionId": "s"}
+    session = write_lines(tmp_path / "session.jsonl", [{"type": "summary", "leafUuid": "n"}, code])
+    for events in (["ADD"], ["NONE"]):
+        report = migrate(path)
+        assert ([one["event"] for one in report["results"]], report["left"]) == (events * 2, {})
+        assert [one["event"] for one in migrate(session)["results"]] == events
+    with Memory() as memory:
+        known = {one["memory"]: one["at"][:19] for one in memory.get_all(user_id="tom")["results"]}
+    assert known == {
+        "I bought a boat.": "2024-05-01T09:25:56",
+        "I sold it.": "2025-03-01T10:00:00",
+        "We use tabs.": "2023-11-14T22:13:20",
+    }
+
+
+@pytest.mark.parametrize(
+    "wrap", [lambda said: said, lambda said: {"messages": [said]}, lambda said: [{"messages": [said]}]]
+)
+def test_messages_with_created_at_have_that_time(tmp_path, home, wrap):
+    said = {"role": "user", "content": "I moved to Lisbon.", "created_at": "2024-05-01T10:00:00Z"}
+    migrate(write_lines(tmp_path / "chat.json", [json.dumps(wrap(said))]))
+    with Memory() as memory:
+        assert [one["at"][:10] for one in memory.get_all(user_id="tom")["results"]] == ["2024-05-01"]
 
 
 LONG = "x" * 1_000_001
@@ -228,6 +286,11 @@ def test_mistakes_are_one_line_with_a_remedy(tmp_path, home):
     assert "cannot be read" in run(tmp_path / "none.jsonl", status=1).stderr
     (tmp_path / "latin.jsonl").write_bytes(b'{"role": "user", "content": "caf\xe9"}')
     assert "UTF-8" in run(tmp_path / "latin.jsonl", status=1).stderr
+    with Memory(tmp_path / "other") as memory:
+        memory.add("I moved to Lisbon.", user_id="tom", infer=False)
+        memory.export(tmp_path / "export.jsonl")
+    assert "import it with `graphmem import`" in run(tmp_path / "export.jsonl", status=1).stderr
+    assert "is an SQLite database" in run(tmp_path / "other" / "ledger.sqlite", status=1).stderr
     assert "bad.json, line 2" in run(write_lines(tmp_path / "bad.json", ["[", "}"]), status=1).stderr
     result = runner.invoke(app, ["migrate", "jsonl", str(write_lines(tmp_path / "m.jsonl", GRAPH))])
     assert (result.exit_code, "--user" in result.stderr) == (2, True)

@@ -95,7 +95,7 @@ def test_every_provider_of_mem0_is_known() -> None:
         theirs = set(re.findall(r'"([a-z_]+)",?\n', inspect.getsource(config.validate_config))) - {"openai"}
         assert len(theirs) > 8
         for name in theirs:
-            with pytest.raises(ConfigError, match=f"'{name}' is reached with"):
+            with pytest.raises(ConfigError, match=f"'{name}' is reached with|for '{name}' give a function"):
                 Settings.from_dict({section: {"provider": name}})
 
 
@@ -207,9 +207,24 @@ def test_home_is_expanded(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"embedder": {"provider": "groq"}}, "openai_base_url set to its OpenAI-compatible endpoint, if it has one"),
         ({"llm": {"config": {"top_p": 2}}}, "llm.config.top_p: "),
         ({"llm": {"config": {"modl": "x"}}}, "llm.config: unknown key 'modl'; did you mean 'model'?"),
-        ({"vector_store": {"provider": "chroma"}}, "vector_store.provider: Input should be 'qdrant'"),
-        ({"graph_store": {"provider": SECRET}}, "graph_store.provider: must be one of 'neo4j', 'ledger', 'networkx'"),
-        ({"graph_store": {"provider": [SECRET]}}, "graph_store.provider: must be one of"),
+        (
+            {"embedder": {"provider": "huggingface", "config": {"model": SECRET}}},
+            "for 'huggingface' give a function of yours by 'callable', or leave embedder out: a model is built in",
+        ),
+        (
+            {"vector_store": {"provider": "pgvector", "config": {"password": SECRET, "user": SECRET}}},
+            "vector_store.provider: must be 'qdrant'; in place of any other leave vector_store out",
+        ),
+        ({"vector_store": {"provider": [SECRET]}}, "vector_store.provider: must be 'qdrant'; "),
+        (
+            {"graph_store": {"provider": SECRET}},
+            "graph_store.provider: must be 'ledger' or 'neo4j' or 'networkx'; in place of any other leave",
+        ),
+        ({"graph_store": {"provider": [SECRET]}}, "graph_store.provider: must be 'ledger' or"),
+        (
+            {"reranker": {"provider": "cohere", "config": {"api_key": SECRET}}},
+            "reranker.provider: must be 'http' or 'callable'; 'http' takes the url of a service's route",
+        ),
         ({"graph_store": {"provider": "neo4j", "config": {"url": "x"}}}, "graph_store.config.password: is missing"),
         ({"graph_store": {"provider": "neo4j", "config": None}}, "graph_store.config.password: is missing; set it"),
         ({"graph_store": SECRET}, "graph_store: "),
@@ -466,7 +481,7 @@ def test_the_process_variables_are_the_default(monkeypatch: pytest.MonkeyPatch) 
             {"GRAPHMEM_LIMITS__MAX_TOP_K": "7"},
             "^GRAPHMEM_LIMITS__MAX_TOP_K: Input should be greater than",
         ),
-        ({"GRAPHMEM_GRAPH_STORE__PROVIDER": "x"}, "^GRAPHMEM_GRAPH_STORE__PROVIDER: must be one of"),
+        ({"GRAPHMEM_GRAPH_STORE__PROVIDER": "x"}, "^GRAPHMEM_GRAPH_STORE__PROVIDER: must be 'ledger' or"),
         (
             {"GRAPHMEM_GRAPH_STORE__PROVIDER": "neo4j", "GRAPHMEM_GRAPH_STORE__CONFIG__PASSWORD": ""},
             "^GRAPHMEM_GRAPH_STORE__CONFIG__URL: is missing; .*; GRAPHMEM_GRAPH_STORE__CONFIG__PASSWORD: is missing",

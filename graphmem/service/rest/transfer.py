@@ -105,8 +105,9 @@ class ImportAnswer(BaseModel):
 
     Memories: `added`; `known`, which stay unchanged; `erased` here before; `refused` by the hook `before_store`.
     `tombstones`: erased memories of the export. `named`: aliases and names of entities. `skipped_links`: links to
-    memories that are not here. `items`: exact values of adapters. `settings`: settings that were not set here. `keys`:
-    valid keys that are not here; they are to be made anew. `unenriched`: memories still without vectors.
+    memories that are not here. `skipped_data`: attachments whose data is not kept here, as `attachments.store` is not
+    "folder". `items`: exact values of adapters. `settings`: settings that were not set here. `keys`: valid keys that
+    are not here; they are to be made anew. `unenriched`: memories still without vectors.
     `pending`: projections that do not have the memories yet.
     """
 
@@ -117,6 +118,7 @@ class ImportAnswer(BaseModel):
     tombstones: int
     named: int
     skipped_links: int
+    skipped_data: int
     items: int
     settings: int
     keys: int

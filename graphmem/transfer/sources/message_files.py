@@ -17,6 +17,8 @@ from uuid import uuid4
 
 from graphmem.boundary.validation import Paragraph
 from graphmem.errors import ValidationError
+from graphmem.transfer import other_files
+from graphmem.transfer.sources import exported_chats, timed_transcripts
 
 Messages = list[Any]
 
@@ -110,7 +112,7 @@ def _parse_messages(
     suffix: str = "",
     document: str | None = None,
 ) -> Messages:
-    text = _decode(source, raw)
+    text = decode(source, raw)
     if not text.strip():
         raise ValidationError(f"{source}: is empty; there is nothing to remember")
     if format_ is None and (suffix in _JSON_SUFFIXES | _JSON_LINES_SUFFIXES or _LOOKS_LIKE_JSON.match(text)):
@@ -121,14 +123,20 @@ def _parse_messages(
     return [defaults.complete(message) for message in messages]
 
 
-def _decode(source: str, raw: bytes) -> str:
+def decode(source: str, raw: bytes) -> str:
+    """Returns the text of a file. Raises ValidationError if it is none, or an export, which `import` reads."""
     try:
-        return raw.decode("utf-8-sig")
+        text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
+        if advice := other_files.binary_advice(raw):
+            raise ValidationError(f"{source}: {advice}") from None
         line = raw.count(b"\n", 0, error.start) + 1
         raise ValidationError(
             f"{source}, line {line}: is not UTF-8 (byte 0x{raw[error.start]:02x}); convert it, e.g. with iconv"
         ) from None
+    if other_files.is_export(text):
+        raise ValidationError(f"{source}: is an export of graphmem's; import it with `graphmem import`")
+    return text
 
 
 # --- JSON ----------------------------------------------------------------------------------------------------------
@@ -199,11 +207,19 @@ def _parse_json_lines(source: str, text: str) -> Iterator[Any]:
 
 
 def _message_list(value: Any) -> Messages:
+    """Returns the messages of a JSON value: a list of messages or of conversations, or one of these."""
     if isinstance(value, dict):
         value = value.get("messages", [value])
     if not isinstance(value, list):
         raise ValidationError('must hold messages: a list of {"role", "content"}, or {"messages": [...]}')
-    return value
+    return [message for item in value for message in _messages_of(item)]
+
+
+def _messages_of(item: Any) -> Messages:
+    """Returns the messages of a conversation, or a message as the only one."""
+    if isinstance(item, dict) and isinstance(item.get("messages"), list):
+        return [message for one in item["messages"] for message in exported_chats.messages(one)]
+    return exported_chats.messages(item)
 
 
 # --- prose ---------------------------------------------------------------------------------------------------------
@@ -217,6 +233,9 @@ def _parse_prose(
     Paragraphs of a file, whose document id is `document`, become `Paragraph`s, unless a speaker's name was given.
     """
     lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if format_ is not InputFormat.TEXT and (timed := timed_transcripts.messages(lines, defaults.role)) is not None:
+        yield from timed
+        return
     turns = [_TURN.fullmatch(line) for line in lines]
     if format_ is InputFormat.TRANSCRIPT and turns[0] is None:
         raise ValidationError(f'{source}: does not begin with "Name: words", as transcripts do; pass --format text')
