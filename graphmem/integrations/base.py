@@ -80,7 +80,7 @@ def sync_memory(memory: Memory | AsyncMemory) -> Memory:
     if isinstance(memory, AsyncMemory):
         return memory.sync
     if not isinstance(memory, Memory):
-        validation.refuse("memory", type(memory).__name__, "must be a Memory or an AsyncMemory")
+        validation.refuse_unseen("memory", memory, "must be a Memory or an AsyncMemory")
     return memory
 
 

@@ -234,7 +234,7 @@ class GraphmemChatMessageHistory(BaseChatMessageHistory):
 def _readable_dict(message: BaseMessage, argument: str) -> dict[str, Any]:
     """Returns a message as the dict from which it can be read back."""
     if not isinstance(message, BaseMessage):
-        validation.refuse(argument, type(message).__name__, "must be a message of langchain_core.messages")
+        validation.refuse_unseen(argument, message, "must be a message of langchain_core.messages")
     value = message_to_dict(message)
     validation.json_value(value, argument)
     try:

@@ -104,7 +104,7 @@ def mcp_app(
     if find_key is None:
         find_key = _ledger_keys(sync_memory(memory))
     if not (inspect.iscoroutinefunction(find_key) or inspect.iscoroutinefunction(type(find_key).__call__)):
-        validation.refuse("find_key", type(find_key).__name__, "must be an async function of a key's text")
+        validation.refuse_unseen("find_key", find_key, "must be an async function of a key's text")
     if not isinstance(path, str) or not path.startswith("/"):
         validation.refuse("path", path, 'must begin with "/"')
     server = create_server(memory, _scope_of_request, profile=profile, names=names, instructions=instructions)
