@@ -150,15 +150,13 @@ class ChatLink:
         argument that is no list of messages, or a block that is no text.
         """
         if not isinstance(messages, list | tuple):
-            validation.refuse("messages", type(messages).__name__, 'must be a list of {"role", "content"} dicts')
+            validation.refuse_unseen("messages", messages, 'must be a list of {"role", "content"} dicts')
         for message in messages:
             role = validation.as_object(message, "a message").get("role")
             if not (role is None or isinstance(role, str)):
-                validation.refuse("role", type(role).__name__, "must be a string")
+                validation.refuse_unseen("role", role, "must be a string")
             if not isinstance(content := message.get("content"), str | list | tuple | None):
-                validation.refuse(
-                    "content", type(content).__name__, "must be a string, None, or a list of content parts"
-                )
+                validation.refuse_unseen("content", content, "must be a string, None, or a list of content parts")
         return context.inject_block(messages, validation.stored_text(block, "block"))
 
     def close(self) -> None:

@@ -453,6 +453,13 @@ class ChatWorker:
         is_stored = self._writer.drain(timeout)
         return self._readers.drain(None if deadline is None else deadline - monotonic()) and is_stored
 
+    def drain_texts(self, timeout: float) -> bool:
+        """Waits as `drain` does, and until the stored messages can be found, but for those of 50,000 characters."""
+        deadline = monotonic() + timeout
+        is_drained = self.drain(timeout)
+        seconds_left = max(0.0, deadline - monotonic())
+        return self._engine.job_worker.wait_for_texts(seconds_left, also_long=False) and is_drained
+
     def close(self, time_limit: float | None = None) -> None:
         """Waits for running calls, at most for the time limit (None: that of recalls); unfinished ones go on as long as
         the memory is open.

@@ -136,6 +136,11 @@ def refuse(argument: str, value: object, remedy: str) -> NoReturn:
     raise ValidationError(f"{name}={value_text[:80]}: {remedy}", f"{name} ({kind}): {remedy}", argument=name)
 
 
+def refuse_unseen(argument: str, value: object, remedy: str) -> NoReturn:
+    """Raises as `refuse` does, with the length or type in place of a value that may hold a user's text."""
+    refuse(argument, _RedactedText(value), remedy)
+
+
 # --- scope, ids and paths ------------------------------------------------------------------------------------------
 
 
@@ -250,7 +255,7 @@ def _checked_name(value: object, argument: str) -> str:
         refuse(argument, value, f"has {len(text)} characters; use at most {MAX_NAME_CHARS}")
     if _CONTROL_CHARS.search(text):
         remedy = "contains control characters, such as NUL, or lone surrogates; remove them"
-        refuse(argument, _RedactedText(value), remedy)
+        refuse_unseen(argument, value, remedy)
     return text
 
 
@@ -265,9 +270,9 @@ def path_text(value: object, argument: str, remedy: str) -> str:
     if not isinstance(path, str) or not path:
         refuse(argument, value, remedy)
     if "\0" in path:
-        refuse(argument, _RedactedText(path), "holds a NUL character, which no file name can contain; remove it")
+        refuse_unseen(argument, path, "holds a NUL character, which no file name can contain; remove it")
     if not is_encodable(path):
-        refuse(argument, _RedactedText(path), "holds a lone surrogate, which no file name can contain; correct it")
+        refuse_unseen(argument, path, "holds a lone surrogate, which no file name can contain; correct it")
     return path
 
 
@@ -319,7 +324,7 @@ def parse_messages(
     """
     items = [value] if isinstance(value, str | Mapping) else value
     if not isinstance(items, list | tuple):
-        refuse("messages", _RedactedText(value), 'pass a string, a {"role", "content"} dict, or a list of them')
+        refuse_unseen("messages", value, 'pass a string, a {"role", "content"} dict, or a list of them')
     if len(items) > limits.max_messages:
         message = f"messages: {len(items):,} in one call; pass at most {limits.max_messages:,}, then call again"
         raise ValidationError(message)
@@ -345,7 +350,7 @@ def _message(
     if isinstance(value, str):
         value = {"role": "user", "content": value}
     if not isinstance(value, Mapping):
-        refuse(argument, _RedactedText(value), 'pass a string or a {"role", "content"} dict')
+        refuse_unseen(argument, value, 'pass a string or a {"role", "content"} dict')
     role, name, raw_id = value.get("role"), value.get("name"), value.get("id")
     if "content" not in value and _KEYS_INSTEAD_OF_CONTENT.isdisjoint(value):
         refuse(argument, sorted(map(str, value)), 'has no "content"; put the text there')
@@ -375,7 +380,7 @@ def _message(
     )
     if len(message.text) > max(limits.max_message_chars, len(message.content)):
         remedy = f"has with its captions and transcripts more than {limits.max_message_chars:,} characters"
-        refuse(f"{argument}.content", _RedactedText(message.text), f"{remedy}; shorten them")
+        refuse_unseen(f"{argument}.content", message.text, f"{remedy}; shorten them")
     return message, read.has_parts
 
 
@@ -411,7 +416,7 @@ class _Content:
         self.has_parts = True
         for name, value in part.items():
             if isinstance(value, bytes | bytearray):
-                refuse(f"{argument}.{name}", _RedactedText(value), "is bytes; give a data: URL, or base64 text")
+                refuse_unseen(f"{argument}.{name}", value, "is bytes; give a data: URL, or base64 text")
         medium = content_parts.read_part(part)
         if medium is None:
             return
@@ -421,7 +426,7 @@ class _Content:
         )
         link = medium.link
         if match := _UNSTORABLE_CHARS.search(link):
-            refuse(argument, _RedactedText(link), f"holds an unusable character at {match.start()}; correct the link")
+            refuse_unseen(argument, link, f"holds an unusable character at {match.start()}; correct the link")
         data = content_parts.data_of(link)
         attachment = Attachment(
             medium.kind,
@@ -475,13 +480,13 @@ def _content(value: object, argument: str, limits: InputLimits) -> _Content:
         return read
     parts = [value] if isinstance(value, str | Mapping) else value
     if not isinstance(parts, list | tuple):
-        refuse(argument, _RedactedText(value), "must be a string, None, a content part, or a list of content parts")
+        refuse_unseen(argument, value, "must be a string, None, a content part, or a list of content parts")
     for index, part in enumerate(parts):
         part_path = argument if part is value else f"{argument}[{index}]"
         if isinstance(part, str):
             read.texts.append(_checked_text(part, part_path, limits.max_message_chars))
         elif not isinstance(part, Mapping) or not isinstance(part.get("type"), str):
-            refuse(part_path, _RedactedText(part), 'must be a content part such as {"type": "text", "text": "…"}')
+            refuse_unseen(part_path, part, 'must be a content part such as {"type": "text", "text": "…"}')
         elif part["type"] in TEXT_PART_TYPES:
             read.texts.append(_checked_text(part.get("text"), f"{part_path}.text", limits.max_message_chars))
         else:
@@ -509,12 +514,12 @@ class _RedactedText:
 
 def _checked_text(value: object, argument: str, max_chars: int) -> str:
     if not isinstance(value, str):
-        refuse(argument, _RedactedText(value), "must be a string")
+        refuse_unseen(argument, value, "must be a string")
     if len(value) > max_chars:
-        refuse(argument, _RedactedText(value), f"has {len(value)} characters; use at most {max_chars:,}")
+        refuse_unseen(argument, value, f"has {len(value)} characters; use at most {max_chars:,}")
     if match := _UNSTORABLE_CHARS.search(value):
         name = "a NUL character" if match.group() == "\0" else "a lone surrogate"
-        refuse(argument, _RedactedText(value), f"holds {name} at {match.start()}, which no store can keep; remove it")
+        refuse_unseen(argument, value, f"holds {name} at {match.start()}, which no store can keep; remove it")
     return str.__str__(value)
 
 
@@ -767,10 +772,10 @@ def json_value(value: object, argument: str = "value", max_chars: int = MAX_VALU
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     except ValueError:  # Python refuses to print an int of more than 4300 digits
-        refuse(argument, _RedactedText(value), "has an integer of too many digits; store it as a string")
+        refuse_unseen(argument, value, "has an integer of too many digits; store it as a string")
     if len(text) > max_chars:
         remedy = f"has {len(text):,} characters as JSON; use at most {max_chars:,}"
-        refuse(argument, _RedactedText(value), remedy)
+        refuse_unseen(argument, value, remedy)
     return json_text(text)
 
 
@@ -782,13 +787,13 @@ def _refuse_no_json(value: object, argument: str, depth: int = 1) -> None:
         _finite_number(value, argument)
     elif not isinstance(value, (dict, list, tuple)):
         type_name = type(value).__name__
-        refuse(argument, _RedactedText(value), f"{type_name} is not JSON; convert it to str, int, float, list or dict")
+        refuse_unseen(argument, value, f"{type_name} is not JSON; convert it to str, int, float, list or dict")
     elif depth > MAX_VALUE_DEPTH:
-        refuse(argument, _RedactedText(value), f"is nested too deeply; use at most {MAX_VALUE_DEPTH} levels")
+        refuse_unseen(argument, value, f"is nested too deeply; use at most {MAX_VALUE_DEPTH} levels")
     elif isinstance(value, dict):
         for name, child in value.items():
             if not isinstance(name, str):
-                refuse(argument, _RedactedText(value), "has a key that is no string; JSON has only strings as keys")
+                refuse_unseen(argument, value, "has a key that is no string; JSON has only strings as keys")
             _refuse_no_json(child, f"{argument}.{name}", depth + 1)
     else:
         for index, child in enumerate(value):
@@ -832,7 +837,7 @@ def as_list(value: object, argument: str) -> list[Any]:
 def as_object(value: object, argument: str) -> Mapping[str, Any]:
     """Checks a JSON object; an error message does not show its values."""
     if not isinstance(value, Mapping):
-        refuse(argument, _RedactedText(value), "must be a JSON object")
+        refuse_unseen(argument, value, "must be a JSON object")
     return value
 
 
@@ -951,7 +956,7 @@ def followed_name(value: object, argument: str = "name") -> str:
 def handler(value: object, argument: str = "handler", *, may_be_awaited: bool = False) -> Callable[..., object]:
     """Checks a function that is called with one argument; a coroutine function only if it `may_be_awaited`."""
     if not callable(value):
-        refuse(argument, type(value).__name__, "must be a function that takes an event")
+        refuse_unseen(argument, value, "must be a function that takes an event")
     if not may_be_awaited and iscoroutinefunction(value):
         refuse(argument, "a coroutine function", "is not awaited here; use AsyncMemory.on")
     return value

@@ -80,7 +80,7 @@ def sync_memory(memory: Memory | AsyncMemory) -> Memory:
     if isinstance(memory, AsyncMemory):
         return memory.sync
     if not isinstance(memory, Memory):
-        validation.refuse("memory", type(memory).__name__, "must be a Memory or an AsyncMemory")
+        validation.refuse_unseen("memory", memory, "must be a Memory or an AsyncMemory")
     return memory
 
 
@@ -115,6 +115,7 @@ class TimedCalls:
     """
 
     def __init__(self, memory: Memory, time_limit: float) -> None:
+        self._memory = memory
         self._time_limit = validation.seconds(time_limit, "time_limit", MAX_SECONDS)
         self._pool = Pool(CALL_THREADS, thread_name_prefix="graphmem-calls")
         preload_models(memory)
@@ -124,6 +125,16 @@ class TimedCalls:
         job = self._pool.submit(function)
         wait([job], self._time_limit)
         return _result(job)
+
+    def add(self, content: str, **scope_ids: Any) -> dict[str, Any]:
+        """Returns the result of `Memory.add`, as a function for `call`: the words are durable.
+
+        Waits until a search finds them, so that an agent finds at once what it has just stored; at most for half of the
+        time limit, as a process that has just started loads its models first.
+        """
+        added = self._memory.add(content, **scope_ids, wait=False)
+        self._memory.engine.job_worker.wait_for_texts(self._time_limit / 2, also_long=False)
+        return result_dict(added)
 
     async def acall(self, function: Callable[[], V]) -> V:
         """Awaits `call`, without a thread of the event loop's executor."""
@@ -424,11 +435,11 @@ class Recollection:
                 del self._blocks[turn]
 
     def flush(self) -> bool:
-        """Waits until captured messages are durable; returns False if the time limit was not enough.
+        """Waits until captured messages are durable and found; returns False if the time limit was not enough.
 
-        `Memory.flush` waits for what follows from them (facts, summaries, delivery to the stores).
+        `Memory.flush` waits for all that follows from them (facts, summaries, delivery to the stores).
         """
-        return self._worker.drain(self._worker.time_limit)
+        return self._worker.drain_texts(self._worker.time_limit)
 
     async def aflush(self) -> bool:
         """Awaits `flush` in a thread."""

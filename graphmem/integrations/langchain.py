@@ -234,7 +234,7 @@ class GraphmemChatMessageHistory(BaseChatMessageHistory):
 def _readable_dict(message: BaseMessage, argument: str) -> dict[str, Any]:
     """Returns a message as the dict from which it can be read back."""
     if not isinstance(message, BaseMessage):
-        validation.refuse(argument, type(message).__name__, "must be a message of langchain_core.messages")
+        validation.refuse_unseen(argument, message, "must be a message of langchain_core.messages")
     value = message_to_dict(message)
     validation.json_value(value, argument)
     try:
@@ -391,10 +391,10 @@ class AddMemory(_MemoryTool):
     args_schema: ArgsSchema | None = _AddArguments
 
     def _run(self, content: str) -> tuple[str, dict[str, Any]]:
-        return self._output(content, self._call(self.memory.add, content, wait=False))
+        return self._output(content, self._call(self.calls.add, content))
 
     async def _arun(self, content: str) -> tuple[str, dict[str, Any]]:
-        return self._output(content, await self._acall(self.memory.add, content, wait=False))
+        return self._output(content, await self._acall(self.calls.add, content))
 
     def _output(self, content: str, result: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         shown_ids = "".join(map(_shown_id, result["results"]))

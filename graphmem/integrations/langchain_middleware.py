@@ -138,7 +138,7 @@ class GraphmemMiddleware(AgentMiddleware[Any, Any, Any]):
         self.after_agent(state, runtime)  # which returns at once
 
     def flush(self) -> bool:
-        """Waits until captured messages are durable; returns False if the time limit was not enough."""
+        """Waits until captured messages are durable and found; returns False if the time limit was not enough."""
         return self._recollection.flush()
 
     async def aflush(self) -> bool:

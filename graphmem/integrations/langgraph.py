@@ -204,7 +204,7 @@ class GraphmemStore(BaseStore):
     def _hits(self, op: SearchOp) -> dict[str, Hit] | None:
         """Returns the hits among the memories below a prefix, by id, best first; None without a query."""
         if op.query is not None and not isinstance(op.query, str):
-            validation.refuse("query", type(op.query).__name__, "must be a string, or None")
+            validation.refuse_unseen("query", op.query, "must be a string, or None")
         query = validation.storable_part(op.query or "", validation.MAX_QUERY_CHARS)
         if not query.strip():
             return None
@@ -253,7 +253,7 @@ class _Reader:
             below = items.namespaces(self._connection, self._scope_of(above), above, self._now)
             matching = {labels[: op.max_depth] for labels in below if all(matches(labels) for matches in conditions)}
             return sorted(matching)[slice(*_bounds(op))]
-        return None if isinstance(op, PutOp) else validation.refuse("ops", type(op).__name__, "is no operation")
+        return None if isinstance(op, PutOp) else validation.refuse_unseen("ops", op, "is no operation")
 
     def _page(self, op: SearchOp, hits: Mapping[str, Hit] | None) -> list[tuple[StoredItem, SearchItem]]:
         passes = _filter({} if op.filter is None else validation.as_object(op.filter, "filter"))
@@ -325,9 +325,7 @@ def _has_fields(fields: Mapping[str, Callable[[Any], bool]]) -> Callable[[Any], 
 def _condition(expected: object, depth: int) -> Callable[[Any], bool]:
     """Returns a function that tells whether a part of a value passes a part of a filter; `depth` is its level."""
     if depth > MAX_FILTER_DEPTH:
-        validation.refuse(
-            "filter", type(expected).__name__, f"is nested too deeply; use at most {MAX_FILTER_DEPTH} levels"
-        )
+        validation.refuse_unseen("filter", expected, f"is nested too deeply; use at most {MAX_FILTER_DEPTH} levels")
     if isinstance(expected, Mapping):
         if any(str(name).startswith("$") for name in expected):
             tests = [_comparison(name, operand) for name, operand in expected.items()]

@@ -235,7 +235,7 @@ def memory_tools(
         return json.dumps(shown, ensure_ascii=False)
 
     def add(scope_ids: dict[str, Any], content: str) -> str:
-        added = result_dict(searched_memory.add(content, **scope_ids, wait=False))
+        added = calls.add(content, **scope_ids)
         return "Stored." if added["results"] or added.get("pending") else _NOTHING_TO_STORE
 
     @_tool("search_memories", _NOT_SEARCHED, time_limit)

@@ -31,6 +31,9 @@ REPLY_RELEVANCE = DATED_RELEVANCE = 0.5
 # query that asks the same: one with this cosine to the question, or a less similar one with most of its words in it.
 SHORT_REPLY_CHARS = 40
 SAME_QUESTION, LIKE_QUESTION, MOST_WORDS = 0.8, 0.7, 0.7
+# A number with so many digits, or that begins with a letter, is the name of a thing: an order, a ticket, a part.
+MANY_DIGITS = 3
+_NUMBER = re.compile(r"(?<![a-z\d-])(?<!\d[.,])[a-z\d]+(?:-[a-z\d]+)*(?![a-z\d-]|[.,]\d)")
 # From this share of questions in a memory on, the memory asks and tells nothing.
 ASKS = 0.5
 
@@ -139,6 +142,9 @@ def _asked_question(
         *_names(list(names_asked(query.text)), texts),
         *(fold(name) for name in speakers),
     }
+    if not analysis.periods and (numbers := _numbers(query.text)):
+        numbers &= set(chain.from_iterable(map(_numbers, texts)))
+        names = {name for name in names if not any(name in number for number in numbers)} | numbers
     return AskedQuestion(
         query.text,
         None if encoded.multilingual is None else encoded.multilingual.astype(np.float64),
@@ -172,6 +178,12 @@ def _names(candidates: Sequence[NameCandidate], texts: Sequence[str]) -> Iterato
             if known or not (candidate.is_certain or _stands_in(told, name, "(?:['’]?s)?")):
                 continue
         yield name
+
+
+def _numbers(text: str) -> set[str]:
+    """Returns the numbers of things in a text (folded): "a-5591" and "101", not "2 sisters" or "20,000 euros"."""
+    tokens = _NUMBER.findall(fold(text))
+    return {token for token in tokens if sum(map(str.isdigit, token)) >= (MANY_DIGITS if token[0].isdigit() else 1)}
 
 
 def _stands_in(texts: Sequence[str], name: str, ending: str = "") -> bool:

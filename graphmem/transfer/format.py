@@ -672,4 +672,4 @@ def _from_base64(value: object, path: str) -> bytes:
             return b64decode(value, validate=True)
         except ValueError:
             pass
-    return validation.refuse(path, type(value).__name__, "must be base64 text")
+    return validation.refuse_unseen(path, value, "must be base64 text")

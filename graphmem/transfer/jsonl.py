@@ -151,7 +151,7 @@ def _as_store_error(failure: str) -> Iterator[None]:
 
 
 def _refuse_file(value: object, use: str) -> NoReturn:
-    validation.refuse("path_or_file", type(value).__name__, f"must be a path, or an open file that can be {use}")
+    validation.refuse_unseen("path_or_file", value, f"must be a path, or an open file that can be {use}")
 
 
 # --- reading -------------------------------------------------------------------------------------------------------

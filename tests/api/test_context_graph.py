@@ -78,6 +78,23 @@ def test_context_leaves_out_unrelated_memories(make_memory: Any) -> None:
 
 
 @SQLITE_ONLY
+@pytest.mark.parametrize(
+    ("told", "asked"),
+    [
+        ("Ticket {}: the customer {} could not log in.", "What was ticket 101 about?"),
+        ("工单{}：客户{}无法登录。", "工单101是关于什么的？"),
+    ],
+)
+def test_a_number_in_a_question_names_its_thing(make_memory: Any, told: str, asked: str) -> None:
+    memory = make_memory(embedder={"provider": "minilm"}, extractor={"provider": "spacy"})
+    for n, name in enumerate(["Tom", "Ines", "Ravi", "Maya", "Paulo", "Hannah"], 100):
+        memory.add(told.format(n, name), user_id="u1")
+    hits = memory.search(asked, user_id="u1")["results"]
+    assert "101" in max(hits, key=lambda hit: hit["relevance"])["memory"]
+    assert "101" in memory.context(asked, user_id="u1")
+
+
+@SQLITE_ONLY
 def test_a_greeting_gets_no_memories_for_a_prompt(make_memory: Any) -> None:
     memory = make_memory(embedder={"provider": "minilm"})
     told = "I take 50 mg of sertraline every morning."

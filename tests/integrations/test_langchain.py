@@ -31,9 +31,11 @@ from langchain_tests.integration_tests import RetrieversIntegrationTests, ToolsI
 from langchain_tests.unit_tests import ToolsUnitTests
 from support.databases import SQLITE_ONLY
 from support.fake_llm import Scripted
+from support.fakes import SLOW_SECONDS, slow_embedder
 from support.waiting import TIMEOUT
 
 from graphmem import AsyncMemory, Memory
+from graphmem.chat import MAX_SECONDS
 from graphmem.errors import ConfigError, StoreUnavailable, ValidationError
 from graphmem.integrations.langchain import GraphmemChatMessageHistory, GraphmemRetriever, memory_tools
 from graphmem.retrieval import context
@@ -464,6 +466,20 @@ def test_ids_are_shown_if_told_so(teas: Memory) -> None:
     assert f"(id {hit['id']})" in message.content
     added = call(add, {"content": "Ana likes cake."})
     assert added.content == f"Stored (id {added.artifact['results'][0]['id']})."
+
+
+@SQLITE_ONLY
+def test_a_search_finds_what_was_just_added(make_memory: Callable[..., Memory]) -> None:
+    memory = make_memory(embedder=slow_embedder())
+    search, add = memory_tools(memory, user_id="ana", time_limit=min(TIMEOUT, MAX_SECONDS))
+    assert call(add, {"content": "Clara lives in Lisbon."}).content == "Stored."
+    assert "Lisbon" in call(search, {"query": "Who lives in Lisbon?"}).content
+
+
+@SQLITE_ONLY
+def test_what_cannot_be_found_at_once_is_stored_all_the_same(make_memory: Callable[..., Memory]) -> None:
+    _, add = memory_tools(make_memory(embedder=slow_embedder()), user_id="ana", time_limit=SLOW_SECONDS / 2)
+    assert call(add, {"content": "Clara lives in Lisbon."}).content == "Stored."
 
 
 def test_a_memory_cannot_close_the_block_of_a_search(memory: Memory) -> None:

@@ -36,6 +36,7 @@ from agents.tracing import TracingProcessor
 from pydantic import BaseModel
 from support.databases import SQLITE_ONLY
 from support.fake_llm import Scripted
+from support.fakes import slow_embedder
 from support.waiting import TIMEOUT
 
 from graphmem import AsyncMemory, Memory
@@ -705,6 +706,13 @@ async def test_ids_that_a_model_writes_into_arguments_open_nothing(memory: Memor
     for name, arguments in (("search_memories", {"query": "PIN of ben"}), ("add_memory", {"content": "I was here"})):
         assert "4711" not in await use_tool(memory, call_tool(name, **arguments, **more))
     assert texts(memory, "ben") == ["Ben's PIN is 4711"]
+
+
+@SQLITE_ONLY
+async def test_a_search_finds_what_was_just_added(make_memory: Callable[..., Memory]) -> None:
+    memory = make_memory(embedder=slow_embedder())
+    assert await use_tool(memory, call_tool("add_memory", content="Clara lives in Lisbon.")) == "Stored."
+    assert "Lisbon" in await use_tool(memory, call_tool("search_memories", query="Who lives in Lisbon?"))
 
 
 async def test_tools_of_nobody_say_so_and_warn_once(memory: Memory, caplog: pytest.LogCaptureFixture) -> None:

@@ -12,6 +12,8 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from support.databases import SQLITE_ONLY
+from support.fakes import slow_embedder
 from support.waiting import TIMEOUT
 
 from graphmem import AsyncMemory, Memory, chat_worker
@@ -445,6 +447,14 @@ def test_capture_returns_at_once_and_keeps_the_newest_of_too_many(
         "messages of a chat are not stored: too many wait for a slow memory",
         "a chat was closed while a saving or recall of it was running",
     ]
+
+
+@SQLITE_ONLY
+def test_what_is_flushed_is_recalled(make_memory: Callable[..., Memory]) -> None:
+    with Recollection(make_memory(embedder=slow_embedder()), user_id="ana", **LONG_LIMIT) as recollection:
+        recollection.capture(None, make_turns("Clara lives in Lisbon."), "first")
+        assert recollection.flush()
+        assert "Lisbon" in recollection.recall(None, "Who lives in Lisbon?", session_key="second")
 
 
 def test_owners_take_turns_in_being_stored(memory: Memory) -> None:

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from graphmem import ChatLink, Memory, Settings
 from graphmem.cli.app import app
 from graphmem.errors import ConfigError, GraphmemError, StoreError, StoreUnavailable, ValidationError
+from graphmem.integrations.base import sync_memory
 
 MEM0 = Path(__file__).parents[1] / "data" / "mem0-1.0.11"
 UNKNOWN_HOME, SURROGATE, LONG = "~no-such-user/memory", "memory\ud800", "x" * 300
@@ -169,3 +170,18 @@ def test_pipes_are_refused_as_a_key_and_an_export(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "home" / "secret.key")
     with pytest.raises(StoreUnavailable, match="is no file"):
         Memory(tmp_path / "home", settings=Settings.from_dict(fake_models()))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda memory: memory.export(3, user_id="ana"),
+        lambda memory: memory.on("memory.added", 3),
+        lambda memory: ChatLink(memory, user_id="ana").inject(3, ""),
+        lambda memory: ChatLink(memory, user_id="ana").inject([{"role": 3}], ""),
+        lambda memory: sync_memory(3),
+    ],
+)
+def test_an_error_about_a_wrong_type_does_not_read_as_if_the_value_were_its_name(call: Any) -> None:
+    with Memory(":memory:", settings=settings()) as memory, pytest.raises(ValidationError, match="=<int>: must be"):
+        call(memory)

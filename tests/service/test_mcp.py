@@ -677,6 +677,29 @@ async def test_keys(memory: Memory) -> None:
                 await client.list_resources()
 
 
+async def test_a_client_that_leaves_while_it_sends_raises_no_error(memory: Memory) -> None:
+    app, sent = mcp_app(memory, find_key), list[Any]()
+    headers = [
+        (b"host", b"127.0.0.1"),
+        (b"authorization", b"Bearer gm_ana"),
+        (b"content-type", b"application/json"),
+        (b"accept", b"application/json, text/event-stream"),
+        (b"mcp-protocol-version", b"2026-07-28"),
+    ]
+    scope = {"type": "http", "method": "POST", "path": "/mcp", "query_string": b"", "headers": headers}
+    parts = iter([{"type": "http.request", "body": b"{", "more_body": True}, {"type": "http.disconnect"}])
+
+    async def receive() -> Any:
+        return next(parts)
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async with app.router.lifespan_context(app):
+        await app(scope, receive, send)
+    assert sent == []
+
+
 async def test_the_user_of_an_applications_request(memory: Memory) -> None:
     memory.add("Éva drinks tea.", user_id="éva")
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "get_memories", "arguments": {}}}

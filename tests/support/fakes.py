@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from time import sleep
 from types import MappingProxyType
 from typing import Any
 
@@ -25,12 +26,24 @@ from graphmem.testing import HashEmbedder, WordExtractor
 from graphmem.text import tokens
 
 DIMS = 64
+SLOW_SECONDS = 0.2
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 
 
 def hash_texts(texts: list[str]) -> list[Any]:
     """An embedding function for `embedder: callable`: one vector for each text, by its words."""
     return [HashEmbedder(DIMS).embed_query(text) for text in texts]
+
+
+def slow_embedder() -> dict[str, Any]:
+    """The setting of an embedder that takes long for texts, and not for questions."""
+
+    def embed(texts: list[str]) -> list[Any]:
+        if not texts[0].endswith("?"):
+            sleep(SLOW_SECONDS)
+        return hash_texts(texts)
+
+    return {"provider": "callable", "config": {"embed": embed, "embedding_dims": DIMS, "model": "slow"}}
 
 
 def fake_models(**config: Any) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
@@ -40,7 +41,7 @@ with required("mcp", extra="mcp"):
     from starlette.authentication import AuthenticationError
     from starlette.datastructures import Headers
     from starlette.middleware import Middleware
-    from starlette.requests import Request
+    from starlette.requests import ClientDisconnect, Request
     from starlette.responses import JSONResponse
     from starlette.types import ASGIApp, Message, Receive, Send
     from starlette.types import Scope as HttpScope
@@ -104,7 +105,7 @@ def mcp_app(
     if find_key is None:
         find_key = _ledger_keys(sync_memory(memory))
     if not (inspect.iscoroutinefunction(find_key) or inspect.iscoroutinefunction(type(find_key).__call__)):
-        validation.refuse("find_key", type(find_key).__name__, "must be an async function of a key's text")
+        validation.refuse_unseen("find_key", find_key, "must be an async function of a key's text")
     if not isinstance(path, str) or not path.startswith("/"):
         validation.refuse("path", path, 'must begin with "/"')
     server = create_server(memory, _scope_of_request, profile=profile, names=names, instructions=instructions)
@@ -218,7 +219,8 @@ class _CheckedRequests:
         async def read_again() -> Message:
             return next(waiting, None) or await receive()
 
-        await self._app(scope, read_again, send)
+        with suppress(ClientDisconnect):  # there is nobody to answer
+            await self._app(scope, read_again, send)
 
 
 async def _read_body(receive: Receive) -> tuple[list[Message], bytes | None]:

@@ -111,7 +111,7 @@ def create_server(
     argument.
     """
     if not isinstance(instructions, str):
-        validation.refuse("instructions", type(instructions).__name__, "must be a text")
+        validation.refuse_unseen("instructions", instructions, "must be a text")
     called = memory if isinstance(memory, AsyncMemory) else AsyncMemory(sync=sync_memory(memory))
     tools = PROFILES[validation.one_of(profile, "profile", tuple(PROFILES))]
     dotted = DOTTED_NAMES if validation.one_of(names, "names", NAMES) == "dotted" else {}
