@@ -757,6 +757,14 @@ def namespace(value: object, argument: str = "namespace") -> tuple[str, ...]:
     return labels
 
 
+def session_id(value: object, argument: str = "session_id") -> str:
+    """Checks the id of a chat: without one, all chats of a user would be one."""
+    text = _checked_text(value, argument, MAX_NAMESPACE_CHARS)
+    if not text.strip():
+        refuse(argument, value, "is empty; give each chat an id of its own")
+    return text
+
+
 def item_key(value: object, argument: str = "key") -> str:
     """Checks the key of an item: a string of at most 4,096 characters."""
     return _checked_text(value, argument, MAX_ITEM_KEY_CHARS)

@@ -192,7 +192,7 @@ class GraphmemChatMessageHistory(BaseChatMessageHistory):
     ) -> None:
         memory = sync_memory(memory)
         self._scope = validation.required_scope(user_id, agent_id, run_id)[0]
-        self._namespace = validation.namespace(("langchain", session_id), "session_id")
+        self._namespace = validation.namespace(("langchain", validation.session_id(session_id)), "session_id")
         self._remember = validation.flag(remember, "remember")
         self._items = ItemStore(memory)
         self._session = Session(self._items.keyed, session_id)

@@ -148,6 +148,7 @@ class GraphmemStore(BaseStore):
         """
         ops = list(ops)
         for op in ops:
+            _refuse_text_as_namespace(op)
             validate_op_namespace(op)
         last_puts = {(tuple(op.namespace), op.key): op for op in ops if isinstance(op, PutOp)}
         writes = [self._write_command(op) for op in last_puts.values()]
@@ -293,6 +294,16 @@ def _found_item(item: StoredItem, hit: Hit | None) -> FoundItem:
     """Returns an item as a result of a search; `hit`: its memory, if the query found it."""
     score, relevance = (None, None) if hit is None else (hit.score, hit.relevance)
     return FoundItem(**_fields(item), score=score, relevance=relevance)
+
+
+def _refuse_text_as_namespace(op: Op) -> None:
+    """Raises InvalidNamespaceError for a text in place of a tuple: its letters would be the labels."""
+    if isinstance(op, ListNamespacesOp):
+        places = [condition.path for condition in op.match_conditions or ()]
+    else:
+        places = [getattr(op, "namespace_prefix" if isinstance(op, SearchOp) else "namespace", ())]
+    if any(isinstance(place, str) for place in places):
+        raise InvalidNamespaceError('a namespace is a tuple of labels, such as ("notes",), and no text')
 
 
 def _namespace_condition(condition: MatchCondition) -> Callable[[Sequence[str]], bool]:

@@ -102,7 +102,7 @@ class GraphmemSession:
         remember: bool = True,
         session_settings: SessionSettings | dict[str, Any] | None = None,
     ) -> None:
-        self._namespace = validation.namespace([NAMESPACE, session_id], "session_id")
+        self._namespace = validation.namespace([NAMESPACE, validation.session_id(session_id)], "session_id")
         self._items = ItemStore(memory)
         self._scope = RunScope(user_id=_user(user_id), agent_id=agent_id, run_id=run_id)
         self._remember = validation.flag(remember, "remember")

@@ -358,7 +358,9 @@ def test_threads_lose_no_message_of_a_session(make_history: Callable[..., Graphm
     assert texts[1::2] == [text.replace("question", "answer") for text in texts[::2]]
 
 
-@pytest.mark.parametrize("bad", [{"user_id": None}, {"user_id": ""}, {"session_id": None}, {"remember": "yes"}])
+@pytest.mark.parametrize(
+    "bad", [{"user_id": None}, {"user_id": ""}, {"session_id": None}, {"session_id": ""}, {"remember": "yes"}]
+)
 def test_unusable_arguments_of_a_history_are_refused(
     make_history: Callable[..., GraphmemChatMessageHistory], bad: dict[str, Any]
 ) -> None:

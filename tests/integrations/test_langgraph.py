@@ -235,7 +235,7 @@ def test_answers_that_wait_in_the_services_proxy_are_no_items_of_the_store(memor
     assert own.get(Scope("ana"), waiting, "question") is not None
 
 
-@pytest.mark.parametrize("namespace", [("a.b",), ("",), (1,), ("a\0",)])
+@pytest.mark.parametrize("namespace", [("a.b",), ("",), (1,), ("a\0",), "notes"])
 def test_namespaces_that_langgraph_forbids_are_refused_in_a_batch(store: GraphmemStore, namespace: Any) -> None:
     for op in (
         GetOp(namespace, "k"),

@@ -354,6 +354,7 @@ async def test_a_session_of_a_closed_memory_says_so(memory: Memory) -> None:
     "arguments",
     [
         {"session_id": "a\x00"},
+        {"session_id": " "},
         {"user_id": ""},
         {"remember": "yes"},
         {"memory": None},
