@@ -30,12 +30,13 @@ from graphmem.evaluation.runner import store
 from graphmem.retrieval import arms, features, matching, pipeline
 from graphmem.retrieval.evidence_reader import EvidenceReader
 from graphmem.settings import Settings
+from graphmem.stores.ledger.embedded_index import EmbeddedIndex
 
 PHASES: tuple[tuple[Any, str, str], ...] = (
     (pipeline, "retrieve", "question and arms"),
     (arms, "encode", "question: encode"),
-    (arms, "dense", "arms: dense"),
-    (arms, "keyword", "arms: keyword"),
+    (EmbeddedIndex, "dense", "arms: dense"),
+    (EmbeddedIndex, "sparse", "arms: keyword"),
     (pipeline, "choose_candidates", "candidates"),
     (pipeline, "seeds", "seeds"),
     (pipeline, "neighbourhoods", "neighbourhood"),

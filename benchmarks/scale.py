@@ -41,7 +41,7 @@ from graphmem.models.minilm import TokenMiniLM
 from graphmem.models.two_spaces import TwoSpaceEmbedder
 from graphmem.models.use_multilingual import UseMultilingual
 from graphmem.plugins import embedding_spec_of
-from graphmem.retrieval import arms, pipeline
+from graphmem.retrieval import pipeline
 from graphmem.settings import Settings
 from graphmem.stores.ledger import Ledger, integrity, outbox, schema
 from graphmem.stores.ledger.index_blocks import encode_terms
@@ -252,8 +252,8 @@ def measure_search(memory: Memory, ledger_data: MadeUpLedger, questions: int) ->
     times: dict[str, list[float]] = defaultdict(list)
     for owner, function, name in (
         (pipeline, "retrieve", "question and arms"),
-        (arms, "dense", "dense"),
-        (arms, "keyword", "keyword"),
+        (memory.engine.backends.vector_index, "dense", "dense"),
+        (memory.engine.backends.vector_index, "sparse", "keyword"),
         (pipeline, "neighbourhoods", "graph"),
     ):
         time_method(owner, function, times, name)

@@ -1109,7 +1109,7 @@ class Memory:
     def explain(
         self, memory_id: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None
     ) -> dict[str, Any]:
-        """Explains where a memory comes from.
+        """Explains where a memory comes from; why a search finds it, `search(…, explain=True)` tells.
 
         Returns `{"id", "memory", "messages", "note"?, "mentions", "relations", "replaces", "replaced_by", "compresses",
         "compressed_by", "abstracts", "abstracted_by", "events"}`: `messages` are its source messages (an episode is its

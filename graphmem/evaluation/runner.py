@@ -22,10 +22,10 @@ from graphmem.evaluation.datasets import BenchmarkQuestion, Dataset, QuestionGro
 from graphmem.evaluation.environment import environment
 from graphmem.memory import Memory
 from graphmem.model import Scope, View
-from graphmem.retrieval.arms import Retrieved, encode, retrieve
+from graphmem.retrieval.arms import encode, retrieve
 from graphmem.retrieval.pipeline import search
 from graphmem.retrieval.query_analysis import analyze_query
-from graphmem.retrieval.types import ScoredIds, SearchQuery
+from graphmem.retrieval.types import SearchQuery
 from graphmem.retrieval.weights import CONFIGURATIONS, SearchWeights
 
 SearchFunction = Callable[[Memory, BenchmarkQuestion, int], list[str]]
@@ -79,8 +79,8 @@ def _search_with(weights: SearchWeights) -> SearchFunction:
     return search_with_weights
 
 
-def _arm_alone(scored_by: Callable[[Retrieved], ScoredIds]) -> SearchFunction:
-    """Returns a search that ranks what an arm finds by the arm's own scores.
+def _arm_alone(name: str) -> SearchFunction:
+    """Returns a search that ranks what the arms of a name find by their own scores: cosines of both spaces, or words.
 
     It raises StoreError for a degraded search. `_search_with` the weight of one arm would have what the arm does not
     find follow in the order of storing, and no cosines in a script that the embedder does not read.
@@ -92,14 +92,9 @@ def _arm_alone(scored_by: Callable[[Retrieved], ScoredIds]) -> SearchFunction:
         deps = memory.engine.search_deps
         retrieved = retrieve(query, analysis, deps.pool.submit(encode, query.text, deps), deps)
         refuse_degraded(sorted(retrieved.degraded))
-        return [memory_id for memory_id, _ in scored_by(retrieved)[:top_k]]
+        return [memory_id for memory_id, _ in retrieved.of(name)[:top_k]]
 
     return search_arm
-
-
-def _by_cosine(retrieved: Retrieved) -> ScoredIds:
-    """Returns what was found by vectors, in both spaces for a question that has a vector in both, by the cosines."""
-    return sorted([*retrieved.dense, *retrieved.unread], key=lambda pair: -pair[1])
 
 
 def _query(case: BenchmarkQuestion, top_k: int) -> SearchQuery:
@@ -127,8 +122,8 @@ EVERYTHING = Measurement(SEARCH_FUNCTIONS, (("full", "hybrid"), ("full", "flat")
 # The search, and its arms as somebody has them who does without the rest.
 ARMS_ALONE: Mapping[str, SearchFunction] = {
     "full": _search_as_users_do,
-    "cosine": _arm_alone(_by_cosine),
-    "bm25": _arm_alone(lambda retrieved: retrieved.keyword),
+    "cosine": _arm_alone("dense"),
+    "bm25": _arm_alone("keyword"),
 }
 
 

@@ -254,6 +254,8 @@ class JobWorker:
     def enrich(self, records: Sequence[MemoryRecord], *, wait: bool) -> bool:
         """Enriches memories that this process has just stored. Returns whether all are: False at once without `wait`.
 
+        A lane (`enrichment_lane`) claims their texts, has `ingest.enrichment` compute vectors, terms and mentions, and
+        commits these; then `background.finish_background_work` has the projections deliver them.
         Raises the error of one that failed; all that failed are tried again later.
         """
         if self._hand_over is not None and not wait:

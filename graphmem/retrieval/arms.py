@@ -1,12 +1,18 @@
-"""The arms of a search: each returns scored ids from its index. One that fails is left out and named in `degraded`."""
+"""The arms of a search: each returns scored ids from its index. One that fails is left out and named in `degraded`.
+
+All arms are in `ARMS`, from which candidates, further hits and `why_not` take them. The scores of a new one are a
+feature once `features.Evidence._arm_columns` makes a column of them, with a weight in `weights` and with its words in
+`explanation.REASONS`.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from math import isfinite
 from typing import Generic, NamedTuple, TypeVar
 
@@ -26,9 +32,6 @@ from graphmem.text import idf, query_term_counts
 logger = logging.getLogger("graphmem")
 T = TypeVar("T")
 
-# Memories that each arm returns. All memories as candidates would gain half a point of R@10 (benchmarks/ABLATIONS.md,
-# "Left out").
-DENSE_LIMIT, KEYWORD_LIMIT = 100, 200
 # Partitions that a search by agent or run alone reads at all, the last written first.
 MAX_PARTITIONS_LISTED = 1000
 # Seconds that a search waits for a projection to catch up with the ledger.
@@ -42,22 +45,59 @@ class Attempt(NamedTuple, Generic[T]):
     degraded: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Retrieved:
-    """The encoded query, the statistics of the partitions to search by key, and what each arm found for its limit.
-
-    `unread` are memories that have a vector in the multilingual space alone, for a query that has both. The ids come
-    from the projections and are not yet checked against the ledger, the view and the filter.
-    """
+class Asked(NamedTuple):
+    """What an arm is asked: a query, as the models read it, in partitions, whose statistics are given by their keys."""
 
     query: SearchQuery
-    analysis: AnalyzedQuery
     encoded: EncodedQuery
     statistics: Mapping[str, PartitionStatistics]
-    dense: ScoredIds
-    unread: ScoredIds
-    keyword: ScoredIds
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """An arm: `search` returns up to `limit` memories, of which the best `candidates` become candidates of a search.
+
+    `name` is that of its scores, which several arms may share. `reads_encoding`: it waits for the models.
+    """
+
+    name: str
+    search: Callable[[Asked, SearchDeps, int], Attempt[ScoredIds]]
+    limit: int
+    candidates: int
+    reads_encoding: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Retrieved:
+    """What was asked, and what each of `ARMS` found up to its limit, in their order.
+
+    The ids come from the projections and are not yet checked against the ledger, the view and the filter.
+    """
+
+    asked: Asked
+    analysis: AnalyzedQuery
+    found: Sequence[ScoredIds]
     degraded: frozenset[str] = frozenset()
+
+    def of(self, name: str) -> ScoredIds:
+        """Returns what the arms of this name found, best first."""
+        found = chain.from_iterable(ids for arm, ids in zip(ARMS, self.found, strict=True) if arm.name == name)
+        return sorted(found, key=lambda pair: -pair[1])
+
+    @property
+    def query(self) -> SearchQuery:
+        """The query."""
+        return self.asked.query
+
+    @property
+    def encoded(self) -> EncodedQuery:
+        """The query as the models read it."""
+        return self.asked.encoded
+
+    @property
+    def statistics(self) -> Mapping[str, PartitionStatistics]:
+        """The statistics of the partitions to search, by key."""
+        return self.asked.statistics
 
 
 def attempt(name: str, call: Callable[[], T], otherwise: T) -> Attempt[T]:
@@ -97,13 +137,14 @@ def retrieve(
     def begin(arm: Callable[[], Attempt[ScoredIds]]) -> Callable[[], Attempt[ScoredIds]]:
         return arm if deps.vector_worker is None else deps.pool.submit(arm).result
 
-    by_words = begin(partial(keyword, query, statistics, deps, KEYWORD_LIMIT))
+    asked = Asked(query, EncodedQuery(), statistics)
+    answers = {arm: begin(partial(arm.search, asked, deps, arm.limit)) for arm in ARMS if not arm.reads_encoding}
     encoded = encoding.result()
-    alone = begin(partial(unread, query, encoded.value, deps, DENSE_LIMIT))
-    found = dense(query, encoded.value, deps, DENSE_LIMIT), alone(), by_words()
-    degraded = degraded.union(encoded.degraded, *(arm.degraded for arm in found))
-    by_vector, of_unread, with_words = (arm.value for arm in found)
-    return Retrieved(query, analysis, encoded.value, statistics, by_vector, of_unread, with_words, degraded)
+    asked = asked._replace(encoded=encoded.value)
+    answers |= {arm: begin(partial(arm.search, asked, deps, arm.limit)) for arm in ARMS if arm.reads_encoding}
+    found = [answers[arm]() for arm in ARMS]
+    degraded = degraded.union(encoded.degraded, *(one.degraded for one in found))
+    return Retrieved(asked, analysis, [one.value for one in found], degraded)
 
 
 def encode(text: str, deps: SearchDeps) -> Attempt[EncodedQuery]:
@@ -140,13 +181,13 @@ def encode(text: str, deps: SearchDeps) -> Attempt[EncodedQuery]:
     return attempt("vectors", call_or_tell, EncodedQuery())
 
 
-def dense(query: SearchQuery, encoded: EncodedQuery, deps: SearchDeps, limit: int) -> Attempt[ScoredIds]:
+def _dense(asked: Asked, deps: SearchDeps, limit: int) -> Attempt[ScoredIds]:
     """Returns the memories nearest to the query's vector with their cosines, unchecked; none without a vector.
 
     The vector is the multilingual one if the query has no other.
     """
-    index, view = deps.vector_index, query.view
-    vector, ranking = encoded.vector, encoded.ranking
+    index, view = deps.vector_index, asked.query.view
+    vector, ranking = asked.encoded.vector, asked.encoded.ranking
     if vector is not None:
         return _read(deps, lambda: index.dense(view, vector, limit))
     if ranking is not None:
@@ -154,29 +195,27 @@ def dense(query: SearchQuery, encoded: EncodedQuery, deps: SearchDeps, limit: in
     return Attempt([])
 
 
-def unread(query: SearchQuery, encoded: EncodedQuery, deps: SearchDeps, limit: int) -> Attempt[ScoredIds]:
+def _unread(asked: Asked, deps: SearchDeps, limit: int) -> Attempt[ScoredIds]:
     """Returns the nearest of the memories that have a vector in the multilingual space alone, unchecked.
 
     None for a query without a vector in either space.
     """
-    index, ranking = deps.vector_index, encoded.ranking
-    if encoded.vector is None or ranking is None:
+    index, view, ranking = deps.vector_index, asked.query.view, asked.encoded.ranking
+    if asked.encoded.vector is None or ranking is None:
         return Attempt([])
-    return _read(deps, lambda: index.multilingual(query.view, ranking, limit, without_dense=True))
+    return _read(deps, lambda: index.multilingual(view, ranking, limit, without_dense=True))
 
 
-def keyword(
-    query: SearchQuery, statistics: Mapping[str, PartitionStatistics], deps: SearchDeps, limit: int
-) -> Attempt[ScoredIds]:
+def _keyword(asked: Asked, deps: SearchDeps, limit: int) -> Attempt[ScoredIds]:
     """Returns the memories that share words with the query, with their BM25 scores, unchecked; best first.
 
     At most `limit` from each partition. Each partition has its own idf, so no tenant's words weigh on another's.
     """
-    counts = query_term_counts(query.text)
+    counts = query_term_counts(asked.query.text)
 
     def search_partitions() -> ScoredIds:
         pairs: ScoredIds = []
-        for key, own in statistics.items():
+        for key, own in asked.statistics.items():
             # A word said twice counts once, a spelling without marks in part.
             weights = {
                 term: min(count, 1) * idf(own.size, own.frequencies[term])
@@ -184,11 +223,20 @@ def keyword(
                 if own.frequencies[term]
             }
             if weights:
-                found = deps.vector_index.sparse(replace(query.view, partition=key), weights, limit)
+                found = deps.vector_index.sparse(replace(asked.query.view, partition=key), weights, limit)
                 pairs.extend(found if deps.vector_worker is None else _checked(found))
         return sorted(pairs, key=lambda pair: -pair[1])
 
     return _read(deps, search_partitions)
+
+
+# More candidates (250 to 400 in all) cost time and gain nothing; all memories as candidates would gain half a point of
+# R@10 (benchmarks/ABLATIONS.md, "Left out"). Where two arms share a name, the later one's score of a memory counts.
+ARMS = (
+    Arm("dense", _unread, limit=100, candidates=100),
+    Arm("dense", _dense, limit=100, candidates=100),
+    Arm("keyword", _keyword, limit=200, candidates=100, reads_encoding=False),
+)
 
 
 def _read(deps: SearchDeps, search: Callable[[], ScoredIds]) -> Attempt[ScoredIds]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
@@ -13,20 +12,19 @@ from sqlalchemy import Connection
 
 from graphmem.model import Entity, MentionKind
 from graphmem.retrieval import matching, scoring, term_overlap
-from graphmem.retrieval.arms import DENSE_LIMIT, KEYWORD_LIMIT, Attempt, Retrieved, dense, keyword, unread
+from graphmem.retrieval.arms import ARMS, Attempt, Retrieved
 from graphmem.retrieval.evidence_reader import EvidenceReader
 from graphmem.retrieval.features import Evidence, FeatureTable
 from graphmem.retrieval.matching import CharacterMatches, TokenMatches
-from graphmem.retrieval.types import ScoredIds, SearchDeps, SearchPartition
+from graphmem.retrieval.types import SearchDeps, SearchPartition
 from graphmem.retrieval.weights import SearchWeights, Weights
 from graphmem.stores.ledger import entity_names, memories, term_stats
 from graphmem.stores.ledger.columns import PartitionColumns
 from graphmem.stores.ledger.term_stats import PartitionStatistics
 from graphmem.text import KeyCandidate, key_candidates, query_term_counts, term_id, tokens, words_of
 
-# The best of the keyword arm that become candidates, and all candidates of the arms. More (250 to 400 in all) cost time
-# and gain nothing (benchmarks/ABLATIONS.md, "Left out").
-KEYWORD_CANDIDATE_LIMIT, CANDIDATE_LIMIT = 100, 150
+# All candidates, of the arms and beside them.
+CANDIDATE_LIMIT = 150
 # The best candidates among which repetitions of the query are looked for.
 REPETITION_LIMIT = 50
 # Memories of each period that the query names, the newest first (benchmarks/ABLATIONS.md, "Times").
@@ -92,12 +90,10 @@ def choose_candidates(retrieved: Retrieved, deps: SearchDeps, weights: SearchWei
     if encoded.is_multilingual:
         weights = weights.for_multilingual_query()
     reader = EvidenceReader.open(query, encoded, deps)
-    found = found_by_arms(
-        retrieved, reader, Evidence(compares_vectors=encoded.compares_vectors), deps, (DENSE_LIMIT, KEYWORD_LIMIT)
-    )
-    evidence = replace(found.evidence, keyword=found.keyword)
-    arms = {"dense": found.dense, "keyword": found.keyword} if encoded.compares_vectors else {"keyword": found.keyword}
-    best_partitions = [evidence.rows[uid].partition for uid in arms.get("dense", found.keyword)]
+    found = found_by_arms(retrieved, reader, Evidence(compares_vectors=encoded.compares_vectors), deps)
+    evidence = replace(found.evidence, keyword=found.scores["keyword"])
+    arms = {name: scores for name, scores in found.scores.items() if name != "dense" or encoded.compares_vectors}
+    best_partitions = [evidence.rows[uid].partition for uid in next(iter(arms.values()))]
     with deps.ledger.read() as connection:
         of_named_times = [
             uid
@@ -105,7 +101,7 @@ def choose_candidates(retrieved: Retrieved, deps: SearchDeps, weights: SearchWei
             for uid in memories.ids_between(connection, query.view, start, end, DATED_LIMIT)
         ]
         evidence, of_named_times = reader.visible(evidence, of_named_times)
-    ids = scoring.union_in_order(found.dense, list(found.keyword)[:KEYWORD_CANDIDATE_LIMIT], of_named_times)
+    ids = scoring.union_in_order(*found.best, of_named_times)
     degraded = retrieved.degraded | found.degraded
     if not ids and "vectors" in degraded:
         evidence, ids = _newest(retrieved, reader, evidence, deps)
@@ -122,43 +118,39 @@ def choose_candidates(retrieved: Retrieved, deps: SearchDeps, weights: SearchWei
 
 
 class FoundByArms(NamedTuple):
-    """What the arms found that is visible, with its scores, best first, and the evidence with its rows."""
+    """What the arms found that is visible: its scores by the arms' names, those that may become candidates of each
+    name, best first; and the evidence with its rows.
+    """
 
     evidence: Evidence
-    dense: dict[str, float]
-    keyword: dict[str, float]
+    scores: dict[str, dict[str, float]]
+    best: list[list[str]]
     degraded: frozenset[str]
 
 
 def found_by_arms(
-    retrieved: Retrieved, reader: EvidenceReader, evidence: Evidence, deps: SearchDeps, limits: tuple[int, int]
+    retrieved: Retrieved, reader: EvidenceReader, evidence: Evidence, deps: SearchDeps, limit: int | None = None
 ) -> FoundByArms:
-    """Returns up to so many visible memories of both arms of vectors, and of the keyword arm.
+    """Returns up to `limit` visible memories of each arm (None: up to its own limit).
 
-    An arm is asked again if `retrieved` is of another limit, and for four times as many while the filter refuses too
-    many.
+    An arm is asked again if `limit` is not its own, and for four times as many while the filter refuses too many.
     """
-    query, encoded, statistics = retrieved.query, retrieved.encoded, retrieved.statistics
-    dense_limit, keyword_limit = limits
-    searches: tuple[tuple[Callable[[int], Attempt[ScoredIds]], ScoredIds, int, int], ...] = (
-        (partial(unread, query, encoded, deps), retrieved.unread, DENSE_LIMIT, dense_limit),
-        (partial(dense, query, encoded, deps), retrieved.dense, DENSE_LIMIT, dense_limit),
-        (partial(keyword, query, statistics, deps), retrieved.keyword, KEYWORD_LIMIT, keyword_limit),
-    )
-    kept, degraded = list[dict[str, float]](), frozenset[str]()
-    for search, first, limit_of_first, limit in searches:
-        answer, most = Attempt(first) if limit == limit_of_first else search(limit), limit
+    scores, best, degraded = dict[str, dict[str, float]](), list[list[str]](), frozenset[str]()
+    for arm, first in zip(ARMS, retrieved.found, strict=True):
+        wanted = most = arm.limit if limit is None else limit
+        answer = Attempt(first) if wanted == arm.limit else arm.search(retrieved.asked, deps, wanted)
         while True:
             degraded |= answer.degraded
             evidence, visible = reader.visible(evidence, (uid for uid, _ in answer.value))
-            if len(visible) >= limit or len(answer.value) < most:
+            if len(visible) >= wanted or len(answer.value) < most:
                 break
             most *= 4
-            answer = search(most)
+            answer = arm.search(retrieved.asked, deps, most)
         shown = set(visible)
-        kept.append(dict([(uid, score) for uid, score in answer.value if uid in shown][:limit]))
-    of_unread, by_vector, by_words = kept
-    return FoundByArms(evidence, {**of_unread, **by_vector}, by_words, degraded)
+        kept = dict([(uid, score) for uid, score in answer.value if uid in shown][:wanted])
+        scores[arm.name] = {**scores.get(arm.name, {}), **kept}
+        best.append(list(kept)[: arm.candidates])
+    return FoundByArms(evidence, scores, best, degraded)
 
 
 def _newest(

@@ -10,8 +10,8 @@ from dataclasses import replace
 from graphmem.answer_size import count_texts, counted
 from graphmem.model import MentionKind, Relation
 from graphmem.retrieval import scoring, sentence_matching
-from graphmem.retrieval.arms import DENSE_LIMIT, dense, keyword
-from graphmem.retrieval.candidates import KEYWORD_CANDIDATE_LIMIT, Candidates
+from graphmem.retrieval.arms import ARMS
+from graphmem.retrieval.candidates import Candidates
 from graphmem.retrieval.context.sentence_values import weigh_sentences
 from graphmem.retrieval.explanation import Trace
 from graphmem.retrieval.ranking import Ranked, in_order, may_be_hits, passes_threshold
@@ -111,11 +111,9 @@ def _trace(uid: str, ranking: Ranked, hits: Sequence[Hit], deps: SearchDeps) -> 
     """Returns what the search knows of a memory, and what failed; asks the arms again, and for more."""
     candidates, ranked, explainer = ranking.candidates, ranking.ranked, ranking.explainer
     retrieved = candidates.retrieved
-    arms = {
-        "dense": dense(retrieved.query, retrieved.encoded, deps, TRACED_LIMIT),
-        "keyword": keyword(retrieved.query, retrieved.statistics, deps, TRACED_LIMIT),
-    }
-    places = {name: [found for found, _ in arm.value] for name, arm in arms.items()}
+    answers = [arm.search(retrieved.asked, deps, TRACED_LIMIT) for arm in ARMS]
+    traced = replace(retrieved, found=[answer.value for answer in answers])
+    places = {arm.name: [found for found, _ in traced.of(arm.name)] for arm in ARMS}
     own = next((place for place, memory in enumerate(ranked, 1) if memory.id == uid), None)
     grouped = may_be_hits(candidates, ranked, explainer, deps, len(ranked)) if own is not None else []
     grouped = in_order(grouped, ranking.relevances, candidates)
@@ -124,7 +122,7 @@ def _trace(uid: str, ranking: Ranked, hits: Sequence[Hit], deps: SearchDeps) -> 
     found = ranking.relevances.get(uid)
     trace = Trace(
         arm_ranks={name: ids.index(uid) + 1 for name, ids in places.items() if uid in ids},
-        arm_limits={"dense": DENSE_LIMIT, "keyword": KEYWORD_CANDIDATE_LIMIT},
+        arm_limits={arm.name: arm.candidates for arm in ARMS},
         candidates=len(ranked),
         rank=own,
         score=None if memory is None else memory.score,
@@ -139,4 +137,4 @@ def _trace(uid: str, ranking: Ranked, hits: Sequence[Hit], deps: SearchDeps) -> 
         last_score=hits[-1].score if hits else None,
         shares={} if memory is None else explainer.shares(memory),
     )
-    return trace, frozenset[str]().union(*(arm.degraded for arm in arms.values()))
+    return trace, frozenset[str]().union(*(answer.degraded for answer in answers))

@@ -32,7 +32,7 @@ from graphmem.retrieval.reordering import (
     raise_replies,
     reranked,
 )
-from graphmem.retrieval.requests import MAX_REQUEST_CHARS, asks_for_requests, is_request
+from graphmem.retrieval.requests_to_assistant import MAX_REQUEST_CHARS, asks_for_requests, is_request
 from graphmem.retrieval.types import SearchDeps
 from graphmem.retrieval.weights import KEYWORD_QUERY_WEIGHT, Weights
 from graphmem.stores.ledger import candidate_rows, memories
@@ -189,14 +189,14 @@ def _further_memories(candidates: Candidates, arm_limit: int, deps: SearchDeps) 
     of the candidates returned has these memories as well.
     """
     retrieved, reader = candidates.retrieved, candidates.reader
-    found = found_by_arms(retrieved, reader, candidates.evidence, deps, (arm_limit, arm_limit))
+    found = found_by_arms(retrieved, reader, candidates.evidence, deps, arm_limit)
     own = set(candidates.ids)
-    further = [uid for uid in scoring.union_in_order(found.dense, found.keyword) if uid not in own]
-    evidence = replace(found.evidence, keyword={**found.keyword, **found.evidence.keyword})
+    further = [uid for uid in scoring.union_in_order(*found.scores.values()) if uid not in own]
+    evidence = replace(found.evidence, keyword={**found.scores["keyword"], **found.evidence.keyword})
     more = replace(
         candidates, evidence=reader.compared(evidence, further), degraded=candidates.degraded | found.degraded
     )
-    return more, further, 0 if max(len(found.dense), len(found.keyword)) < arm_limit else 4 * arm_limit
+    return more, further, 0 if max(map(len, found.scores.values())) < arm_limit else 4 * arm_limit
 
 
 def may_be_hits(

@@ -17,8 +17,8 @@ from sqlalchemy import Engine, event
 from graphmem import Memory
 from graphmem.errors import ModelError, StoreUnavailable
 from graphmem.model import MentionEdge, MentionKind, Scope, Subgraph, View
-from graphmem.retrieval import arms, graph_walk
-from graphmem.retrieval.arms import Attempt, Retrieved, attempt, encode, retrieve
+from graphmem.retrieval import graph_walk
+from graphmem.retrieval.arms import ARMS, Arm, Asked, Attempt, Retrieved, attempt, encode, retrieve
 from graphmem.retrieval.candidates import Candidates, choose_candidates
 from graphmem.retrieval.evidence_reader import EvidenceReader
 from graphmem.retrieval.features import Evidence, SpaceEstimates, UnreadMemories
@@ -81,7 +81,8 @@ def asked(text: str, **options: Any) -> SearchQuery:
 def found(query: SearchQuery, dense: Any = (), keyword: Any = (), **more: Any) -> Retrieved:
     """Returns what arms may have found for a query that the embedder does not read, so that no vector counts."""
     analysis = analyze_query(query.text, VIEW.moment)
-    return Retrieved(query, analysis, more.pop("encoded", EncodedQuery()), {}, [*dense], [], [*keyword], **more)
+    question = Asked(query, more.pop("encoded", EncodedQuery()), {})
+    return Retrieved(question, analysis, [[], [*dense], [*keyword]], **more)
 
 
 def retrieved_by(query: SearchQuery, deps: SearchDeps) -> Retrieved:
@@ -110,15 +111,15 @@ def test_retrieving_encodes_the_query_and_asks_each_arm(deps: SearchDeps, ids: l
     cosines = {
         uid: float(deps.embedder.embed([f"{SAID[n][0]}: {SAID[n][1]}"])[0][0] @ vector) for n, uid in enumerate(ids)
     }
-    assert dict(retrieved.dense) == pytest.approx(cosines, abs=1e-3)
-    assert {uid for uid, _ in retrieved.keyword} == {ids[TEA], ids[COFFEE]}
+    assert dict(retrieved.of("dense")) == pytest.approx(cosines, abs=1e-3)
+    assert {uid for uid, _ in retrieved.of("keyword")} == {ids[TEA], ids[COFFEE]}
     statistics = retrieved.statistics["user:ann"]
     assert (statistics.size, statistics.kept, statistics.frequencies) == (
         4,
         4,
         {term_id("tea"): 1, term_id("coffe"): 1},
     )
-    assert (retrieved.unread, retrieved.degraded) == ([], frozenset())
+    assert (retrieved.found[0], retrieved.degraded) == ([], frozenset())  # no memory has a multilingual vector alone
 
 
 def test_vectors_of_another_embedder_are_not_searched(deps: SearchDeps) -> None:
@@ -134,8 +135,9 @@ def test_a_word_said_twice_in_a_query_counts_once(deps: SearchDeps, ids: list[st
     statistics = retrieved_by(once, deps).statistics
     in_document = bm25_weights(term_counts("Tom: Ann likes tea"))[term_id("tea")]
     expected = [(ids[TEA], pytest.approx(in_document * idf(4, 1), rel=1e-5))]
-    assert arms.keyword(once, statistics, deps, 5).value == expected
-    assert arms.keyword(twice, statistics, deps, 5).value == expected
+    keyword = ARMS[-1]
+    assert keyword.search(Asked(once, EncodedQuery(), statistics), deps, 5).value == expected
+    assert keyword.search(Asked(twice, EncodedQuery(), statistics), deps, 5).value == expected
 
 
 def test_what_fails_is_left_out_by_name() -> None:
@@ -155,8 +157,22 @@ def test_an_embedder_that_fails_leaves_the_keyword_arm(deps: SearchDeps, ids: li
 
     query = asked("tea")
     retrieved = retrieved_by(query, replace(deps, embedder=Broken(1024)))
-    assert (retrieved.encoded, retrieved.dense, retrieved.degraded) == (EncodedQuery(), [], frozenset({"vectors"}))
-    assert [uid for uid, _ in retrieved.keyword] == [ids[TEA]]
+    assert (retrieved.encoded, retrieved.of("dense"), retrieved.degraded) == (
+        EncodedQuery(),
+        [],
+        frozenset({"vectors"}),
+    )
+    assert [uid for uid, _ in retrieved.of("keyword")] == [ids[TEA]]
+
+
+def test_one_more_arm_is_one_more_entry(deps: SearchDeps, ids: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it finds becomes a candidate and has its scores, and a trace names it."""
+    nearby = Arm("nearby", lambda *_: Attempt([(ids[RAIN], 0.7)]), limit=5, candidates=5)
+    for module in ("arms", "candidates", "hits"):
+        monkeypatch.setattr(f"graphmem.retrieval.{module}.ARMS", (*ARMS, nearby))
+    assert chosen(deps, "tea").arms["nearby"] == {ids[RAIN]: 0.7}
+    trace = read_hits(ranked_by_hand(deps, "tea", traced=ids[RAIN]), deps).trace
+    assert trace is not None and trace.arm_ranks["nearby"] == 1
 
 
 # --- choose_candidates ------------------------------------------------------------------------------------------------
@@ -386,7 +402,9 @@ def test_a_trace_comes_out_of_the_same_values(deps: SearchDeps, ids: list[str]) 
     assert (trace.rank, trace.hit, trace.candidates) == (place + 1, place + 1, len(SAID))
     assert trace.score == ranking.ranked[place].score
     assert trace.shares == ranking.explainer.shares(ranking.ranked[place])
-    assert trace.arm_ranks["dense"] == [uid for uid, _ in ranking.candidates.retrieved.dense].index(ids[COFFEE]) + 1
+    assert (
+        trace.arm_ranks["dense"] == [uid for uid, _ in ranking.candidates.retrieved.of("dense")].index(ids[COFFEE]) + 1
+    )
     assert "keyword" not in trace.arm_ranks
 
 

@@ -1,4 +1,8 @@
-"""The context: a delimited prompt block of the sentences that help to answer, marked as data. Pure."""
+"""The context: a delimited prompt block of the sentences that help to answer, marked as data. Pure.
+
+Which memories it is made of is decided before, by their relevance (`retrieval.ranking`: `may_be_hits`, `_floor`); which
+of their sentences it shows, by `packing`.
+"""
 
 from __future__ import annotations
 

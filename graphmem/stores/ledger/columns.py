@@ -1,8 +1,8 @@
-"""Keeps in memory what searches read of a partition: the rows, mentions, entities and embeddings of its memories.
+"""The cache of searches: keeps in memory what they read of a partition, its rows, mentions, entities and embeddings.
 
 The ledger stays the truth: at each use one statement compares the ledger's state with that of the columns, and what
 changed since is read. Columns never change; a change makes new ones, which share what is the same, so a search reads
-one state throughout. They answer as the tables do (tests/ledger/test_columns.py compares both), which serve all that
+one state throughout. They answer as the tables do (tests/unit/test_columns.py compares both), which serve all that
 is not kept here.
 """
 

@@ -96,7 +96,9 @@ _ATTACHMENTS = (
     .scalar_subquery()
 )
 # Every column of `memories` is in one of these, in TIME_COLUMNS, OPTIONAL_TIME_COLUMNS or SCOPE_NAMES, or is `kind`,
-# `layer` or `seq`. Plain values and times are fields of a record and of an export.
+# `layer` or `seq`. Plain values and times are fields of a record and of an export. A new one is in a migration,
+# `schema`, `model.MemoryRecord` and `transfer.records`; what callers give comes by `commands.types.AddMessage`, what
+# they get goes out by `types.py` and `responses`, what they filter by is in `boundary.filters`.
 PLAIN_COLUMNS = (
     "text", "memory_type", "metadata", "speaker", "actor_id", "role", "message_id", "session", "source_only",
     "confidence", "version", "utc_offset", "importance", "level", "pinned",

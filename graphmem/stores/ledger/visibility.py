@@ -1,4 +1,8 @@
-"""Translates a `View` or a `Scope` into SQL conditions on `memories`; every read of the ledger uses these.
+"""Translates a `View` or a `Scope` into SQL conditions on `memories`; every read of the ledger's tables uses these.
+
+The same rule is in `View.holds` for a record, in `PartitionColumns.visible` for what is kept in memory, in the payload
+filter of `stores.qdrant` and in the statements of `stores.neo4j`. What an index finds is checked by these conditions
+again (`retrieval.evidence_reader`).
 
 A view is split into its *shape* (which conditions it has: the key under which a built statement is cached) and its
 *values* (the parameters of those conditions).

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from graphmem.retrieval.requests import MAX_REQUEST_CHARS, asks_for_requests, is_request
+from graphmem.retrieval.requests_to_assistant import MAX_REQUEST_CHARS, asks_for_requests, is_request
 
 
 @pytest.mark.parametrize(
