@@ -5,7 +5,7 @@ r"""Compares graphmem with other memories and two baselines, in one run: what is
     python benchmarks/compare --small --locomo locomo10.json --out small       # minutes: shows that all works
     python benchmarks/compare --report benchmarks/results/compare              # the report anew, from the records
 
-Writes the records of the run (`measuring`) to OUT.jsonl, and the report to OUT.md. Systems whose packages are not there
+Writes the records of the run (`compare_measuring`) to OUT.jsonl, and the report to OUT.md. Systems whose packages are not there
 are left out. Recall is measured over the data as it is; times over LOCOMO's turns in one partition, repeated by other
 people with other words (`benchmarks/latency.py`) until they are as many as `--memories` says.
 """
@@ -24,9 +24,9 @@ from tempfile import TemporaryDirectory
 FOLDER = Path(__file__).parent
 sys.path += [str(FOLDER), str(FOLDER.parent)]
 
+from compare_measuring import Progress, Record, Task, measure  # noqa: E402
 from compare_report import report  # noqa: E402
 from latency import enlarge  # noqa: E402
-from measuring import Progress, Record, Task, measure  # noqa: E402
 from systems import FLOOR, OWN, SYSTEMS, Encoder, Place, switch_off_telemetry  # noqa: E402
 
 from graphmem.cli.render import ProgressBar  # noqa: E402

@@ -1,4 +1,4 @@
-"""The report of a run in Markdown, from its records alone (`measuring`). Pure functions."""
+"""The report of a run in Markdown, from its records alone (`compare_measuring`). Pure functions."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def test_unusable_arguments_name_the_remedy(memory: Memory) -> None:
         memory.on("memory.add", print)
     with pytest.raises(ValidationError, match="event=7: must be one of 'session.end'"):
         memory.on(7, print)  # type: ignore[arg-type]
-    with pytest.raises(ValidationError, match="handler='NoneType': must be a function"):
+    with pytest.raises(ValidationError, match="handler=<NoneType>: must be a function"):
         memory.on("memory.added", None)  # type: ignore[arg-type]
     for name in ("", "a@b", "a:b", "x" * 81, 7):
         with pytest.raises(ValidationError, match="name="):

@@ -31,7 +31,7 @@ TOPIC_TEMPERATURE, PROTOTYPE_SIMILARITY = 0.06, 0.3
 # The cosine of unrelated texts, where there are only so many memories.
 UNRELATED, FEW = 0.1, 2
 # Of more memories than these the background is at most this cosine (docs/decisions/0065).
-MOST_UNRELATED, SOME = 0.25, 5
+MOST_UNRELATED, SOME = 0.35, 5
 # Digits to which the cosines of equal vectors agree, however they were multiplied.
 COSINE_DIGITS = 5
 # Fewer characters all count alike.
