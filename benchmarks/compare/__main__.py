@@ -5,9 +5,9 @@ r"""Compares graphmem with other memories and two baselines, in one run: what is
     python benchmarks/compare --small --locomo locomo10.json --out small       # minutes: shows that all works
     python benchmarks/compare --report benchmarks/results/compare              # the report anew, from the records
 
-Writes the records of the run (`compare_measuring`) to OUT.jsonl, and the report to OUT.md. Systems whose packages are not there
-are left out. Recall is measured over the data as it is; times over LOCOMO's turns in one partition, repeated by other
-people with other words (`benchmarks/latency.py`) until they are as many as `--memories` says.
+Writes the records of the run (`compare_measuring`) to OUT.jsonl, and the report to OUT.md. Systems whose packages are
+not there are left out. Recall is measured over the data as it is; times over LOCOMO's turns in one partition, repeated
+by other people with other words (`benchmarks/latency.py`) until they are as many as `--memories` says.
 """
 
 from __future__ import annotations
