@@ -107,11 +107,9 @@ def _print_imported(renderer: Renderer, counts: Mapping[str, Any]) -> None:
     parts += [f"{counts['erased']} erased here before, not brought back without --restore"] if counts["erased"] else []
     parts += [f"{counts['tombstones']} erased there, noted"] if counts["tombstones"] else []
     parts += [f"{counts['skipped_links']} links to memories that are not here"] if counts["skipped_links"] else []
-    parts += (
-        [f"{counts['skipped_data']} attachments without their data (set attachments.store to folder before an import)"]
-        if counts["skipped_data"]
-        else []
-    )
+    if counts["skipped_data"]:
+        remedy = "set attachments.store to folder before an import"
+        parts.append(f"{counts['skipped_data']} attachments without their data ({remedy})")
     parts += [f"{counts['settings']} settings restored"] if counts["settings"] else []
     parts += [f"{counts['keys']} keys to be made anew (graphmem keys create)"] if counts["keys"] else []
     parts += [f"{counts['unenriched']} still without vectors and entities"] if counts["unenriched"] else []

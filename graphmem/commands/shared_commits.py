@@ -88,16 +88,16 @@ class SharedCommits:
         """Commits change sets in one transaction or, if that is refused, each in its own."""
         try:
             outcomes = iter(self._commit(_merged([one.change_set for one in waiting])))
-        except Exception as error:  # noqa: BLE001  (whoever waits gets it)
-            if len(waiting) == 1 or isinstance(error, StoreLocked):  # each would wait for the lock as long again
-                for one in waiting:
-                    one.outcomes.set_exception(error)
-                return
+        except BaseException as error:  # noqa: BLE001  (whoever waits gets it: nobody else would settle these)
+            is_of_all = isinstance(error, StoreLocked)  # each would wait for the lock as long again
             for one in waiting:
-                self._commit_together([one])
-            return
-        for one in waiting:
-            one.outcomes.set_result(list(islice(outcomes, len(one.change_set.commands))))
+                if len(waiting) == 1 or is_of_all:
+                    one.outcomes.set_exception(error)
+                else:
+                    self._commit_together([one])
+        else:
+            for one in waiting:
+                one.outcomes.set_result(list(islice(outcomes, len(one.change_set.commands))))
 
     def _commit(self, change_set: ChangeSet) -> list[Outcome]:
         return commit(self._ledger, change_set, self._session_gap, self._observers)

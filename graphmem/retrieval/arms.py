@@ -134,14 +134,15 @@ def retrieve(
         caught_up = attempt(worker.name, partial(worker.catch_up, partitions, CATCH_UP_SECONDS), otherwise=False)
         degraded |= caught_up.degraded if caught_up.value else {worker.name}
 
-    def begin(arm: Callable[[], Attempt[ScoredIds]]) -> Callable[[], Attempt[ScoredIds]]:
-        return arm if deps.vector_worker is None else deps.pool.submit(arm).result
+    def begin(arm: Arm, asked: Asked) -> Callable[[], Attempt[ScoredIds]]:
+        call = partial(arm.search, asked, deps, arm.limit)
+        return call if deps.vector_worker is None else deps.pool.submit(call).result
 
     asked = Asked(query, EncodedQuery(), statistics)
-    answers = {arm: begin(partial(arm.search, asked, deps, arm.limit)) for arm in ARMS if not arm.reads_encoding}
+    answers = {arm: begin(arm, asked) for arm in ARMS if not arm.reads_encoding}
     encoded = encoding.result()
     asked = asked._replace(encoded=encoded.value)
-    answers |= {arm: begin(partial(arm.search, asked, deps, arm.limit)) for arm in ARMS if arm.reads_encoding}
+    answers |= {arm: begin(arm, asked) for arm in ARMS if arm.reads_encoding}
     found = [answers[arm]() for arm in ARMS]
     degraded = degraded.union(encoded.degraded, *(one.degraded for one in found))
     return Retrieved(asked, analysis, [one.value for one in found], degraded)

@@ -113,7 +113,8 @@ def _trace(uid: str, ranking: Ranked, hits: Sequence[Hit], deps: SearchDeps) -> 
     retrieved = candidates.retrieved
     answers = [arm.search(retrieved.asked, deps, TRACED_LIMIT) for arm in ARMS]
     traced = replace(retrieved, found=[answer.value for answer in answers])
-    places = {arm.name: [found for found, _ in traced.of(arm.name)] for arm in ARMS}
+    arm_limits = {arm.name: arm.candidates for arm in ARMS}
+    places = {name: [found for found, _ in traced.of(name)] for name in arm_limits}
     own = next((place for place, memory in enumerate(ranked, 1) if memory.id == uid), None)
     grouped = may_be_hits(candidates, ranked, explainer, deps, len(ranked)) if own is not None else []
     grouped = in_order(grouped, ranking.relevances, candidates)
@@ -122,7 +123,7 @@ def _trace(uid: str, ranking: Ranked, hits: Sequence[Hit], deps: SearchDeps) -> 
     found = ranking.relevances.get(uid)
     trace = Trace(
         arm_ranks={name: ids.index(uid) + 1 for name, ids in places.items() if uid in ids},
-        arm_limits={arm.name: arm.candidates for arm in ARMS},
+        arm_limits=arm_limits,
         candidates=len(ranked),
         rank=own,
         score=None if memory is None else memory.score,

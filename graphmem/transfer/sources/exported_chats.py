@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from graphmem.ingest.chat_deduplication import message_text
+
 _ROLES = {"user": "user", "human": "user", "assistant": "assistant"}
 _CLAUDE_CODE_KEYS = {"sessionId", "leafUuid", "messageId"}
 
@@ -33,7 +35,7 @@ def messages(value: Any) -> list[Any]:
 
 def _message(role: Any, content: str, id_: Any, timestamp: Any) -> Iterator[dict[str, Any]]:
     """Yields the message if somebody says words in it. Without id or time it gets none."""
-    if role in _ROLES and content.strip():
+    if role in _ROLES and content:
         optional = {"id": id_, "timestamp": timestamp}
         given = {key: value for key, value in optional.items() if value is not None}
         yield {"role": _ROLES[role], "content": content} | given
@@ -50,19 +52,17 @@ def _of_chatgpt(conversation: Mapping[str, Any], nodes: dict[str, Any]) -> Itera
     for id_, node in reversed(path.items()):
         message = _object(node.get("message"))
         content, metadata = _object(message.get("content")), _object(message.get("metadata"))
-        is_said = content.get("content_type") in {"text", "multimodal_text"} and message.get("recipient") in {
-            None,
-            "all",
-        }
-        if is_said and not metadata.get("is_visually_hidden_from_conversation"):
-            words = _words(content.get("parts"))
+        is_text = content.get("content_type") in {"text", "multimodal_text"}
+        is_to_all = message.get("recipient") in {None, "all"}
+        if is_text and is_to_all and not metadata.get("is_visually_hidden_from_conversation"):
+            words = message_text({"content": content.get("parts")})
             yield from _message(_object(message.get("author")).get("role"), words, id_, message.get("create_time"))
 
 
 def _of_claude(chat_messages: list[Any]) -> Iterator[dict[str, Any]]:
     for message in map(_object, chat_messages):
         # "text" also names blocks that are not shown, so the blocks come first.
-        words = _words(message.get("content")) or _words(message.get("text"))
+        words = message_text(message) or message_text({"content": message.get("text")})
         yield from _message(message.get("sender"), words, message.get("uuid"), message.get("created_at"))
 
 
@@ -70,17 +70,10 @@ def _of_claude_code(line: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yields the message of a line, if it has one: of the main conversation, and not inserted by the program."""
     if any(line.get(mark) for mark in ("isSidechain", "isMeta", "isCompactSummary")):
         return
-    words = _words(_object(line.get("message")).get("content"))
+    words = message_text(_object(line.get("message")))
     if not words.startswith(("<command-", "<local-command-", "<bash-")):
         yield from _message(line["type"], words, line.get("uuid"), line.get("timestamp"))
 
 
 def _object(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
-
-
-def _words(content: Any) -> str:
-    """Returns the words of a text, or of the texts among content parts."""
-    parts = content if isinstance(content, list) else [content]
-    texts = [part.get("text") if isinstance(part, dict) and part.get("type") == "text" else part for part in parts]
-    return "\n".join(text for text in texts if isinstance(text, str) and text)

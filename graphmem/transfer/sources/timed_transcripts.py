@@ -49,9 +49,11 @@ def messages(lines: Sequence[str], role: str) -> list[dict[str, Any]] | None:
 
     The first line of one begins with a time, and in some line somebody speaks.
     """
+    if _LINE.fullmatch(lines[0]) is None:
+        return None
     parsed = [_LINE.fullmatch(line) for line in lines]
     timed = [line for line in parsed if line is not None]
-    order = _date_order(timed) if parsed[0] is not None and any(line["name"] for line in timed) else None
+    order = _date_order(timed) if any(line["name"] for line in timed) else None
     if order is None:
         return None
     found = list[dict[str, Any]]()
