@@ -31,6 +31,7 @@ WITHOUT_MARKS_COUNT = 0.5
 
 ARTICLES = frozenset(("a", "an", "the"))
 POSSESSIVES = frozenset(("my", "your", "his", "her", "its", "our", "their"))
+_DETERMINERS = ARTICLES | POSSESSIVES
 STOP_WORDS = (
     ARTICLES
     | POSSESSIVES
@@ -292,7 +293,7 @@ def display_form(name: str) -> str:
     while name != previous:
         previous, name = name, _without_edge_punctuation(name)
         first, _, rest = name.partition(" ")
-        name = _POSSESSIVE_ENDING.sub("", rest if first.casefold() in ARTICLES | POSSESSIVES else name)
+        name = _POSSESSIVE_ENDING.sub("", rest if first.casefold() in _DETERMINERS else name)
     return name
 
 
@@ -402,6 +403,8 @@ def _is_stop_word(word: str) -> bool:
 
 
 def _without_edge_punctuation(name: str) -> str:
+    if name[:1].isalnum() and name[-1:].isalnum():  # letters and numbers are no edge
+        return name
     start, end = 0, len(name)
     while start < end and _is_edge(name[start]):
         start += 1

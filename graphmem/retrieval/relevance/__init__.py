@@ -208,7 +208,7 @@ def _sharing(question: AskedQuestion, memories: Sequence[FoundMemory]) -> Flags:
     shared = np.eye(len(memories), dtype=bool)
     for key in keys:
         places = list(holders[key])
-        if len(places) <= most:
+        if 1 < len(places) <= most:
             shared[np.ix_(places, places)] = True
     return shared
 
