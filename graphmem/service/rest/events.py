@@ -22,6 +22,12 @@ class PageQuery(NoQuery):
     offset: int = Field(default=0, ge=0, le=2**31)
 
 
+class WebhookQuery(NoQuery):
+    """The name of the webhook that did not take an event."""
+
+    webhook: str
+
+
 class DeadLetter(BaseModel):
     """An event (`id`) that a webhook did not take: the status of its last answer, or that there was none (`error`).
 
@@ -76,17 +82,17 @@ async def list_dead_letters(
     return DeadLettersAnswer.model_validate(await service.memory.dead_letters(limit=query.limit, offset=query.offset))
 
 
-@router.post("/webhooks/{webhook}/dead-letters/{event_id}/retry", response_model_exclude_unset=True)
+@router.post("/webhooks/dead-letters/{event_id}/retry", response_model_exclude_unset=True)
 async def retry_dead_letter(
-    webhook: str, event_id: str, _: AdminParam, __: Annotated[NoQuery, Query()], service: ServiceParam
+    event_id: str, _: AdminParam, query: Annotated[WebhookQuery, Query()], service: ServiceParam
 ) -> RetriedAnswer:
     """Posts an event once more to the webhook that did not take it."""
-    return RetriedAnswer.model_validate(await service.memory.retry_dead_letter(event_id, webhook=webhook))
+    return RetriedAnswer.model_validate(await service.memory.retry_dead_letter(event_id, webhook=query.webhook))
 
 
-@router.delete("/webhooks/{webhook}/dead-letters/{event_id}")
+@router.delete("/webhooks/dead-letters/{event_id}")
 async def drop_dead_letter(
-    webhook: str, event_id: str, _: AdminParam, __: Annotated[NoQuery, Query()], service: ServiceParam
+    event_id: str, _: AdminParam, query: Annotated[WebhookQuery, Query()], service: ServiceParam
 ) -> DroppedAnswer:
     """Drops an event that a webhook did not take."""
-    return DroppedAnswer.model_validate(await service.memory.drop_dead_letter(event_id, webhook=webhook))
+    return DroppedAnswer.model_validate(await service.memory.drop_dead_letter(event_id, webhook=query.webhook))
