@@ -60,6 +60,8 @@ UNSPACED_RANGES = (
     "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3130-\u318f\u31f0-\u31ff"
     "\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\U00020000-\U0003ffff"
 )
+# A text with at least this share of letters outside Latin script is in another script.
+MIN_OTHER_SCRIPT_SHARE = 0.25
 # Characters of the longest key that is looked for in text without spaces: most names have two to four.
 MAX_UNSPACED_KEY = 4
 # Letters of the shortest name whose genitive is looked for.
@@ -354,6 +356,21 @@ def mostly_latin(text: str) -> bool:
 def is_latin(char: str) -> bool:
     """Tells whether a letter is Latin."""
     return char < "\u0250" or "\u1e00" <= char <= "\u1eff" or "\uff21" <= char <= "\uff5a"
+
+
+def script_of(text: str) -> str | None:
+    """Returns the Unicode name of a text's script; None if it is Latin, or the text has no letters.
+
+    Texts in other scripts often contain Latin names and terms, so from a quarter of non-Latin letters on the commonest
+    of their scripts counts. Kanji or katakana with kana is "HIRAGANA" (Japanese).
+    """
+    letters = [char for char in unicodedata.normalize("NFKC", text) if char.isalpha()]
+    counts = Counter(unicodedata.name(char, "").partition(" ")[0] for char in letters if not is_latin(char))
+    if not counts or counts.total() < MIN_OTHER_SCRIPT_SHARE * len(letters):
+        return None
+    script = counts.most_common(1)[0][0]
+    is_japanese = script in ("CJK", "KATAKANA") and counts.keys() & {"HIRAGANA", "KATAKANA"}
+    return "HIRAGANA" if is_japanese else script
 
 
 def approximate_length(text: str) -> int:
