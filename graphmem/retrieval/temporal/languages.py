@@ -151,7 +151,7 @@ def is_japanese(text: str) -> bool:
 
 def find_relative(text: str, today: date) -> list[TimeExpression]:
     """Returns the expressions that count from today, as `find_expressions` does."""
-    return _find(text, today, _relative_phrases)
+    return _find(text, today, lambda language: [*_relative_phrases(language), *_relative_seasons(language)])
 
 
 def _find(
@@ -397,8 +397,8 @@ def _end(language: str, number: int) -> str:
     return rf"(?:{weekday}|(?:{day}{_ORDINAL}{_OF})?{month}(?:{_OF_YEAR} {year})?|{_YEAR_WORD}(?<!\d){alone})"
 
 
-def _seasons(language: str) -> list[_Phrase]:
-    """Returns the patterns of seasons and holidays."""
+def _seasons(language: str, *, is_relative: bool = False) -> list[_Phrase]:
+    """Returns the patterns of seasons and holidays; of those only that count from today ("letzten Sommer") if asked."""
     words = _words()[language]
     alone = words["adverbs"] | words["holidays"]
     names = words["seasons"] | alone
@@ -407,9 +407,11 @@ def _seasons(language: str) -> list[_Phrase]:
     start = "(?<![\u3005\u4e00-\u9fff\uac00-\ud7a3])" if language in _SCRIPTS else ""
     of_year = rf"(?:{_OF_YEAR} {_YEAR_WORD}{_FULL_YEAR})"
     dated = rf"(?P<year>{_year_number(language)})(?:年の?|년 ?){name}" if start else name + of_year
-    patterns = [("", "{0}", dated, "")]
-    patterns += [(start, phrase, name, which) for phrase, which in words["season"].items()]
-    if alone:
+    patterns = [] if is_relative else [("", "{0}", dated, "")]
+    patterns += [
+        (start, phrase, name, which) for phrase, which in words["season"].items() if which != "" or not is_relative
+    ]
+    if alone and not is_relative:
         patterns.append((start, "{0}", f"(?P<name>{_any(alone)})", ""))
     one_of = tuple(name.replace(" ", "") if language in _SCRIPTS else name for name in names)
     return [
@@ -428,6 +430,12 @@ def _months_of_years(language: str) -> list[_Phrase]:
         for phrase, which in words["season"].items()
         if which != ""
     ]
+
+
+@cache
+def _relative_seasons(language: str) -> list[_Phrase]:
+    """Returns the patterns of seasons, holidays and months that count from today."""
+    return [*_seasons(language, is_relative=True), *_months_of_years(language)]
 
 
 @cache
