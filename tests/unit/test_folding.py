@@ -11,6 +11,7 @@ from graphmem.folding import (
     SEVERAL_LETTERS,
     fold,
     meant_spellings,
+    simplified,
     translation_to,
     typed_spellings,
     without_marks,
@@ -120,6 +121,16 @@ def test_signs_keep_their_strokes() -> None:
 @given(st.text())
 def test_letters_without_strokes_keep_their_places(text: str) -> None:
     assert len(without_strokes(text)) == len(text)
+
+
+@given(st.text())
+def test_simplified_characters_keep_their_places(text: str) -> None:
+    assert len(simplified(text)) == len(text)
+    assert fold(simplified(text)) == fold(text)
+
+
+def test_only_characters_are_simplified() -> None:
+    assert simplified("臺北ﾊﾞｽ Ä １") == "台北ﾊﾞｽ Ä １"
 
 
 def test_a_databases_translation_has_each_spelling_of_a_letter() -> None:
