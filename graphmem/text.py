@@ -87,6 +87,16 @@ _TOKEN_COUNTS: Mapping[str, Callable[[int], int]] = {
 }
 _ASCII_WORD = re.compile("[a-z0-9]+(?:'[a-z0-9]+)*")
 _APOSTROPHES = str.maketrans("’ʼ", "''")
+# What is no part of the word beside an apostrophe: before it in French, Italian and Catalan ("l'étranger",
+# "dell'Arno"), behind it the endings of names in Turkish ("Ankara'ya"). English ones are the stemmer's.
+_ELIDED = frozenset(
+    """
+    l d j m t s c n qu jusqu lorsqu puisqu quoiqu quelqu all dall dell nell sull un quest quell
+    """.split()
+)
+_TURKISH_ENDING = re.compile(
+    "[yn]?[aeiuü]|n?[iuü]n|n?[dt][ae](?:n|ki)?|y?l[ae]|l[iuü]|l[ae]r(?:[aeiuü]|[iuü]n|d[ae]n?)?|y?[dt][iuü]|[dt][iuü]r|s[iuü]"
+)
 _INVISIBLE = "\ufe0f\u200d"
 
 # Chinese characters that mostly serve grammar. A bigram of two of them is in every other question and selects nothing.
@@ -386,6 +396,11 @@ def _split_terms(text: str) -> list[str]:
 @lru_cache(maxsize=_CACHE_SIZE)
 def _spaced_term(run: str) -> str | None:
     word = run.translate(_APOSTROPHES).strip("'")
+    before, _, behind = word.partition("'")
+    if before in _ELIDED and behind:
+        word = behind
+    elif _TURKISH_ENDING.fullmatch(behind):
+        word = before
     if not word or _is_stop_word(word):
         return None
     if not all(map(is_latin, word)):
