@@ -94,6 +94,10 @@ _ELIDED = frozenset(
     l d j m t s c n qu jusqu lorsqu puisqu quoiqu quelqu all dall dell nell sull un quest quell
     """.split()
 )
+# Behind an elided word these tell nothing by themselves: "j'ai", "qu'il", "c'era".
+_TELLING_NOTHING = frozenset(
+    "a ai as est es il ils elle elles on un une y en ont avais avait avons étais était ayant è era erano ho ha".split()
+)
 _TURKISH_ENDING = re.compile(
     "[yn]?[aeiuü]|n?[iuü]n|n?[dt][ae](?:n|ki)?|y?l[ae]|l[iuü]|l[ae]r(?:[aeiuü]|[iuü]n|d[ae]n?)?|y?[dt][iuü]|[dt][iuü]r|s[iuü]"
 )
@@ -412,7 +416,7 @@ def _without_joined(words: str) -> str:
     """Returns folded words without the article before the first apostrophe, or without the ending behind it."""
     before, _, behind = words.partition("'")
     if before in _ELIDED and behind:
-        return behind
+        return words if behind in _TELLING_NOTHING else behind
     return before if _TURKISH_ENDING.fullmatch(behind) else words
 
 

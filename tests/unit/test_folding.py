@@ -100,7 +100,7 @@ def test_a_word_is_found_without_what_an_apostrophe_joins_to_it(written: str, wo
     assert tokens(written) == tokens(word)
 
 
-@pytest.mark.parametrize("word", ["o'clock", "O'Neill", "rock'n'roll", "aujourd'hui", "Ra'anana"])
+@pytest.mark.parametrize("word", ["o'clock", "O'Neill", "rock'n'roll", "aujourd'hui", "Ra'anana", "j'ai", "c'era"])
 def test_an_apostrophe_inside_a_word_divides_nothing(word: str) -> None:
     (term,) = tokens(word)
     assert "'" in term
