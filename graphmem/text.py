@@ -90,6 +90,20 @@ _TOKEN_COUNTS: Mapping[str, Callable[[int], int]] = {
 }
 _ASCII_WORD = re.compile("[a-z0-9]+(?:'[a-z0-9]+)*")
 _APOSTROPHES = str.maketrans("’ʼ", "''")
+# What is no part of the word beside an apostrophe: before it in French, Italian and Catalan ("l'étranger",
+# "dell'Arno"), behind it the endings of names in Turkish ("Ankara'ya"). English ones are the stemmer's.
+_ELIDED = frozenset(
+    """
+    l d j m t s c n qu jusqu lorsqu puisqu quoiqu quelqu all dall dell nell sull un quest quell
+    """.split()
+)
+# Behind an elided word these tell nothing by themselves: "j'ai", "qu'il", "c'era".
+_TELLING_NOTHING = frozenset(
+    "a ai as est es il ils elle elles on un une y en ont avais avait avons étais était ayant è era erano ho ha".split()
+)
+_TURKISH_ENDING = re.compile(
+    "[yn]?[aeiuü]|n?[iuü]n|n?[dt][ae](?:n|ki)?|y?l[ae]|l[iuü]|l[ae]r(?:[aeiuü]|[iuü]n|d[ae]n?)?|y?[dt][iuü]|[dt][iuü]r|s[iuü]"
+)
 _INVISIBLE = "\ufe0f\u200d"
 
 # Chinese characters that mostly serve grammar. A bigram of two of them is in every other question and selects nothing.
@@ -322,8 +336,9 @@ def key_candidates(text: str, longest: int = 7) -> dict[str, KeyCandidate]:
     """Returns the entity keys that a question may name, normalised: of its runs of 1 to `longest` words.
 
     Runs of stop words alone are left out; those with an inner possessive come with and without it ("anna's dog", "anna
-    dog"), those that end in small letters also in the singular ("art galleries", "art gallery"), those in capitals also
-    without the ending of a genitive. Text of scripts without spaces adds its runs of 2 to 4 characters.
+    dog"), those beside an apostrophe also without the article or the ending there ("l'italie", "ayşe'nin"), those that
+    end in small letters also in the singular ("art galleries", "art gallery"), those in capitals also without the
+    ending of a genitive. Text of scripts without spaces adds its runs of 2 to 4 characters.
     """
     words, tells = text.split(), not text[1:].islower()
     capital = [any(map(str.isupper, word)) for word in words]
@@ -403,7 +418,7 @@ def _split_terms(text: str) -> list[str]:
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def _spaced_term(run: str) -> str | None:
-    word = run.translate(_APOSTROPHES).strip("'")
+    word = _without_joined(run.translate(_APOSTROPHES).strip("'"))
     if not word or _is_stop_word(word):
         return None
     if not all(map(is_latin, word)):
@@ -413,6 +428,14 @@ def _spaced_term(run: str) -> str | None:
     if stemmer is None:
         stemmer = _thread_local.stemmer = Stemmer.Stemmer("english")
     return str(stemmer.stemWord(word))
+
+
+def _without_joined(words: str) -> str:
+    """Returns folded words without the article before the first apostrophe, or without the ending behind it."""
+    before, _, behind = words.partition("'")
+    if before in _ELIDED and behind:
+        return words if behind in _TELLING_NOTHING else behind
+    return before if _TURKISH_ENDING.fullmatch(behind) else words
 
 
 def _is_stop_word(word: str) -> bool:
@@ -442,8 +465,8 @@ def _is_edge(char: str) -> bool:
 
 def _phrase_keys(words: list[str], *, with_singular: bool) -> Iterator[str]:
     phrase = " ".join(words)
-    for form in dict.fromkeys((phrase, _POSSESSIVE_INSIDE.sub("", phrase))):
-        key = normalise_key(form)
+    keys = [normalise_key(form) for form in (phrase, _POSSESSIVE_INSIDE.sub("", phrase))]
+    for key in dict.fromkeys((*keys, *map(_without_joined, keys))):
         if not key or all(_is_stop_word(word) for word in key.split()):
             continue
         for spelling in dict.fromkeys((key, key.replace("-", " "))):
