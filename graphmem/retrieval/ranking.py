@@ -249,11 +249,16 @@ def _floor(candidates: Candidates, best: float) -> float | None:
     )  # fmt: skip
     if query.min_relevance != "default":
         return query.min_relevance
-    names_nothing = not term_overlap.query_words(query.text) and not analysis.is_only_temporal
-    if names_nothing and relevance.is_first_person(query.text):
-        return None  # "What do you know about me?" asks for everything
-    size, has_vectors = candidates.statistics.kept, encoded.multilingual is not None
-    return relevance.default_floor(size, best, has_vectors=has_vectors, is_read=encoded.is_read)
+    vector = encoded.multilingual
+    if vector is not None:
+        asks_for_everything = relevance.asks_for_everything(vector.astype(np.float64))
+    else:  # whoever asks for something names it, but for words such as "work" and "help"
+        asks_for_everything = not term_overlap.query_words(query.text) and relevance.is_first_person(query.text)
+    if asks_for_everything and not analysis.is_only_temporal:
+        return None
+    return relevance.default_floor(
+        candidates.statistics.kept, best, has_vectors=vector is not None, is_read=encoded.is_read
+    )
 
 
 def rerank(ranked: Ranked, reranker: BoundedReranker, deps: SearchDeps) -> Ranked:
