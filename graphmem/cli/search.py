@@ -117,7 +117,7 @@ def context(
         is_short = (max_chars if max_tokens is None else max_tokens) < ROOMY_CONTEXT
         is_too_small = not block and is_short and bool(find(max_chars=MAX_CONTEXT_CHARS))
         has_less_relevant = (
-            not block and min_relevance != 0 and bool(memory.search(query, **call.scope, top_k=1)["results"])
+            not block and min_relevance != 0 and bool(memory.context(query, **call.scope, min_relevance=0))
         )
     call.print_answer({"context": block}, lambda renderer: renderer.plain(block))
     if is_too_small:

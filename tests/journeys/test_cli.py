@@ -888,6 +888,9 @@ def test_a_context_without_a_relevant_memory_says_so(plain_home):
     assert "I like tea." in run(*question, "--min-relevance", "0").stdout
     assert run("context", "Who likes tea?", "--user", "ann").stderr == ""
     assert run("context", "Who likes tea?", "--user", "ben").stderr == "graphmem: nothing relevant is remembered\n"
+    # A greeting gets no memory whatever its relevance.
+    assert run("context", "Good morning!", "--user", "ann").stderr == "graphmem: nothing relevant is remembered\n"
+    assert run("context", "Good morning!", "--user", "ann", "--min-relevance", "0").stdout == ""
 
 
 def test_a_context_in_which_nothing_fits_says_so(plain_home):

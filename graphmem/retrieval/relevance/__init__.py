@@ -27,6 +27,7 @@ from graphmem.retrieval.relevance.features import (
     COSINE_DIGITS,
     AskedQuestion,
     FoundMemory,
+    asks_for_everything,
     background,
     is_first_person,
 )
@@ -36,6 +37,7 @@ __all__ = [
     "AskedQuestion",
     "FoundMemory",
     "Relevance",
+    "asks_for_everything",
     "assess",
     "background",
     "default_floor",
