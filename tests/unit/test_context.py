@@ -80,6 +80,19 @@ def test_left_out_sentences_are_marked() -> None:
     assert line == "- [2024-03-01] The code is 4711. … Remember the code well."
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "他在我们乐队打鼓。他住在诊所楼上。",
+        "ドラムを叩いている。病院の上に住んでいる。",
+        "He drums. He lives here.",
+        "他打鼓。 他住楼上。",
+    ],
+)
+def test_sentences_are_as_far_apart_as_they_were_said(text: str) -> None:
+    assert lines_of([hit(text, 1)]) == [f"- [2024-03-01] {text}"]
+
+
 def test_whole_memories_are_not_divided() -> None:
     filler = "There was a long and winding road to the old mill. " * 4
     (line,) = lines_of([hit(f"{filler}The code is 4711.", 1, best="code")], whole=True)

@@ -237,7 +237,9 @@ def _text(line: _Line) -> str:
     for _, piece in sorted(line.chosen.items()):
         begin, end = piece.sentence.span
         if parts:
-            parts.append(GAP if line.omits(last, begin) else " ")
+            # Chinese and Japanese have no space between sentences.
+            is_spaced = any(map(str.isspace, line.record.text[last - 1 : begin + 1]))
+            parts.append(GAP if line.omits(last, begin) else " " if is_spaced else "")
         parts.append(piece.dated(dates))
         last = end
     return line.ended("".join(parts), last)
