@@ -131,7 +131,9 @@ for _command in (
     uninstall,
 ):
     app.command(_command.__name__.rstrip("_").replace("_", "-"))(_command)
-app.command("hook", hidden=True, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(hook)
+# It takes whatever it is given: a usage error would be status 2, by which agents block prompts.
+_ANY_WORDS = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+app.command("hook", hidden=True, context_settings=_ANY_WORDS)(hook)
 app.add_typer(bench, name="bench")
 app.add_typer(keys, name="keys")
 app.add_typer(lifecycle, name="lifecycle")

@@ -60,9 +60,9 @@ def install(
 
     wanted, home = _installation(call, client, project=project)
     before = writing.connection(home)
-    user_id = user or before.get("user_id") or os.environ.get("GRAPHMEM_MCP__USER_ID") or getpass.getuser()
-    user_id = str(validation.required_scope(user_id if user is None else user, None, None)[0].user_id)
-    address = writing.checked_url(url or before.get("url") or DEFAULT_URL)
+    known = before.get("user_id") or os.environ.get("GRAPHMEM_MCP__USER_ID") or getpass.getuser()
+    user_id = str(validation.required_scope(known if user is None else user, None, None)[0].user_id)
+    address = writing.checked_url((before.get("url") or DEFAULT_URL) if url is None else url)
     api_key = None if key_file is None else _read_key(key_file)
     changes = wanted.installed(user_id)
     if not dry_run:
@@ -87,7 +87,7 @@ def uninstall(
     project: Project = False,  # noqa: FBT002
     dry_run: DryRun = False,  # noqa: FBT002
 ) -> None:
-    """Takes out of a coding agent's configuration what install wrote.
+    """Takes out of a coding agent what install wrote.
 
     A file that nobody has changed since is as it was before, to the byte. Memories stay.
     """

@@ -30,7 +30,7 @@ def home_folder(home: str | None = None) -> str:
 
 
 def read_settings(home: str) -> dict[str, Any]:
-    """Returns the settings of the hooks, `{"url", "user_id", "api_key"?}`. Raises HookError without usable ones."""
+    """Returns the settings of the hooks, `{"url", "user_id", "api_key"?, …}`. Raises HookError without usable ones."""
     path = os.path.join(home, FILE_NAME)
     try:
         with open(path, encoding="utf-8") as file:

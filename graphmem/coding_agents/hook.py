@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 CLIENTS = "claude-code", "codex", "cursor", "opencode"
 ACTIONS = "recall", "answer", "store"
-# Seconds after which an agent goes on without memories, and without storing.
+# Seconds after which an agent goes on without memories, and without storing, unless hooks.json says otherwise.
 RECALL_SECONDS, STORE_SECONDS = 0.5, 5.0
 MAX_INPUT_BYTES = 8 << 20
 # The most characters of a prompt that are searched with, half of them from its end.
@@ -115,8 +115,13 @@ def _recalled(prompt: str, project: str, settings: dict[str, Any]) -> str:
     # Memories of this project, and those of the person that belong to none.
     filters = {"OR": [{"project": project}, {"NOT": [{"project": "*"}]}]}
     body = {"user_id": settings["user_id"], "query": query, "filters": filters}
-    block = post(settings, "/context", body, RECALL_SECONDS).get("context")
+    block = post(settings, "/context", body, _seconds(settings, "recall_seconds", RECALL_SECONDS)).get("context")
     return block if isinstance(block, str) else ""
+
+
+def _seconds(settings: dict[str, Any], name: str, default: float) -> float:
+    value = settings.get(name)
+    return value if isinstance(value, int | float) and not isinstance(value, bool) and value > 0 else default
 
 
 def _with_context(client: str, block: str) -> dict[str, Any]:
@@ -134,7 +139,8 @@ def _store(client: str, data: dict[str, Any], home: str) -> None:
         project, settings = _project(client, data), read_settings(home)
         metadata = {"project": project, "client": client, "session": _session(client, data)[:MAX_ID_CHARS]}
         ids = {"user_id": settings["user_id"], "agent_id": project}
-        post(settings, "/memories?wait=false", {**ids, "metadata": metadata, "messages": messages}, STORE_SECONDS)
+        body = {**ids, "metadata": metadata, "messages": messages}
+        post(settings, "/memories?wait=false", body, _seconds(settings, "store_seconds", STORE_SECONDS))
     if client in {"codex", "cursor"} and str(data.get("hook_event_name", "")).lower() != "precompact":
         end_turn(home, _session(client, data))
 

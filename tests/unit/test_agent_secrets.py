@@ -9,7 +9,8 @@ from graphmem.coding_agents.secrets import without_secrets
 # Made up, and put together here, so that no scanner takes them for real ones.
 TOKENS = [
     "AKIA" + "IOSFODNN7EXAMPLE", "ghp_" + "a1B2" * 9, "github_pat_" + "11AAAAAA0" * 4, "glpat-" + "x" * 20,
-    "xoxb-" + "123456789012-abcdef", "sk_live_" + "4eC39HqLyjWDarjt", "sk-" + "proj-abcdefghijklmnop", "sk-ant-" + "a" * 24,
+    "xoxb-" + "123456789012-abcdef", "sk_live_" + "4eC39HqLyjWDarjt", "sk-" + "proj-abcdefghijklmnop",
+    "sk-ant-" + "a" * 24,
     "AIza" + "S" * 35, "npm_" + "a" * 36, "pypi-" + "A" * 40, "hf_" + "a" * 30, "gm_" + "a" * 30,
     "eyJ" + "hbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9P",
     "SG." + "a" * 20 + "." + "b" * 20, "https://hooks.slack.com/services/" + "T000/B000/XXXX",

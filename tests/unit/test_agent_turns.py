@@ -53,7 +53,8 @@ def test_a_turn_is_the_last_prompt_and_the_last_answer_without_tools(transcript)
         {"type": "summary", "summary": "earlier"},
         user("Old question"), assistant(text("Old answer"), message_id="m"),
         user("Why is the build red?"), assistant(text("Let me look."), message_id="m0"), TOOL_USE, TOOL_RESULT,
-        assistant({"type": "thinking", "thinking": "hm"}), assistant(text("A test fails.")), assistant(text("It is flaky.")),
+        assistant({"type": "thinking", "thinking": "hm"}), assistant(text("A test fails.")),
+        assistant(text("It is flaky.")),
         {"type": "file-history-snapshot", "snapshot": {}}, {"type": "system", "subtype": "turn_duration"},
     )  # fmt: skip
     turn = claude_turn(path)
