@@ -34,7 +34,7 @@ def install(
     call: CommandContext,
     client: Client,
     user: Annotated[
-        str | None, typer.Option(metavar="ID", help="The user whose memories these are.", show_default="your login")
+        str | None, typer.Option(metavar="ID", help="Whose memories these are.", show_default="your login")
     ] = None,
     url: Annotated[
         str | None,
@@ -147,7 +147,10 @@ def _report(
 
 
 def hook(context: typer.Context) -> None:
-    """Runs a hook of a coding agent: JSON in, JSON out (`graphmem.__main__` does so without this module)."""
+    """Answers a coding agent's hook, as install has written it.
+
+    JSON comes on standard input and goes to standard output.
+    """  # `graphmem.__main__` runs it without this module, which takes long to import
     from graphmem.coding_agents.hook import main  # noqa: PLC0415
 
     main(context.args)

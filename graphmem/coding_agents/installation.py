@@ -11,6 +11,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import socket
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from typing import Any, NamedTuple
 from graphmem.atomic_files import replace_file
 from graphmem.coding_agents import json_edits, toml_edits
 from graphmem.coding_agents.connection import DEFAULT_URL, FILE_NAME, address_of
+from graphmem.coding_agents.turns import PENDING_FOLDER
 from graphmem.errors import ConfigError, StoreError
 
 NAME = "graphmem"
@@ -269,7 +271,10 @@ def write(changes: Sequence[Change], home: Path) -> None:
 
 
 def take_out(changes: Sequence[Change], home: Path) -> None:
-    """Writes what an uninstallation changes; a file that is back as it was needs its copy no more."""
+    """Writes what an uninstallation changes; a file that is back as it was needs its copy no more.
+
+    With the last client the settings of the hooks go, and turns that have not ended.
+    """
     for change in changes:
         with _writing(change.path):
             if change.after is None:
@@ -281,6 +286,10 @@ def take_out(changes: Sequence[Change], home: Path) -> None:
         written = _written(home)
         if written.pop(str(change.path), None) is not None:
             _keep_settings(home, {"files": written})
+    if connection(home).get("files") == {}:  # no client is left
+        with _writing(home):
+            (home / FILE_NAME).unlink()
+            shutil.rmtree(home / PENDING_FOLDER, ignore_errors=True)
 
 
 def keep_connection(home: Path, url: str | None, user_id: str | None, api_key: str | None) -> dict[str, Any]:

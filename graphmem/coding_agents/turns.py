@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 MAX_CHARS = 20_000
 # How far back in a transcript the beginning of the last turn is looked for.
 MAX_TRANSCRIPT_BYTES = 64 << 20
+# The folder of turns that have not ended, in the home folder.
+PENDING_FOLDER = "hooks"
 # Turns that nobody has ended after so many seconds are removed.
 PENDING_SECONDS = 86_400
 # What agents put between the words of their users, and our own block. Compiled where a text has it: that takes long.
@@ -209,7 +211,7 @@ def end_turn(home: str, session: str) -> None:
 
 
 def _pending_folder(home: str) -> str:
-    return os.path.join(home, "hooks")
+    return os.path.join(home, PENDING_FOLDER)
 
 
 def _pending_file(home: str, session: str) -> str:

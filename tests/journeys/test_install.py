@@ -115,6 +115,7 @@ def test_installed_twice_and_taken_out_everything_is_as_it_was(place, client, pr
     assert contents(place) == installed
     run("uninstall", client, *option)
     assert contents(place) == before
+    assert list((place / ".graphmem").iterdir()) == []
     assert run("uninstall", client, *option).stdout == "nothing to change: uninstalled already\n"
 
 
