@@ -51,9 +51,8 @@ class Engine:
     export must not overwrite. `llm` is None without a language model; `has_reranker` tells of a reranker. `observers`
     are told of changes, searches and calls of models. `projections` are the vector index and, unless it is the ledger's
     own tables, the graph. `graphmem.background` does its work that no caller waits for, `graphmem.administration`
-    checks and repairs it. Raises ConfigError or StoreError when a store cannot be opened.
-
-    `is_worker`: this process does the jobs of others, and leaves to them whatever they have claimed.
+    checks and repairs it. `is_worker`: this process does the jobs of others, and leaves to them whatever they have
+    claimed. Raises ConfigError or StoreError when a store cannot be opened.
     """
 
     def __init__(

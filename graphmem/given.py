@@ -265,10 +265,12 @@ def _check_shape(argument: str, given: object, protocol: type) -> None:
         raise ConfigError(f"{argument}: is the class {given.__name__}; give an object of it")
     for name in sorted(get_protocol_members(protocol)):
         is_method = inspect.isfunction(inspect.getattr_static(protocol, name))
-        try:
-            is_there = callable(getattr(given, name)) if is_method else hasattr(given, name)
-        except AttributeError:
-            is_there = False
+        is_there = callable(getattr(given, name, None)) if is_method else hasattr(given, name)
+        if is_there and any(map(inspect.iscoroutinefunction, (getattr(given, name), given))):
+            raise ConfigError(
+                f"{argument}: {name} of {type(given).__name__} is asynchronous, which nobody awaits; give one that "
+                "returns its result, and is called in a thread"
+            )
         if not is_there:
             kind = "method" if is_method else "attribute"
             raise ConfigError(

@@ -943,8 +943,9 @@ class Memory:
         sentences that are worth most for their length, or with `whole` all. What was said twice stands there once,
         "yesterday" and the like have their date behind them, a short reply the question before it. Facts come before
         the messages that they were drawn from. With `profile` the block begins with the standing facts of `profile()`,
-        in at most 300 characters, also if nothing else is found. With the setting `working` a question that may depend
-        on what was said just before ("And when is it?"), and finds too little, is searched again together with that.
+        in at most 300 characters and half of its room, also if nothing else is found. With the setting `working` a
+        question that may depend on what was said just before ("And when is it?"), and finds too little, is searched
+        again together with that.
 
         Only memories with a relevance of at least `min_relevance` (0 to 1; None: all) are in it. The default,
         "default", is the relevance from which on a memory helps more than it distracts: .15 (.23 for a question that

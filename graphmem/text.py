@@ -31,6 +31,7 @@ WITHOUT_MARKS_COUNT = 0.5
 
 ARTICLES = frozenset(("a", "an", "the"))
 POSSESSIVES = frozenset(("my", "your", "his", "her", "its", "our", "their"))
+_DETERMINERS = ARTICLES | POSSESSIVES
 STOP_WORDS = (
     ARTICLES
     | POSSESSIVES
@@ -59,6 +60,8 @@ UNSPACED_RANGES = (
     "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3130-\u318f\u31f0-\u31ff"
     "\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\U00020000-\U0003ffff"
 )
+# A text with at least this share of letters outside Latin script is in another script.
+MIN_OTHER_SCRIPT_SHARE = 0.25
 # Characters of the longest key that is looked for in text without spaces: most names have two to four.
 MAX_UNSPACED_KEY = 4
 # Letters of the shortest name whose genitive is looked for.
@@ -87,6 +90,20 @@ _TOKEN_COUNTS: Mapping[str, Callable[[int], int]] = {
 }
 _ASCII_WORD = re.compile("[a-z0-9]+(?:'[a-z0-9]+)*")
 _APOSTROPHES = str.maketrans("’ʼ", "''")
+# What is no part of the word beside an apostrophe: before it in French, Italian and Catalan ("l'étranger",
+# "dell'Arno"), behind it the endings of names in Turkish ("Ankara'ya"). English ones are the stemmer's.
+_ELIDED = frozenset(
+    """
+    l d j m t s c n qu jusqu lorsqu puisqu quoiqu quelqu all dall dell nell sull un quest quell
+    """.split()
+)
+# Behind an elided word these tell nothing by themselves: "j'ai", "qu'il", "c'era".
+_TELLING_NOTHING = frozenset(
+    "a ai as est es il ils elle elles on un une y en ont avais avait avons étais était ayant è era erano ho ha".split()
+)
+_TURKISH_ENDING = re.compile(
+    "[yn]?[aeiuü]|n?[iuü]n|n?[dt][ae](?:n|ki)?|y?l[ae]|l[iuü]|l[ae]r(?:[aeiuü]|[iuü]n|d[ae]n?)?|y?[dt][iuü]|[dt][iuü]r|s[iuü]"
+)
 _INVISIBLE = "\ufe0f\u200d"
 
 # Chinese characters that mostly serve grammar. A bigram of two of them is in every other question and selects nothing.
@@ -292,7 +309,7 @@ def display_form(name: str) -> str:
     while name != previous:
         previous, name = name, _without_edge_punctuation(name)
         first, _, rest = name.partition(" ")
-        name = _POSSESSIVE_ENDING.sub("", rest if first.casefold() in ARTICLES | POSSESSIVES else name)
+        name = _POSSESSIVE_ENDING.sub("", rest if first.casefold() in _DETERMINERS else name)
     return name
 
 
@@ -319,8 +336,9 @@ def key_candidates(text: str, longest: int = 7) -> dict[str, KeyCandidate]:
     """Returns the entity keys that a question may name, normalised: of its runs of 1 to `longest` words.
 
     Runs of stop words alone are left out; those with an inner possessive come with and without it ("anna's dog", "anna
-    dog"), those that end in small letters also in the singular ("art galleries", "art gallery"), those in capitals also
-    without the ending of a genitive. Text of scripts without spaces adds its runs of 2 to 4 characters.
+    dog"), those beside an apostrophe also without the article or the ending there ("l'italie", "ayşe'nin"), those that
+    end in small letters also in the singular ("art galleries", "art gallery"), those in capitals also without the
+    ending of a genitive. Text of scripts without spaces adds its runs of 2 to 4 characters.
     """
     words, tells = text.split(), not text[1:].islower()
     capital = [any(map(str.isupper, word)) for word in words]
@@ -355,6 +373,21 @@ def is_latin(char: str) -> bool:
     return char < "\u0250" or "\u1e00" <= char <= "\u1eff" or "\uff21" <= char <= "\uff5a"
 
 
+def script_of(text: str) -> str | None:
+    """Returns the Unicode name of a text's script; None if it is Latin, or the text has no letters.
+
+    Texts in other scripts often contain Latin names and terms, so from a quarter of non-Latin letters on the commonest
+    of their scripts counts. Kanji or katakana with kana is "HIRAGANA" (Japanese).
+    """
+    letters = [char for char in unicodedata.normalize("NFKC", text) if char.isalpha()]
+    counts = Counter(unicodedata.name(char, "").partition(" ")[0] for char in letters if not is_latin(char))
+    if not counts or counts.total() < MIN_OTHER_SCRIPT_SHARE * len(letters):
+        return None
+    script = counts.most_common(1)[0][0]
+    is_japanese = script in ("CJK", "KATAKANA") and counts.keys() & {"HIRAGANA", "KATAKANA"}
+    return "HIRAGANA" if is_japanese else script
+
+
 def approximate_length(text: str) -> int:
     """Estimates the number of a text's tokens: its words, and each character of scripts written without spaces."""
     return len(text.split()) + sum(map(len, UNSPACED_RUN.findall(text)))
@@ -385,7 +418,7 @@ def _split_terms(text: str) -> list[str]:
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def _spaced_term(run: str) -> str | None:
-    word = run.translate(_APOSTROPHES).strip("'")
+    word = _without_joined(run.translate(_APOSTROPHES).strip("'"))
     if not word or _is_stop_word(word):
         return None
     if not all(map(is_latin, word)):
@@ -397,11 +430,21 @@ def _spaced_term(run: str) -> str | None:
     return str(stemmer.stemWord(word))
 
 
+def _without_joined(words: str) -> str:
+    """Returns folded words without the article before the first apostrophe, or without the ending behind it."""
+    before, _, behind = words.partition("'")
+    if before in _ELIDED and behind:
+        return words if behind in _TELLING_NOTHING else behind
+    return before if _TURKISH_ENDING.fullmatch(behind) else words
+
+
 def _is_stop_word(word: str) -> bool:
     return word.partition("'")[0] in STOP_WORDS or word.endswith("n't")
 
 
 def _without_edge_punctuation(name: str) -> str:
+    if name[:1].isalnum() and name[-1:].isalnum():  # letters and numbers are no edge
+        return name
     start, end = 0, len(name)
     while start < end and _is_edge(name[start]):
         start += 1
@@ -422,8 +465,8 @@ def _is_edge(char: str) -> bool:
 
 def _phrase_keys(words: list[str], *, with_singular: bool) -> Iterator[str]:
     phrase = " ".join(words)
-    for form in dict.fromkeys((phrase, _POSSESSIVE_INSIDE.sub("", phrase))):
-        key = normalise_key(form)
+    keys = [normalise_key(form) for form in (phrase, _POSSESSIVE_INSIDE.sub("", phrase))]
+    for key in dict.fromkeys((*keys, *map(_without_joined, keys))):
         if not key or all(_is_stop_word(word) for word in key.split()):
             continue
         for spelling in dict.fromkeys((key, key.replace("-", " "))):

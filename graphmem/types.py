@@ -1,8 +1,11 @@
-"""Defines the public result types of `Memory`: JSON-ready dicts. Times are ISO 8601 texts in UTC."""
+"""Defines the public result types of `Memory`, and of REST: JSON-ready dicts. Times are ISO 8601 texts in UTC."""
 
 from __future__ import annotations
 
-from typing import Any, NotRequired, TypedDict
+from typing import Any, NotRequired
+
+# pydantic, which checks REST's answers, accepts the TypedDict of typing from Python 3.12 on only.
+from typing_extensions import TypedDict
 
 
 class AttachmentDict(TypedDict):

@@ -193,7 +193,8 @@ def write_prototypes() -> None:
     """Writes the vectors of the sentences in `prototypes.json`, each as bytes of the same scale."""
     sentences = json.loads((PACKAGE / "prototypes.json").read_text("utf-8"))
     sides = [sentence for side in ("asked", "told") for topic in sentences[side].values() for sentence in topic]
-    vectors = UseMultilingual().encode([*sides, *sentences["standing"], *sentences["advice"]])
+    others = [sentence for one in ("standing", "advice", "everything", "not_everything") for sentence in sentences[one]]
+    vectors = UseMultilingual().encode([*sides, *others])
     scaled = vectors / np.abs(vectors).max(axis=1, keepdims=True) * 127
     np.savez_compressed(PACKAGE / "prototypes.npz", vectors=np.round(scaled).astype(np.int8))
 

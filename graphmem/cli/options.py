@@ -36,6 +36,7 @@ ShowRetired = Annotated[
     bool, typer.Option("--show-retired", help="Also memories that are no longer true, and messages hidden with them.")
 ]
 Rerank = Annotated[bool, typer.Option("--rerank", help="Let the configured reranker order the hits.")]
+ShowExpired = Annotated[bool, typer.Option("--show-expired", help="Also memories that have expired.")]
 ShowForgotten = Annotated[bool, typer.Option("--show-forgotten", help="Also memories that were forgotten.")]
 ReferenceDate = Annotated[
     str | None, typer.Option(metavar="TIME", help='The time from which "last week" and the like are counted.')

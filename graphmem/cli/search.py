@@ -16,6 +16,7 @@ from graphmem.cli.options import (
     MinRelevance,
     ReferenceDate,
     Rerank,
+    ShowExpired,
     ShowForgotten,
     ShowRetired,
     comma_separated,
@@ -53,6 +54,7 @@ def search(
     as_of: AsOf = None,
     reference_date: ReferenceDate = None,
     kinds: Kinds = None,
+    show_expired: ShowExpired = False,  # noqa: FBT002
     show_retired: ShowRetired = False,  # noqa: FBT002
     show_forgotten: ShowForgotten = False,  # noqa: FBT002
     rerank: Rerank = False,  # noqa: FBT002
@@ -70,6 +72,7 @@ def search(
             as_of=as_of,
             reference_date=reference_date,
             kinds=comma_separated(kinds),
+            show_expired=show_expired,
             show_retired=show_retired,
             show_forgotten=show_forgotten,
         )
@@ -114,7 +117,7 @@ def context(
         is_short = (max_chars if max_tokens is None else max_tokens) < ROOMY_CONTEXT
         is_too_small = not block and is_short and bool(find(max_chars=MAX_CONTEXT_CHARS))
         has_less_relevant = (
-            not block and min_relevance != 0 and bool(memory.search(query, **call.scope, top_k=1)["results"])
+            not block and min_relevance != 0 and bool(memory.context(query, **call.scope, min_relevance=0))
         )
     call.print_answer({"context": block}, lambda renderer: renderer.plain(block))
     if is_too_small:
@@ -145,6 +148,7 @@ def list_(
     offset: Annotated[int, typer.Option(help="The number of memories to skip first.")] = 0,
     filters: Filters = None,
     kinds: Kinds = None,
+    show_expired: ShowExpired = False,  # noqa: FBT002
     show_retired: ShowRetired = False,  # noqa: FBT002
     retired_only: Annotated[bool, typer.Option("--retired-only", help="Only these.")] = False,  # noqa: FBT002
     show_forgotten: ShowForgotten = False,  # noqa: FBT002
@@ -158,6 +162,7 @@ def list_(
             offset=offset,
             filters=conditions,
             kinds=comma_separated(kinds),
+            show_expired=show_expired,
             show_retired=show_retired,
             retired_only=retired_only,
             show_forgotten=show_forgotten,
@@ -219,6 +224,7 @@ def why_not(
     as_of: AsOf = None,
     reference_date: ReferenceDate = None,
     kinds: Kinds = None,
+    show_expired: ShowExpired = False,  # noqa: FBT002
     show_retired: ShowRetired = False,  # noqa: FBT002
     show_forgotten: ShowForgotten = False,  # noqa: FBT002
     rerank: Rerank = False,  # noqa: FBT002
@@ -237,6 +243,7 @@ def why_not(
             as_of=as_of,
             reference_date=reference_date,
             kinds=comma_separated(kinds),
+            show_expired=show_expired,
             show_retired=show_retired,
             show_forgotten=show_forgotten,
             rerank=rerank,

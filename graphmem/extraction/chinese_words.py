@@ -13,11 +13,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from itertools import groupby
+from itertools import accumulate, groupby
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from graphmem.errors import ModelError
 from graphmem.extraction.name_patterns import NUMBER_OF_NAME
+from graphmem.folding import simplified
 from graphmem.model import EntityType, MentionKind
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ NICKNAMES = frozenset("阿小老大")
 PLACE_SUFFIXES = frozenset("省市县縣区區镇鎮村街路桥橋湖山河江岛島港寺")
 # jieba joins the characters of a word outside its dictionary, often with a preposition before or a verb after a name.
 PREFIXES_OF_NAMES = frozenset("在给給教和跟把被对對向从從叫让讓帮幫请請陪问問与與同替")
-SUFFIXES_OF_NAMES = frozenset("去来來说說的是也又就家不没沒")
+SUFFIXES_OF_NAMES = frozenset("去来來说說的是也又就家不没沒住")
 # The tags of people and places: a number behind one of these counts what follows.
 COUNTED_AFTER = frozenset(("nr", "ns"))
 FULL_NAME_LENGTH = 3
@@ -93,7 +94,7 @@ def find_entities(text: str) -> Iterator[EntityCandidate]:
     Single characters are left out. A run of nouns is one more entity: 机器人公司 yields 机器人, 公司 and 机器人公司.
     Yields nothing if the text is not Chinese. Raises ModelError.
     """
-    tagged_words = _with_numbers(_tagged_words(text)) if is_chinese(text) else []
+    tagged_words = _with_numbers(list(_without_neighbours(_tagged_words(text)))) if is_chinese(text) else []
     for word, tag in tagged_words:
         is_drawn_out = len(set(word)) < len(word) - 1  # 啊啊啊, but not 奶奶
         if len(word) < MIN_LENGTH or word in EMPTY_NOUNS or is_drawn_out:
@@ -124,10 +125,36 @@ def may_be_name(id_: str) -> bool:
 
 
 def _tagged_words(text: str) -> Sequence[TaggedWord]:
+    """Returns the words of a text with their tags, as they are written; they are told apart in simplified characters.
+
+    jieba's dictionary has few traditional words: 臺北 was two, and 台積電 began with a measure.
+    """
+    text = _SURROGATES.sub(" ", text)
     try:
-        return tuple((word, tag) for word, tag in _jieba().tag(_SURROGATES.sub(" ", text)) if tag)
+        words = [(word, tag) for word, tag in _jieba().tag(simplified(text)) if tag]
     except Exception as error:
         raise ModelError(f"rjieba could not read a text: {error}") from error
+    ends = list(accumulate(len(word) for word, _ in words))
+    return tuple((text[end - len(word) : end], tag) for end, (word, tag) in zip(ends, words, strict=True))
+
+
+def _without_neighbours(words: Sequence[TaggedWord]) -> Iterator[TaggedWord]:
+    """Yields the words, with what jieba joined to a name outside its dictionary as words of their own: 李雪 住."""
+    for word, tag in words:
+        start, end = 0, len(word)
+        if tag[:2] == "nr" and not _is_known(word):
+            while end - start > MIN_LENGTH and word[start] in PREFIXES_OF_NAMES:
+                start += 1
+            while end - start > MIN_LENGTH and word[end - 1] in SUFFIXES_OF_NAMES:
+                end -= 1
+        yield from ((part, "p") for part in word[:start])
+        yield word[start:end], tag
+        yield from ((part, "v") for part in word[end:])
+
+
+def _is_known(word: str) -> bool:
+    """Whether jieba's dictionary has a word."""
+    return bool(_jieba().has_word(simplified(word)))
 
 
 def _with_numbers(words: Sequence[TaggedWord]) -> list[TaggedWord]:
@@ -169,18 +196,12 @@ def _names(word: str, tag: str) -> Iterator[EntityCandidate]:
         if tag != "en" or word != word.lower():
             yield word, MentionKind.NAME, NAME_TYPES[tag]
         return
-    in_dictionary = bool(_jieba().has_word(word))
-    start, end = 0, len(word)
-    while not in_dictionary and end - start > MIN_LENGTH and word[start] in PREFIXES_OF_NAMES:
-        start += 1
-    while not in_dictionary and end - start > MIN_LENGTH and word[end - 1] in SUFFIXES_OF_NAMES:
-        end -= 1
-    name = word[start:end]
-    type_ = _type_of_person_name(name, in_dictionary=in_dictionary)
-    yield name, MentionKind.NAME, type_
-    if not in_dictionary and type_ is EntityType.PERSON and len(name) == FULL_NAME_LENGTH and name[0] in SURNAMES:
+    in_dictionary = _is_known(word)
+    type_ = _type_of_person_name(word, in_dictionary=in_dictionary)
+    yield word, MentionKind.NAME, type_
+    if not in_dictionary and type_ is EntityType.PERSON and len(word) == FULL_NAME_LENGTH and word[0] in SURNAMES:
         # Friends call each other by the given name alone.
-        yield name[1:], MentionKind.NAME, type_
+        yield word[1:], MentionKind.NAME, type_
 
 
 def _type_of_person_name(name: str, *, in_dictionary: bool) -> EntityType:

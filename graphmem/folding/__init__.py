@@ -51,6 +51,7 @@ SEVERAL_LETTERS = "ßþæœ"
 # makes another letter (й, ї, が) stays.
 _SCRIPTS_WITH_FREE_MARKS = ("ARABIC", "GREEK", "HEBREW")
 _NUKTA = "\u093c"
+_IDEOGRAPHS = "\u3400", "\u9fff"
 _KATAKANA, _TO_HIRAGANA = range(0x30A1, 0x30F7), -0x60
 # Characters that nobody sees: joiners, soft hyphens and marks of direction.
 _UNSEEN = frozenset("\u00ad\u061c\u200c\u200d\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
@@ -130,6 +131,11 @@ def without_strokes(text: str) -> str:
     return text if text.isascii() else text.translate(_ASCII_FOR_STROKES)
 
 
+def simplified(text: str) -> str:
+    """Returns a text of the same length with simplified characters for traditional ones, for what reads only these."""
+    return text if text.isascii() else text.translate(_SIMPLIFIED)
+
+
 class _Table(dict[int, str]):
     """Maps characters for `str.translate`; each is looked up in Unicode's tables once."""
 
@@ -175,7 +181,13 @@ def _table() -> _FoldedLetters:
     return _FoldedLetters(zip(map(ord, lines[0]), lines[1], strict=True))
 
 
-_BARE_LETTERS = _BareLetters()
+class _SimplifiedCharacters(_Table):
+    @staticmethod
+    def of(char: str) -> str:
+        return _table()[ord(char)] if _IDEOGRAPHS[0] <= char <= _IDEOGRAPHS[1] else char
+
+
+_BARE_LETTERS, _SIMPLIFIED = _BareLetters(), _SimplifiedCharacters()
 
 
 @cache

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 
 from graphmem.models.minilm import MiniLM
-from graphmem.models.script_support import script_of
 from graphmem.models.use_multilingual import UseMultilingual
-from graphmem.text import STOP_WORDS
+from graphmem.text import STOP_WORDS, script_of
 
 # MiniLM divides words of other languages than English into smaller pieces than the multilingual vocabulary does.
 # Medians of this ratio: English .94 to 1, Spanish 1.3, German 1.5. Above this value are 97 % of everyday sentences in

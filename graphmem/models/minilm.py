@@ -54,15 +54,7 @@ _WORD = re.compile(r"\w+(?:['’]\w+)*")
 class MiniLM:
     """The default Embedder. Loads its model on first use, once for the process. Thread-safe."""
 
-    @property
-    def model(self) -> str:
-        """The name under which vectors are stored."""
-        return "minilm-l6-v2-int8"
-
-    @property
-    def dims(self) -> int:
-        """The length of a vector."""
-        return DIMS
+    model, dims = "minilm-l6-v2-int8", DIMS
 
     def embed(self, texts: Sequence[str]) -> list[Matrix]:
         """Returns one matrix (windows x 384, float32, unit rows) for each text, in order. Raises EmbeddingError."""
@@ -87,15 +79,7 @@ class MiniLM:
 class TokenMiniLM(MiniLM):
     """MiniLM as a TokenEmbedder: projects the outputs for single tokens to 128 dimensions and stores them as int8."""
 
-    @property
-    def token_form(self) -> str:
-        """The name under which token matrices are stored."""
-        return TOKEN_FORM
-
-    @property
-    def token_dims(self) -> int:
-        """The length of a token vector."""
-        return TOKEN_DIMS
+    token_form, token_dims = TOKEN_FORM, TOKEN_DIMS
 
     def embed_tokens(self, texts: Sequence[str]) -> list[Embedded]:
         """Returns each text's vectors and token matrices, in order. Raises EmbeddingError."""

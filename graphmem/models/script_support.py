@@ -6,20 +6,16 @@ memories by chance, and the search leaves them out. Latin script is assumed to b
 
 from __future__ import annotations
 
-import unicodedata
-from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
 
 from graphmem.plugins import Embedder
-from graphmem.text import is_latin
+from graphmem.text import script_of
 
 # The number of the twelve sentences (six pairs, both ways) that must be nearest to their own partner. Measured with
 # MiniLM: English 12, Han 5, Devanagari 4, all others 0 to 2; chance level is 2.
 MIN_MATCHED_SENTENCES = 9
-# A text with at least this share of letters outside Latin script is in another script.
-MIN_OTHER_SCRIPT_SHARE = 0.25
 
 # Pairs of sentences of equal meaning with hardly a common word, by script: the first word of the letters' names in
 # Unicode.
@@ -134,18 +130,3 @@ class ScriptSupport:
                 matched = int((cosines.argmax(axis=0) == own).sum() + (cosines.argmax(axis=1) == own).sum())
                 self._supported[script] = matched >= MIN_MATCHED_SENTENCES
         return {script: self._supported[script] for script in scripts}
-
-
-def script_of(text: str) -> str | None:
-    """Returns the Unicode name of a text's script; None if it is Latin, or the text has no letters.
-
-    Texts in other scripts often contain Latin names and terms, so from a quarter of non-Latin letters on the commonest
-    of their scripts counts. Kanji or katakana with kana is "HIRAGANA" (Japanese).
-    """
-    letters = [char for char in unicodedata.normalize("NFKC", text) if char.isalpha()]
-    counts = Counter(unicodedata.name(char, "").partition(" ")[0] for char in letters if not is_latin(char))
-    if not counts or counts.total() < MIN_OTHER_SCRIPT_SHARE * len(letters):
-        return None
-    script = counts.most_common(1)[0][0]
-    is_japanese = script in ("CJK", "KATAKANA") and counts.keys() & {"HIRAGANA", "KATAKANA"}
-    return "HIRAGANA" if is_japanese else script

@@ -48,30 +48,9 @@ class TwoSpaceEmbedder:
         self._own = own
         self._multilingual = multilingual
         self._reads = reads
-
-    @property
-    def model(self) -> str:
-        return self._own.model
-
-    @property
-    def dims(self) -> int:
-        return self._own.dims
-
-    @property
-    def token_form(self) -> str:
-        return self._own.token_form
-
-    @property
-    def token_dims(self) -> int:
-        return self._own.token_dims
-
-    @property
-    def multilingual_form(self) -> str:
-        return self._multilingual.model
-
-    @property
-    def multilingual_dims(self) -> int:
-        return self._multilingual.dims
+        self.model, self.dims = own.model, own.dims
+        self.token_form, self.token_dims = own.token_form, own.token_dims
+        self.multilingual_form, self.multilingual_dims = multilingual.model, multilingual.dims
 
     def embed(self, texts: Sequence[str]) -> list[Matrix]:
         """Returns the vectors of the first model, of texts that it does not read as well."""

@@ -59,15 +59,7 @@ BATCH = 384
 class UseMultilingual:
     """A SentenceEncoder. Loads its model on first use, once for the process. Thread-safe."""
 
-    @property
-    def model(self) -> str:
-        """The name under which vectors are stored."""
-        return "use-multilingual-v3"
-
-    @property
-    def dims(self) -> int:
-        """The length of a vector."""
-        return DIMS
+    model, dims = "use-multilingual-v3", DIMS
 
     def encode(self, texts: Sequence[str]) -> Matrix:
         """Returns a matrix (texts x 512, float32, unit rows), in which the other texts change a row by less than 1e-6.

@@ -25,8 +25,9 @@ from graphmem.text import normalise_key, possessors
 
 # Types of the entities that a query names, as opposed to things it is about.
 NAMED_TYPES = frozenset({EntityType.PERSON, EntityType.PLACE, EntityType.ORGANIZATION})
-# The least relevance of a reply that the query asks for, and of what was said in the time of which it asks for all.
-REPLY_RELEVANCE = DATED_RELEVANCE = 0.5
+# The least relevance of a reply that the query asks for, and of what was told, if it asks for all that was: in a time,
+# or about its asker.
+REPLY_RELEVANCE = TOLD_RELEVANCE = 0.5
 # A reply of at most so many characters ("Yes.", "Not any more.") says only what its question says, so it answers a
 # query that asks the same: one with this cosine to the question, or a less similar one with most of its words in it.
 SHORT_REPLY_CHARS = 40
@@ -43,7 +44,8 @@ def relevances_of(candidates: Candidates, ranked: Sequence[RankedMemory], deps: 
 
     The reply to a stored repetition of the query is relevant whatever its words are, and so is a short one to the same
     question of the assistant in other words. So is, if the query asks what the assistant said, the best of the
-    assistant's words, or the fact drawn from these; and, if it asks for all of a time, what was told then.
+    assistant's words, or the fact drawn from these; and, if it asks for all of a time, what was told then, or for all
+    that is known of its asker, what was told at all.
     """
     if not ranked:
         return {}
@@ -105,6 +107,9 @@ def relevances_of(candidates: Candidates, ranked: Sequence[RankedMemory], deps: 
     values = {uid: one.value for uid, one in zip(ids, assessed, strict=True)}
     if analysis.is_only_temporal and not depends_on_conversation(retrieved.query.text):
         values |= {uid: _dated(values[uid], analysis, rows[uid], texts.get(uid, "")) for uid in ids}
+    elif _asks_for_everything(asked, words):
+        told = (uid for uid in ids if rows[uid].question_share < ASKS and rows[uid].role != ASSISTANT)
+        values |= {uid: TOLD_RELEVANCE + (1 - TOLD_RELEVANCE) * values[uid] for uid in told}
     values |= {uid: max(values[uid], REPLY_RELEVANCE) for uid in replies.intersection(ids)}
     return {
         uid: one if one.value == values[uid] else replace(one, value=values[uid])
@@ -119,12 +124,19 @@ def _asks_the_same(terms: WeightedTerms, similarity: float, question: str) -> bo
     return similarity >= SAME_QUESTION or terms.overlap([question]) >= MOST_WORDS * sum(terms.weights.values())
 
 
+def _asks_for_everything(asked: AskedQuestion, words: Sequence[str]) -> bool:
+    """Whether a query, with these words that name something, asks for all that is known of its asker."""
+    if asked.vector is None:  # whoever asks for something names it, but for words such as "work" and "help"
+        return not words and relevance.is_first_person(asked.text)
+    return relevance.asks_for_everything(asked.vector)
+
+
 def _dated(value: float, analysis: AnalyzedQuery, row: CandidateRow, text: str) -> float:
     """Returns the relevance to a query that asks for all of a time: half of its own, or less, outside that time."""
     proximity = analysis.temporal_proximity(row.at)
     if proximity < 1 and not analysis.is_inside_periods(text, row.at):
         return value * proximity / 2
-    return value if row.question_share >= ASKS else max(value, DATED_RELEVANCE)
+    return value if row.question_share >= ASKS else max(value, TOLD_RELEVANCE)
 
 
 def _asked_question(

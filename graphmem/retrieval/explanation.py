@@ -60,6 +60,12 @@ RELEVANCE = "relevance"
 REPEATED = "repeated"
 # The share of a score that a memory has from the reranker, less than 0 if that moved it back; its entry in `arms`.
 RERANKER = "reranker"
+# Shares that no arm tells, with their words: `Explanation.why` begins with them where they are the greatest.
+FURTHER_REASONS = {
+    "type": "has the kind of answer asked for",
+    RAISED: "raised by its source message or its question",
+    RELEVANCE: "likely to help",
+}
 # Shares up to this are sums of rounded numbers.
 ROUNDING = 1e-12
 # How the name of a feature ends that counts the memories before and after one with it.
@@ -166,7 +172,7 @@ class ExplanationBuilder:
             self._names.get(name, name): {
                 "value": values[name], "weight": self._weights[name], "share": factor * part
             }
-            for name, part in sorted(parts.items(), key=lambda item: -abs(item[1]))
+            for name, part in parts.items()
             if part
         }  # fmt: skip
         before = memory.score if memory.reranked is None else memory.reranked.former_score
@@ -177,7 +183,7 @@ class ExplanationBuilder:
                 shares[name] = {"value": share, "weight": 1.0, "share": share}
         if memory.reranked is not None:
             shares[RERANKER] = {"value": memory.reranked.score, "weight": 1.0, "share": memory.score - before}
-        return shares
+        return dict(sorted(shares.items(), key=lambda item: -abs(item[1]["share"])))
 
     def _why(
         self,
@@ -189,7 +195,10 @@ class ExplanationBuilder:
             return sum(shares[name]["share"] for name in names if name in shares)
 
         reasons = [
-            (share(own := name.removesuffix(BESIDE), own + BESIDE), f"{words} (rank {arms[name]['rank']:.0f})")
+            (
+                share(own := name.removesuffix(BESIDE), own + BESIDE, f"only_{own}"),
+                f"{words} (rank {arms[name]['rank']:.0f})",
+            )
             for name, words in self._reasons.items()
             if name in arms
         ]
@@ -202,6 +211,8 @@ class ExplanationBuilder:
                 line = " ".join(step["memory"].split())
                 labels.append(f"“{line[: QUOTED_CHARS - 1]}…”" if len(line) > QUOTED_CHARS else f"“{line}”")
             reasons.append((share(*PATH_ARMS), f"{REACHED_FROM} {' → '.join(labels)}"))
+        said = max((part for part, _ in reasons), default=0.0)
+        reasons += [(share(name), words) for name, words in FURTHER_REASONS.items() if share(name) > said]
         reasons.sort(key=lambda reason: -reason[0])  # stable: equal ones in the order of REASONS
         return "; ".join(words for _, words in reasons) or NO_REASON
 

@@ -228,8 +228,12 @@ class Evidence:
 
     @staticmethod
     def _is_reply(row: CandidateRow, before: CandidateRow) -> bool:
-        """Whether another speaker asks something in the memory before. An assistant replies to everything: no reply."""
-        return bool(before.answer_types & IS_QUESTION) and row.role != ASSISTANT and before.speaker != row.speaker
+        """Whether somebody else asks something in the memory before. An assistant replies to everything: no reply.
+
+        Speakers without names, such as a user with the id "u1", are told apart by their roles.
+        """
+        is_other = (before.speaker, before.role) != (row.speaker, row.role)
+        return bool(before.answer_types & IS_QUESTION) and row.role != ASSISTANT and is_other
 
     def reply_to(self, uid: str) -> str | None:
         """Returns the memory just after this one in its session if somebody else or an assistant says it, else None."""

@@ -13,7 +13,7 @@ import numpy as np
 from graphmem.errors import ModelError, StoreError
 from graphmem.logs import log_text
 from graphmem.model import ALL_KINDS, AnswerType, embedded_text
-from graphmem.retrieval import relevance, scoring, term_overlap
+from graphmem.retrieval import relevance, scoring
 from graphmem.retrieval.arms import attempt
 from graphmem.retrieval.assessment import ASKS, relevances_of
 from graphmem.retrieval.candidates import Candidates, found_by_arms
@@ -244,14 +244,9 @@ def passes_threshold(candidates: Candidates, uid: str, explainer: ExplanationBui
 
 def _floor(candidates: Candidates, best: float) -> float | None:
     """Returns the least relevance of a hit; None for none."""
-    query, analysis, encoded = (
-        candidates.retrieved.query, candidates.retrieved.analysis, candidates.retrieved.encoded
-    )  # fmt: skip
+    query, encoded = candidates.retrieved.query, candidates.retrieved.encoded
     if query.min_relevance != "default":
         return query.min_relevance
-    names_nothing = not term_overlap.query_words(query.text) and not analysis.is_only_temporal
-    if names_nothing and relevance.is_first_person(query.text):
-        return None  # "What do you know about me?" asks for everything
     size, has_vectors = candidates.statistics.kept, encoded.multilingual is not None
     return relevance.default_floor(size, best, has_vectors=has_vectors, is_read=encoded.is_read)
 

@@ -79,6 +79,42 @@ def test_context_leaves_out_unrelated_memories(make_memory: Any) -> None:
 
 @SQLITE_ONLY
 @pytest.mark.parametrize(
+    ("told", "everything", "particular", "answer"),
+    [
+        (
+            ["I work nights at a hospital.", "Our dog is a beagle.", "The kettle is broken.", "Mum was born in March."],
+            ["What do you know about me?", "Who am I?", "What have I told you?"],
+            "Where do I work?",
+            0,
+        ),
+        (
+            ["我在人民医院上夜班。", "家里的狗是柯基。", "水壶坏了。", "我妈是三月出生的。"],
+            ["关于我你知道什么？", "我是谁？", "我告诉过你什么？"],
+            "我去过什么地方上班？",
+            0,
+        ),
+        (
+            ["Ich arbeite nachts im Krankenhaus.", "Unser Hund ist ein Beagle.", "Der Wasserkocher ist kaputt."],
+            ["Was weißt du über mich?", "Wer bin ich?", "Was habe ich dir erzählt?"],
+            "Wo arbeite ich?",
+            0,
+        ),
+    ],
+)
+def test_only_a_question_for_everything_about_the_asker_gets_all_that_was_told(
+    make_memory: Any, told: list[str], everything: list[str], particular: str, answer: int
+) -> None:
+    memory = make_memory(embedder={"provider": "minilm"}, extractor={"provider": "spacy"})
+    memory.add([*told, particular], user_id="u1")
+    for question in everything:
+        shown = memory.context(question, user_id="u1").splitlines()[2:-1]
+        assert sorted(line.partition("] ")[2] for line in shown) == sorted(told), question
+    block = memory.context(particular, user_id="u1")
+    assert [text for text in told if text in block] == [told[answer]]
+
+
+@SQLITE_ONLY
+@pytest.mark.parametrize(
     ("told", "asked"),
     [
         ("Ticket {}: the customer {} could not log in.", "What was ticket 101 about?"),

@@ -503,6 +503,31 @@ class LengthlessSpace(TwoSpaces):
     multilingual_dims = 0
 
 
+class Awaited:
+    """A part whose main method is asynchronous, as those of an asynchronous client are."""
+
+    def __init__(self, part: Any) -> None:
+        self._part = part
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in {"upsert", "embed", "answer"}:
+            return getattr(self._part, name)
+
+        async def call(*args: Any) -> Any:
+            return getattr(self._part, name)(*args)
+
+        return call
+
+
+async def awaited_scores(_: str, asked: list[str]) -> list[float]:
+    return [1.0] * len(asked)
+
+
+class AwaitedReranker:
+    async def __call__(self, _: str, asked: list[str]) -> list[float]:
+        return [1.0] * len(asked)
+
+
 @pytest.mark.parametrize(
     ("parts", "phrase"),
     [
@@ -523,6 +548,11 @@ class LengthlessSpace(TwoSpaces):
         ),
         ({"llm": HashEmbedder(4)}, "llm: HashEmbedder has no method answer"),
         ({"reranker": "http://host/rerank"}, "reranker: str has no method __call__"),
+        ({"vector_index": Awaited(NumpyIndex())}, "vector_index: upsert of Awaited is asynchronous"),
+        ({"embedder": Awaited(HashEmbedder(4))}, "embedder: embed of Awaited is asynchronous"),
+        ({"llm": Awaited(Failing())}, "llm: answer of Awaited is asynchronous"),
+        ({"reranker": awaited_scores}, "reranker: __call__ of function is asynchronous"),
+        ({"reranker": AwaitedReranker()}, "reranker: __call__ of AwaitedReranker is asynchronous"),
     ],
 )
 def test_an_object_of_the_wrong_shape_is_refused(parts: dict[str, Any], phrase: str) -> None:

@@ -108,7 +108,9 @@ def test_a_context_begins_with_standing_facts_if_asked_for(memory: Memory) -> No
     shown = lines({"context": with_profile})
     assert sorted(shown) == sorted({SAID[1], SAID[2], SAID[3], SAID[4], SAID[5], *lines({"context": plain})})
     assert shown.index(SAID[4]) < shown.index(SAID[2])
-    assert len(memory.context(question, **ANA, profile=True, max_chars=250)) <= 250
+    short = memory.context(question, **ANA, profile=True, max_chars=250)
+    assert len(short) <= 250
+    assert SAID[2] in short  # standing facts leave room for what answers
 
 
 # What happened, of no kind that a cycle keeps by its words.

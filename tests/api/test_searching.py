@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from support.contract import HIT, JANUARY, JUNE, RELATION, added, check, ids, texts
+from support.facts import fact, source_message
 
 from graphmem import Memory
 from graphmem.errors import (
@@ -125,6 +126,17 @@ def test_reranking_and_bad_reference_dates_are_refused(memory: Memory) -> None:
     memory.search("tea yesterday", user_id="u1", reference_date="2024-01-01")
 
 
+def test_why_begins_with_the_share_that_is_greatest(memory: Memory) -> None:
+    source = source_message(memory, "Which green tea did we order for the office in Oslo?", user_id="u1")
+    drawn = fact(memory, "buys Sencha", source, user_id="u1")
+    for number in range(3):
+        added(memory, f"something else {number}")
+    first = memory.search("Which green tea did we order for the office?", user_id="u1", explain=True)["results"][0]
+    assert first["id"] == drawn
+    assert next(iter(first["explain"]["shares"])) == "raised"
+    assert first["explain"]["why"].startswith("raised by its source message or its question")
+
+
 def test_explain_gives_arms_path_and_reason(anna: Memory) -> None:
     response = anna.search("Where does Anna work?", user_id="u1", agent_id="a", explain=True)
     assert texts(response)[0] == "Anna works at Siemens."
@@ -134,6 +146,8 @@ def test_explain_gives_arms_path_and_reason(anna: Memory) -> None:
         assert all(set(share) == {"value", "weight", "share"} for share in explanation["shares"].values())
         assert sum(share["share"] for share in explanation["shares"].values()) == pytest.approx(hit["score"])
         assert explanation["shares"].keys().isdisjoint({"raised"})
+        sizes = [abs(share["share"]) for share in explanation["shares"].values()]
+        assert sizes == sorted(sizes, reverse=True)
         assert explanation["why"] and "\n" not in explanation["why"]
         for arm in explanation["arms"].values():
             assert arm["rank"] >= 1 and isinstance(arm["score"], float)

@@ -101,6 +101,27 @@ def test_what_is_no_longer_true_is_counted_and_shown_on_request(plain_home):
     assert run_json("list", "--user", "ann", "--show-retired")["total"] == run_json("stats")["memories"] == 1
 
 
+def test_the_option_that_why_not_names_finds_a_hidden_memory(plain_home):
+    words = ["Anna lives in Rome.", "Anna lives in Oslo.", "Anna lives in Bonn."]
+    with Memory(str(plain_home)) as memory:
+        ends = ({}, {}, {"expiration_date": "2020-01-01"})
+        added = [memory.add(text, user_id="ann", **end) for text, end in zip(words, ends, strict=True)]
+        uids = [result["results"][0]["id"] for result in added]
+        memory.engine.commit([RetireMemory(uids[0], at=datetime.now(UTC), reason="moved", successor=uids[1])])
+        memory.forget(uids[1], user_id="ann")
+    options = []
+    for uid in uids:
+        answer = run_json("why-not", "Anna", uid, "--user", "ann")
+        assert answer["step"] == "not_visible"
+        assert run_json("search", "Anna", "--user", "ann")["results"] == []
+        option = "--" + answer["why"].removesuffix(" finds it").rpartition("; ")[2].replace("_", "-")
+        assert run_json("why-not", "Anna", uid, "--user", "ann", option)["step"] == "hit"
+        for command in (["search", "Anna"], ["list"]):
+            assert [one["id"] for one in run_json(*command, "--user", "ann", option)["results"]] == [uid]
+        options.append(option)
+    assert options == ["--show-retired", "--show-forgotten", "--show-expired"]
+
+
 # --- the lifecycle ---------------------------------------------------------------------------------------------------
 
 
@@ -877,6 +898,9 @@ def test_a_context_without_a_relevant_memory_says_so(plain_home):
     assert "I like tea." in run(*question, "--min-relevance", "0").stdout
     assert run("context", "Who likes tea?", "--user", "ann").stderr == ""
     assert run("context", "Who likes tea?", "--user", "ben").stderr == "graphmem: nothing relevant is remembered\n"
+    # A greeting gets no memory whatever its relevance.
+    assert run("context", "Good morning!", "--user", "ann").stderr == "graphmem: nothing relevant is remembered\n"
+    assert run("context", "Good morning!", "--user", "ann", "--min-relevance", "0").stdout == ""
 
 
 def test_a_context_in_which_nothing_fits_says_so(plain_home):

@@ -7,12 +7,12 @@ import pytest
 from graphmem import Memory
 
 
-def block(asked: str, replied: str, query: str) -> str:
+def block(asked: str, replied: str, query: str, user: str = "ana") -> str:
     before = [{"role": "user", "content": "I play the cello."}, {"role": "assistant", "content": "How lovely!"}]
     turns = [{"role": "assistant", "content": asked}, {"role": "user", "content": replied}]
     with Memory(":memory:") as memory:
-        memory.add([*before, *turns, {"role": "user", "content": "I bought a kettle."}], user_id="ana")
-        return memory.context(query, user_id="ana")
+        memory.add([*before, *turns, {"role": "user", "content": "I bought a kettle."}], user_id=user)
+        return memory.context(query, user_id=user)
 
 
 @pytest.mark.parametrize(
@@ -27,6 +27,7 @@ def block(asked: str, replied: str, query: str) -> str:
 )
 def test_a_short_reply_answers_who_asks_the_same(asked: str, replied: str, query: str) -> None:
     assert f"[asked: {asked}] {replied}" in block(asked, replied, query)
+    assert f"[asked: {asked}] {replied}" in block(asked, replied, query, user="u1")  # an id that is no name
 
 
 @pytest.mark.parametrize(

@@ -42,19 +42,19 @@ def test_an_admin_lists_retries_and_drops_dead_letters(make_memory: Make) -> Non
             assert listed == memory.dead_letters(limit=1)
             first, second = memory.dead_letters()["results"]
             assert ok(client.get("/webhooks/dead-letters", params={"offset": 1}))["results"] == [second]
-            retry = f"/webhooks/orders/dead-letters/{first['id']}/retry"
+            retry = f"/webhooks/dead-letters/{first['id']}/retry?webhook=orders"
             assert ok(client.post(retry)) == {"delivered": False, "error": "HTTP 400"}
             refused.clear()
             assert ok(client.post(retry)) == {"delivered": True}
             assert ok(client.post(retry), 404)["code"]
-            assert ok(client.delete(f"/webhooks/orders/dead-letters/{second['id']}")) == {"dropped": True}
+            assert ok(client.delete(f"/webhooks/dead-letters/{second['id']}?webhook=orders")) == {"dropped": True}
             assert ok(client.get("/webhooks/dead-letters")) == {"results": [], "total": 0}
             refused.add("HTTP 400")
             gone = memory.add("I like figs.", user_id="ana")["results"][0]["id"]
             wait_until(lambda: memory.dead_letters()["total"] == 1)
             (letter,) = memory.dead_letters()["results"]
             memory.delete(gone)
-            retry = f"/webhooks/orders/dead-letters/{letter['id']}/retry"
+            retry = f"/webhooks/dead-letters/{letter['id']}/retry?webhook=orders"
             assert "was erased since" in ok(client.post(retry), 400)["detail"]
             memory.drop_dead_letter(letter["id"], webhook="orders")
             assert client.get("/webhooks/dead-letters", params={"limit": 0}).status_code == 422

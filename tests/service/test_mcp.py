@@ -414,6 +414,8 @@ async def test_what_is_not_relevant_enough_is_left_out_and_said(memory: Memory, 
             assert sentence in answer.content[0].text
             every = await call(client, tool, **question, min_relevance=0)
             assert "Clara drinks tea." in str(every[part]) and not every["note"]
+        greeting = await call(client, "get_context", query="Good morning!", **given)
+        assert (greeting["context"], greeting["note"]) == ("", "Nothing relevant is remembered.")
 
 
 async def test_a_context_in_which_nothing_fits_says_so(memory: Memory) -> None:

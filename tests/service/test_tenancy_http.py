@@ -252,8 +252,8 @@ OPERATOR_ROUTES: dict[str, Any] = {
     "DELETE /v2/entities/{entity_type}/{entity_id}/": None,
     "GET /metrics": None,
     "GET /webhooks/dead-letters": None,
-    "POST /webhooks/{webhook}/dead-letters/{event_id}/retry": None,
-    "DELETE /webhooks/{webhook}/dead-letters/{event_id}": None,
+    "POST /webhooks/dead-letters/{event_id}/retry": None,
+    "DELETE /webhooks/dead-letters/{event_id}": None,
 }  # fmt: skip
 # Routes without anything of a user.
 CHAT = "/v1/chat/completions"

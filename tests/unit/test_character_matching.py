@@ -9,10 +9,11 @@ import pytest
 
 from graphmem.errors import EmbeddingError
 from graphmem.models.minilm import MiniLM
-from graphmem.models.script_support import _PAIRS, ScriptSupport, script_of
+from graphmem.models.script_support import _PAIRS, ScriptSupport
 from graphmem.plugins import Matrix
 from graphmem.retrieval import matching
 from graphmem.retrieval.matching import PARTIAL_WEIGHT
+from graphmem.text import script_of
 
 
 def rows(question: str, *texts: str) -> list[list[float]]:

@@ -6,6 +6,7 @@ from graphmem import Memory
 from graphmem.errors import ModelError
 from graphmem.extraction import chinese_words
 from graphmem.extraction.spacy.extractor import SpacyExtractor
+from graphmem.folding import fold
 from graphmem.model import EntityType, Mention, MentionKind, Utterance
 
 NAME, NOUN_PHRASE = MentionKind.NAME, MentionKind.NOUN_PHRASE
@@ -58,6 +59,22 @@ def test_types_of_names() -> None:
 def test_prepositions_and_verbs_are_stripped_from_unknown_names() -> None:
     assert kinds("给晓蕾拍照的那位")["晓蕾"] == NAME
     assert kinds("晓芸家的两只猫")["晓芸"] == NAME
+    assert kinds("我姐姐李雪住在杭州。") == {"姐姐": NOUN_PHRASE, "李雪": NAME, "杭州": NAME, "姐姐李雪": NOUN_PHRASE}
+
+
+@pytest.mark.parametrize(
+    ("traditional", "simplified"),
+    [
+        ("王小明昨天去了臺北。", "王小明昨天去了台北。"),
+        ("我妹妹在臺灣大學讀書", "我妹妹在台湾大学读书"),
+        ("媽媽住在廣州的養老院", "妈妈住在广州的养老院"),
+    ],
+)
+def test_traditional_words_are_told_apart_as_simplified_ones(traditional: str, simplified: str) -> None:
+    assert [(fold(words), *rest) for words, *rest in chinese_words.find_entities(traditional)] == [
+        *chinese_words.find_entities(simplified)
+    ]
+    assert all(words in traditional for words in kinds(traditional))
 
 
 @pytest.mark.parametrize("text", ["谢谢大家", "啊啊啊啊", "好的", "嗯", "我也是这么想的", "。。。"])

@@ -11,6 +11,7 @@ from graphmem.folding import (
     SEVERAL_LETTERS,
     fold,
     meant_spellings,
+    simplified,
     translation_to,
     typed_spellings,
     without_marks,
@@ -80,6 +81,31 @@ def test_two_letters_that_are_no_umlaut_find_nothing_else(word: str, other: str)
     assert term_counts(word) == {term_id(term): 1 for term in tokens(word)}
 
 
+@pytest.mark.parametrize(
+    ("written", "word"),
+    [
+        ("l'étranger", "étranger"),
+        ("d’Italia", "Italia"),
+        ("dell'università", "università"),
+        ("jusqu'à", "à"),
+        ("Diyarbakır'a", "DİYARBAKIR"),
+        ("İzmir'de", "izmir"),
+        ("Ankara’ya", "Ankara"),
+        ("Ali'nin", "Ali"),
+        ("Mehmet'le", "Mehmet"),
+        ("2024'te", "2024"),
+    ],
+)
+def test_a_word_is_found_without_what_an_apostrophe_joins_to_it(written: str, word: str) -> None:
+    assert tokens(written) == tokens(word)
+
+
+@pytest.mark.parametrize("word", ["o'clock", "O'Neill", "rock'n'roll", "aujourd'hui", "Ra'anana", "j'ai", "c'era"])
+def test_an_apostrophe_inside_a_word_divides_nothing(word: str) -> None:
+    (term,) = tokens(word)
+    assert "'" in term
+
+
 def test_a_key_is_looked_up_as_it_may_have_been_meant() -> None:
     assert typed_spellings("jürgen größe") == ("jurgen große", "juergen groeße")
     assert typed_spellings("poet") == ("poet",)
@@ -120,6 +146,16 @@ def test_signs_keep_their_strokes() -> None:
 @given(st.text())
 def test_letters_without_strokes_keep_their_places(text: str) -> None:
     assert len(without_strokes(text)) == len(text)
+
+
+@given(st.text())
+def test_simplified_characters_keep_their_places(text: str) -> None:
+    assert len(simplified(text)) == len(text)
+    assert fold(simplified(text)) == fold(text)
+
+
+def test_only_characters_are_simplified() -> None:
+    assert simplified("臺北ﾊﾞｽ Ä １") == "台北ﾊﾞｽ Ä １"
 
 
 def test_a_databases_translation_has_each_spelling_of_a_letter() -> None:

@@ -31,7 +31,8 @@ SENTENCES = json.loads(files(relevance).joinpath("prototypes.json").read_text("u
 def sentences_in_order() -> list[str]:
     """The sentences whose vectors the package has, as its file has them."""
     of_topics = [one for side in ("asked", "told") for topic in SENTENCES[side].values() for one in topic]
-    return [*of_topics, *SENTENCES["standing"], *SENTENCES["advice"]]
+    others = ("standing", "advice", "everything", "not_everything")
+    return [*of_topics, *(sentence for one in others for sentence in SENTENCES[one])]
 
 
 def stored_vectors() -> np.ndarray:
@@ -462,3 +463,11 @@ def test_every_topic_has_sentences_of_both_sides() -> None:
     assert list(SENTENCES["asked"]) == list(SENTENCES["told"])
     assert len(sentences_in_order()) == len(stored_vectors())
     assert features._prototypes().advice.shape == (len(SENTENCES["advice"]), HOME.size)
+
+
+def test_only_what_asks_for_everything_about_the_asker_does() -> None:
+    for text in SENTENCES["everything"]:
+        assert features.asks_for_everything(VECTORS[text]), text
+    topics = [text for topic in SENTENCES["asked"].values() for text in topic]
+    for text in [*SENTENCES["not_everything"], *SENTENCES["advice"], *topics]:
+        assert not features.asks_for_everything(VECTORS[text]), text

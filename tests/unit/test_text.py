@@ -138,6 +138,10 @@ def test_words_in_small_letters_come_in_the_singular() -> None:
     assert {"box", "boxe", "boxes"} <= key_candidates("Where are the boxes?").keys()
     assert "class" in key_candidates("Which class?") and "clas" not in key_candidates("Which class?")
     assert "mound" not in key_candidates("Where are Pocahontas Mounds?")
+    assert {"l'italie", "italie"} <= key_candidates("Qui connaît l’Italie ?").keys()
+    assert {"inès", "inès morel"} <= key_candidates("Que fait l'amie d'Inès Morel ?").keys()
+    assert {"ayşe", "istanbul"} <= key_candidates("Ayşe'nin kardeşi İstanbul'da mı?").keys()
+    assert "nell" not in key_candidates("Who is O'Nell?")
     assert {"dairy-free", "dairy free"} <= key_candidates("What is dairy-free?").keys()
 
 

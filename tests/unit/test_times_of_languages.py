@@ -395,6 +395,12 @@ def test_a_time_to_come_does_not_ask_for_all_that_was_said_then(query: str, is_p
         ("La semaine dernière, on a ri.", "La semaine dernière [27 April–3 May], on a ri."),
         ("Вчера я видел Ивана.", "Вчера [6 May] я видел Ивана."),
         ("어제 영화를 봤어.", "어제 [6 May] 영화를 봤어."),
+        ("Letzten Sommer waren wir am Meer.", "Letzten Sommer [June–August 2025] waren wir am Meer."),
+        ("El invierno pasado nevó.", "El invierno pasado [December 2025–February 2026] nevó."),
+        ("L'été dernier, nous étions en Corse.", "L'été dernier [June–August 2025], nous étions en Corse."),
+        ("Letztes Weihnachten kam Anna.", "Letztes Weihnachten [24–26 December 2025] kam Anna."),
+        ("Letzten März zogen wir um.", "Letzten März [March 2026] zogen wir um."),
+        ("Im Sommer schwimme ich.", "Im Sommer schwimme ich."),
         ("Heute ist es kalt, dieses Jahr auch.", "Heute ist es kalt, dieses Jahr auch."),
         ("Am Montag schwimme ich.", "Am Montag schwimme ich."),
     ],
@@ -443,6 +449,33 @@ def test_a_month_and_its_year_and_a_week_and_its_day_are_one_time(query: str, me
 def test_a_month_and_a_year_with_other_words_between_them_are_two_times() -> None:
     assert len(periods_in("¿Qué hice en mayo y el año pasado?", NOW)) == 2
     assert len(periods_in("en mayo " + "de la " * 100 + "año pasado", NOW)) == 2
+
+
+@pytest.mark.parametrize(
+    ("query", "meant"),
+    [
+        ("ฉันทำอะไรวันที่ 8 พฤษภาคม 2567", ("2024-05-08", "2024-05-08")),
+        ("๘ พฤษภาคม ๒๕๖๗", ("2024-05-08", "2024-05-08")),
+        ("วันที่ 8/5/2567 ฉันทำอะไร", ("2024-05-08", "2024-05-08")),
+        ("ตั้งแต่ 3 ถึง 5 พ.ค. 2566", ("2023-05-03", "2023-05-05")),
+        ("พฤษภาคม พ.ศ. 2566", ("2023-05-01", "2023-05-31")),
+        ("ปี 2568 ฉันอยู่ที่ไหน", LAST_YEAR),
+        ("ปี 2025 ฉันอยู่ที่ไหน", LAST_YEAR),
+        ("令和6年5月8日に何をした?", ("2024-05-08", "2024-05-08")),
+        ("令和六年五月八日", ("2024-05-08", "2024-05-08")),
+        ("平成元年に生まれた", ("1989-01-01", "1989-12-31")),
+        ("令和5年の夏に何をした?", SUMMER_2023),
+        ("2024年五月八日に何をした?", ("2024-05-08", "2024-05-08")),
+        ("民國112年5月我在哪裡?", ("2023-05-01", "2023-05-31")),
+    ],
+)
+def test_years_of_other_counts_are_read(query: str, meant: tuple[str, str]) -> None:
+    assert [(str(period.first), str(period.last)) for period in periods_in(query, NOW)] == [meant]
+
+
+def test_a_number_is_no_year_of_another_count() -> None:
+    for query in ("จ่ายไป 2567 บาท", "令和の時代", "Ich zahlte am 8/5/2567 Euro"):
+        assert periods_in(query, NOW) == ()
 
 
 EIGHTH, AUGUST = ("2024-05-08", "2024-05-08"), ("2024-08-05", "2024-08-05")
@@ -496,6 +529,13 @@ def test_the_language_of_a_text_tells_whether_the_day_or_the_month_comes_first(
         ("Was war am Sonnabend?", ("2026-11-21", "2026-11-21")),
         ("¿Qué pasó en setiembre?", ("2026-09-01", "2026-09-30")),
         ("今朝何を食べた?", ("2026-11-26", "2026-11-26")),
+        ("O que fiz neste ano?", ("2026-01-01", "2026-12-31")),
+        ("Onde estive nesta semana?", ("2026-11-23", "2026-11-29")),
+        ("Geçtiğimiz ay neredeydim?", ("2026-10-01", "2026-10-31")),
+        ("2025'te nerede yaşıyordum?", LAST_YEAR),
+        ("넉 달 전에 어디 있었지?", ("2026-07-11", "2026-08-10")),
+        ("今週末", ("2026-11-28", "2026-11-29")),
+        ("شو عملت امبارح؟", YESTERDAY),
         ("أين كنت قبل عام 2020؟", ("0001-01-01", "2019-12-31")),
     ],
 )

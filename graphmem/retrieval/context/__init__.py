@@ -67,14 +67,13 @@ def context_block(
     """Returns the sentences of hits that are worth most as a block of at most `most` (in units of `size`); "" if empty.
 
     Each line begins with the day in `zone` (None: UTC), which is the asker's. `hits` have their `sentences`. `whole`
-    takes memories as a whole. `standing` facts come first, in at most `STANDING_CHARS` characters; one that is among
-    the hits stands there alone.
+    takes memories as a whole. `standing` facts come first, in at most `STANDING_CHARS` characters, beside hits in at
+    most half of the room; one that is among the hits stands there alone.
     """
     room = most - size(OPEN) - size(CLOSE)
     found = {hit.record.id for hit in hits}
-    head = plain_lines(
-        (one for one in standing if one.id not in found), min(room, size("x" * STANDING_CHARS)), zone, size
-    )
+    of_head = min(room // 2 if hits else room, size("x" * STANDING_CHARS))
+    head = plain_lines((one for one in standing if one.id not in found), of_head, zone, size)
     sentences = list[Sentence]()
     for hit in hits:
         if whole:

@@ -27,6 +27,7 @@ from graphmem.retrieval.relevance.features import (
     COSINE_DIGITS,
     AskedQuestion,
     FoundMemory,
+    asks_for_everything,
     background,
     is_first_person,
 )
@@ -36,6 +37,7 @@ __all__ = [
     "AskedQuestion",
     "FoundMemory",
     "Relevance",
+    "asks_for_everything",
     "assess",
     "background",
     "default_floor",
@@ -208,7 +210,7 @@ def _sharing(question: AskedQuestion, memories: Sequence[FoundMemory]) -> Flags:
     shared = np.eye(len(memories), dtype=bool)
     for key in keys:
         places = list(holders[key])
-        if len(places) <= most:
+        if 1 < len(places) <= most:
             shared[np.ix_(places, places)] = True
     return shared
 

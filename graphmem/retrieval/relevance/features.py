@@ -28,6 +28,8 @@ BEND, MULTILINGUAL_BEND = 0.35, 0.3
 MAX_OVERLAP, MAX_REPLY_OVERLAP, MAX_SIZE = 3.0, 2.0, 600
 # The temperature of topics, and the similarity to prototypes from which on a text is advice or a standing fact.
 TOPIC_TEMPERATURE, PROTOTYPE_SIMILARITY = 0.06, 0.3
+# The similarity to prototypes from which on a question asks for all that is known of its asker.
+EVERYTHING_SIMILARITY = 0.7
 # The cosine of unrelated texts, where there are only so many memories.
 UNRELATED, FEW = 0.1, 2
 # Of more memories than these the background is at most this cosine (docs/decisions/0065).
@@ -254,6 +256,16 @@ def _multilingual(question: AskedQuestion, vectors: Row) -> dict[str, Row]:
     }
 
 
+def asks_for_everything(question: Row) -> bool:
+    """Whether a question, by its vector, asks for all that is known of its asker ("What do you know about me?").
+
+    It does not if it is nearer to one about a topic, the assistant or somebody else.
+    """
+    prototypes, asked = _prototypes(), question[None]
+    others = max(prototypes.asked.nearest(asked).max(), _nearest(asked, prototypes.not_everything).max())
+    return bool(_nearest(asked, prototypes.everything).max() >= max(EVERYTHING_SIMILARITY, others))
+
+
 def _topics(question: Row, vectors: Row) -> dict[str, Row]:
     """Returns how much a memory tells of the topics that are asked about, more than the others do, and standing facts.
 
@@ -295,12 +307,18 @@ class _Topics:
 
 @dataclass(frozen=True, slots=True)
 class _Prototypes:
-    """Prototype sentences: of topics, in questions and in statements; the vectors of standing facts, and of advice."""
+    """Prototype sentences: of topics, in questions and in statements; the vectors of others.
+
+    These are of standing facts, of questions for advice, of those for everything about the asker, and of like ones
+    about the assistant or somebody else.
+    """
 
     asked: _Topics
     told: _Topics
     standing: Row
     advice: Row
+    everything: Row
+    not_everything: Row
 
 
 @cache
@@ -312,6 +330,7 @@ def _prototypes() -> _Prototypes:
         vectors = arrays["vectors"].astype(np.float64)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     asked, told = ([len(one) for one in sentences[side].values()] for side in ("asked", "told"))
-    ends = np.cumsum([sum(asked), sum(told), len(sentences["standing"])])
-    of_asked, of_told, standing, advice = np.split(vectors, ends)
-    return _Prototypes(_Topics(of_asked, asked), _Topics(of_told, told), standing, advice)
+    others = ("standing", "advice", "everything", "not_everything")
+    ends = np.cumsum([sum(asked), sum(told), *(len(sentences[one]) for one in others[:-1])])
+    of_asked, of_told, *of_others = np.split(vectors, ends)
+    return _Prototypes(_Topics(of_asked, asked), _Topics(of_told, told), *of_others)

@@ -50,7 +50,13 @@ DAY = (
     rf"(?:的?(?P<day>{DAY_OF_MONTH})(?:[日号]|(?<=\d)(?![\d个天年周月人次点岁块只张条]))"
     rf"(?:[到至~—–-](?P<to>{DAY_OF_MONTH})[日号])?)"
 )
-YEAR = r"(?P<year>(?:19|20)\d\d|[一二][零〇九][零〇一二三四五六七八九]{2})年"
+# The years before the first one of an era, in Taiwan and in Japan.
+ERAS = {"民国": 1911, "令和": 2018, "平成": 1988, "昭和": 1925, "大正": 1911, "明治": 1867}
+YEAR_NUMBER = (
+    rf"(?:(?:19|20)\d\d|[一二][零〇九][零〇一二三四五六七八九]{{2}}"
+    rf"|(?:{'|'.join(ERAS)})(?:元|\d{{1,3}}|[一二三四五六七八九]?十?[一二三四五六七八九十]))"
+)
+YEAR = f"(?P<year>{YEAR_NUMBER})年"
 PART = r"(?P<part>初|底|末|中旬?|[上下]旬|[上下]半[年月])?"
 UNITS = {
     "天": "day",
@@ -127,6 +133,13 @@ def number(word: str | None) -> int:
     return (DIGITS.get(tens, 1) * 10 if ten else 0) + DIGITS.get(ones, 0)
 
 
+def year_number(word: str) -> int:
+    """Returns the year that digits, Chinese digits (二〇二四) or a year of an era (令和6) mean."""
+    if (era := word[:2]) in ERAS:
+        return ERAS[era] + (1 if word[2:] == "元" else number(word[2:]))
+    return int("".join(str(DIGITS.get(sign, sign)) for sign in word))
+
+
 @cache
 def rules() -> tuple[Rule, ...]:
     """Returns the patterns of Chinese expressions of time, those that decide first in front."""
@@ -171,10 +184,7 @@ def _past_units(match: re.Match[str], today: date) -> Period:
 def _year_named(match: re.Match[str], today: date) -> int | None:
     if match["near"]:
         return today.year + YEARS[match["near"]]
-    digits = match["year"]
-    if digits is None or digits.isdecimal():
-        return int(digits) if digits else None
-    return int("".join(str(DIGITS[character]) for character in digits))
+    return year_number(match["year"]) if match["year"] else None
 
 
 def _month(match: re.Match[str], today: date) -> Period | tuple[Period, Yearly]:

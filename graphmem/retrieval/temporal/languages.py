@@ -42,10 +42,15 @@ _SCRIPTS = {
     "th": re.compile("[\u0e00-\u0e7f]"),
 }
 # A Japanese word of time without kana that is no Chinese.
-_NO_CHINESE = re.compile("[先来再曜]|昨年|一昨")
+_NO_CHINESE = re.compile("[先来再曜]|昨年|一昨|今周")
 _WORD = re.compile(r"\w+")
 _YEAR_NUMBER, _DAY_NUMBER = r"(?:19|20)\d\d", r"(?:3[01]|[12]\d|0?[1-9])"
 _YEAR, _DAY = f"(?P<year>{_YEAR_NUMBER})", f"(?P<day>{_DAY_NUMBER})"
+# Years of other counts: of eras in Japanese, in Thai from the year of the Buddha, which is so many years ahead.
+_YEAR_NUMBERS = {"ja": chinese.YEAR_NUMBER, "th": r"(?:19|20|2[45])\d\d"}
+_BUDDHIST, _FIRST_BUDDHIST = 543, 2400
+# "2024'te", of which the language is told by the ending alone.
+_TURKISH_YEAR = re.compile(rf"(?<!\d){_YEAR_NUMBER}'[dt][ae]n?(?!\w)")
 _NUMBER = "(?P<month>1[0-2]|[1-9])"
 # What may stand behind the number of a day, between a day, its month and the year, and before the number of a year.
 _ORDINAL, _OF, _OF_YEAR = r"(?:\.|º|°|er|-?го)?", r"(?: de | del | di | d'| )", r"(?:,| de| del)?"
@@ -84,13 +89,16 @@ _SATURDAY = 5
 _A_YEAR = re.compile(rf"{_OF_YEAR} {_YEAR_NUMBER}")
 # A word and the space behind it, before a day or a month.
 _WORD_BEFORE = re.compile(r"(\w+)\.? $")
+_THAI_YEAR = rf"(?:(?:ปี|พ\.ศ\.|ค\.ศ\.) ?)*(?P<year>{_YEAR_NUMBERS['th']})(?!\d)"
 # Months and years of languages that write them otherwise than with a word before them.
 _OTHERWISE = {
-    "ja": (rf"{_YEAR}年(?:{_NUMBER}月)?(?:{_DAY}日)?", rf"(?<!\d){_NUMBER}月(?:{_DAY}日)?"),
+    "ja": (rf"{chinese.YEAR}(?![一二三四五六七八九十]+月)(?:{_NUMBER}月)?(?:{_DAY}日)?",
+           rf"(?<!\d){_NUMBER}月(?:{_DAY}日)?"),
     "ko": (rf"{_YEAR}년(?: ?{_NUMBER}월)?(?: ?{_DAY}일)?", rf"(?<!\d){_NUMBER}월(?: ?{_DAY}일)?"),
-    "th": (rf"(?:(?<!\d){_DAY} ?)?(?P<month>MONTHS)(?: ?{_YEAR})?",),
+    "th": (rf"(?:(?<!\d){_DAY} ?)?(?P<month>MONTHS)(?: ?{_THAI_YEAR})?",
+           rf"(?:ปี|พ\.ศ\.|ค\.ศ\.) ?{_THAI_YEAR}"),
     "tr": (rf"(?<!\w)(?:{_DAY} )?(?P<month>MONTHS)(?: {_YEAR})?(?:'?[dt][ae]n?| ayinda| gunu)(?!\w)",
-           rf"(?<!\w){_YEAR} yilinda(?!\w)"),
+           rf"(?<!\w){_YEAR}(?: yilinda|'[dt][ae]n?)(?!\w)"),
 }  # fmt: skip
 
 
@@ -143,7 +151,7 @@ def is_japanese(text: str) -> bool:
 
 def find_relative(text: str, today: date) -> list[TimeExpression]:
     """Returns the expressions that count from today, as `find_expressions` does."""
-    return _find(text, today, _relative_phrases)
+    return _find(text, today, lambda language: [*_relative_phrases(language), *_relative_seasons(language)])
 
 
 def _find(
@@ -271,6 +279,8 @@ def _near(language: str) -> re.Pattern[str]:
 def _languages_of(text: str) -> list[str]:
     """Returns the languages of which a folded text has a word of time."""
     told = [] if text.isascii() else [language for language, script in _SCRIPTS.items() if script.search(text)]
+    if "'" in text and _TURKISH_YEAR.search(text):
+        told.append("tr")
     by_word, words = _languages_by_word(), _WORD.findall(text)
     if by_word.keys().isdisjoint(words):  # as most texts
         return told
@@ -309,7 +319,7 @@ def _dates(language: str) -> list[_Phrase]:
     """Returns the patterns of dates in digits whose day comes first; without a year behind words before a day."""
     words = _words()[language]
     build = partial(_month, words["months"])
-    patterns = [_DAY_FIRST]
+    patterns = [_DAY_FIRST.replace(_YEAR_NUMBER, _year_number(language))]
     if words["digits"]:
         lead = rf"(?<!\w)(?:{words['digits']})(?: |(?<=')){_DAY}"
         months = (r"/(?P<month>1[0-2]|0?[1-9])", r"\.(?P<month>1[0-2]|0[1-9]|[1-9](?=\.))\.?")
@@ -371,7 +381,7 @@ def _end(language: str, number: int) -> str:
     words = _words()[language]
     weekday, year = (
         f"(?P<weekday{number}>{_any(words['weekdays'] | words['short'])})",
-        f"(?P<year{number}>{_YEAR_NUMBER})",
+        f"(?P<year{number}>{_year_number(language)})",
     )
     day = rf"(?<!\d)(?P<day{number}>{_DAY_NUMBER})(?!\d)"
     if language in ("ja", "ko"):
@@ -383,12 +393,12 @@ def _end(language: str, number: int) -> str:
         )
     month = f"(?P<month{number}>{_any(words['months'])})"
     # A day alone and a year alone have groups of their own, since a pattern may name a group once.
-    alone = rf"(?P<alone{number}>{_YEAR_NUMBER}|{_DAY_NUMBER}(?!\d)){_ORDINAL}"
+    alone = rf"(?P<alone{number}>{_year_number(language)}|{_DAY_NUMBER}(?!\d)){_ORDINAL}"
     return rf"(?:{weekday}|(?:{day}{_ORDINAL}{_OF})?{month}(?:{_OF_YEAR} {year})?|{_YEAR_WORD}(?<!\d){alone})"
 
 
-def _seasons(language: str) -> list[_Phrase]:
-    """Returns the patterns of seasons and holidays."""
+def _seasons(language: str, *, is_relative: bool = False) -> list[_Phrase]:
+    """Returns the patterns of seasons and holidays; of those only that count from today ("letzten Sommer") if asked."""
     words = _words()[language]
     alone = words["adverbs"] | words["holidays"]
     names = words["seasons"] | alone
@@ -396,10 +406,12 @@ def _seasons(language: str) -> list[_Phrase]:
     # No part of a longer word ("千春に", "한겨울에").
     start = "(?<![\u3005\u4e00-\u9fff\uac00-\ud7a3])" if language in _SCRIPTS else ""
     of_year = rf"(?:{_OF_YEAR} {_YEAR_WORD}{_FULL_YEAR})"
-    dated = rf"{_YEAR}(?:年の?|년 ?){name}" if start else name + of_year
-    patterns = [("", "{0}", dated, "")]
-    patterns += [(start, phrase, name, which) for phrase, which in words["season"].items()]
-    if alone:
+    dated = rf"(?P<year>{_year_number(language)})(?:年の?|년 ?){name}" if start else name + of_year
+    patterns = [] if is_relative else [("", "{0}", dated, "")]
+    patterns += [
+        (start, phrase, name, which) for phrase, which in words["season"].items() if which != "" or not is_relative
+    ]
+    if alone and not is_relative:
         patterns.append((start, "{0}", f"(?P<name>{_any(alone)})", ""))
     one_of = tuple(name.replace(" ", "") if language in _SCRIPTS else name for name in names)
     return [
@@ -418,6 +430,12 @@ def _months_of_years(language: str) -> list[_Phrase]:
         for phrase, which in words["season"].items()
         if which != ""
     ]
+
+
+@cache
+def _relative_seasons(language: str) -> list[_Phrase]:
+    """Returns the patterns of seasons, holidays and months that count from today."""
+    return [*_seasons(language, is_relative=True), *_months_of_years(language)]
 
 
 @cache
@@ -506,10 +524,20 @@ def _any(words: Mapping[str, Any]) -> str:
     return "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
 
 
+def _year_number(language: str) -> str:
+    """Returns the pattern of the years of a language, without a group."""
+    return _YEAR_NUMBERS.get(language, _YEAR_NUMBER)
+
+
+def _year(number: str) -> int:
+    year = chinese.year_number(number)
+    return year - _BUDDHIST if year >= _FIRST_BUDDHIST else year
+
+
 def _month(months: Mapping[str, int], match: re.Match[str], today: date) -> Period | tuple[Period, Yearly] | None:
     """Returns a month, a day of it, or a year."""
     groups = match.groupdict()
-    year = int(groups["year"]) if groups.get("year") else None
+    year = _year(groups["year"]) if groups.get("year") else None
     if year is not None and _COUNTED.match(match.string, match.end()):
         return None
     if (name := groups.get("month")) is None:
@@ -548,7 +576,7 @@ def _season(
     build, year = _yearly(names[match["name"]]), match.groupdict().get("year")
     if isinstance(which, int):
         return build(today.year + which)
-    return named_period(build, today, which, int(year) if year else None)
+    return named_period(build, today, which, _year(year) if year else None)
 
 
 def _range(
@@ -576,7 +604,7 @@ def _range(
     years, has_month = [end["year"] for end in (first, last)], first["month"] or last["month"]
     if all(years) and not has_month:
         is_meant = with_years and not _COUNTED.match(match.string, match.end())
-        return periods.span(*(periods.year(int(year)) for year in years if year)) if is_meant else None
+        return periods.span(*(periods.year(_year(year)) for year in years if year)) if is_meant else None
     if first["day"] and last["day"]:  # "3 to 5 May", "5月3日から5日まで"; but of "18 mai à 14 h" the 14 is no day
         first["month"] = first["month"] or last["month"]
         last["month"] = last["month"] or (None if last["alone"] else first["month"])
@@ -593,7 +621,9 @@ def _range(
 def _dated(year: str | None, month: str, day: str | None, months: Mapping[str, int], today: date) -> TimeExpression:
     """Returns a month, or a day of it, in the year or in the latest one in which it has begun."""
     build = partial(_month_or_day, int(month) if month.isdecimal() else months[month], int(day) if day else None)
-    return TimeExpression(0, 0, build(int(year))) if year else TimeExpression(0, 0, periods.latest(build, today), build)
+    return (
+        TimeExpression(0, 0, build(_year(year))) if year else TimeExpression(0, 0, periods.latest(build, today), build)
+    )
 
 
 def _month_or_day(month: int, day: int | None, year: int) -> Period:

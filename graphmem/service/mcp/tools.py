@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
@@ -38,6 +38,8 @@ GRAPH_MEMORIES = (10_000, 1000, 100, 10)
 MAX_ATTACHMENTS, MAX_ATTACHMENT_CHARS = 5, 300
 PATH_FIELDS = frozenset({"type", "id", "memory", "key", "name", "predicate"})
 _DIGITS = re.compile(r"-?\d{1,9}", re.ASCII)
+# How to get to memories of too little relevance.
+_SHOW_REST = "min_relevance 0 shows the rest"
 
 
 def _as_list(value: object) -> object:
@@ -287,11 +289,15 @@ class SearchMemories(Tool):
         )
         least = _least(self.min_relevance)
         found = result_dict(await search(top_k=self.top_k, min_relevance=least, explain=True, rerank=self.rerank))
-        is_narrowed = bool(self.memory_types or self.as_of)
+        note = ""
+        if not found["results"]:
+            has_less_relevant = least != 0 and bool(result_dict(await search(top_k=1))["results"])
+            is_narrowed = bool(self.memory_types or self.as_of)
+            note = nothing_relevant(_SHOW_REST, was_found=has_less_relevant, is_narrowed=is_narrowed)
         return results.SearchResult.model_validate(
             {
                 **paged(found["results"], self.cursor, arguments, _hit),
-                "note": "" if found["results"] else await _nothing_relevant(search, least, is_narrowed=is_narrowed),
+                "note": note,
                 "degraded": found.get("degraded", []),
             }
         )
@@ -317,26 +323,19 @@ class GetContext(Tool):
         block, note = profile["context"], ""
         if self.query.strip():
             least = _least(self.min_relevance)
-            find = partial(memory.context, self.query, **scope.parts, min_relevance=least)
-            block = await find(max_tokens=self.max_tokens)
-            if not block and self.max_tokens < ROOMY_CONTEXT and await find(max_tokens=MAX_CONTEXT_CHARS):
+            find = partial(memory.context, self.query, **scope.parts)
+            block = await find(max_tokens=self.max_tokens, min_relevance=least)
+            is_short = self.max_tokens < ROOMY_CONTEXT
+            if not block and is_short and await find(max_tokens=MAX_CONTEXT_CHARS, min_relevance=least):
                 note = nothing_fits("raise max_tokens")
             elif not block:
-                note = await _nothing_relevant(partial(memory.search, self.query, **scope.parts), least)
+                note = nothing_relevant(_SHOW_REST, was_found=least != 0 and bool(await find(min_relevance=0)))
         return results.ContextResult.model_validate({**profile, "context": block, "note": note})
 
 
 def _least(min_relevance: float | None) -> MinRelevance:
     """Returns the least relevance that an argument means: None counts as left out."""
     return "default" if min_relevance is None else min_relevance
-
-
-async def _nothing_relevant(
-    search: Callable[..., Awaitable[Any]], least: MinRelevance, *, is_narrowed: bool = False
-) -> str:
-    """Returns the sentence that a search with this least relevance has no hits."""
-    was_found = least != 0 and bool(result_dict(await search(top_k=1))["results"])
-    return nothing_relevant("min_relevance 0 shows the rest", was_found=was_found, is_narrowed=is_narrowed)
 
 
 class GetMemories(Tool):

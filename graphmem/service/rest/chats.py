@@ -29,6 +29,7 @@ from graphmem.service.problems import code_of
 from graphmem.service.rest.dependencies import CallerParam, JsonRoute, Service, ServiceParam
 from graphmem.service.rest.mem0 import scope_and_conditions
 from graphmem.service.schemas import Ids, IdsBody, Items, LeastRelevance, Moment, given
+from graphmem.types import ProfileDict
 
 logger = logging.getLogger("graphmem")
 
@@ -70,19 +71,10 @@ class ProfileQuery(Ids):
     max_tokens: Annotated[int, Field(ge=1, le=validation.MAX_CONTEXT_CHARS)] = PROFILE_TOKENS
 
 
-class ProfileAnswer(BaseModel):
-    """What is known of a user: a prompt block, the newest summaries or the first standing facts, and recent topics."""
-
-    context: str
-    profile_summary: str
-    recent_topics: list[str]
-
-
 @router.get("/profile")
-async def profile(query: Annotated[ProfileQuery, Query()], caller: CallerParam, service: ServiceParam) -> ProfileAnswer:
+async def profile(query: Annotated[ProfileQuery, Query()], caller: CallerParam, service: ServiceParam) -> ProfileDict:
     """Returns what is known of a user without a question: standing facts first, then what was found last."""
-    found = await service.memory.profile(**caller.scope(query.named()), max_tokens=query.max_tokens)
-    return ProfileAnswer.model_validate(found)
+    return await service.memory.profile(**caller.scope(query.named()), max_tokens=query.max_tokens)
 
 
 class ContextAnswer(BaseModel):

@@ -11,6 +11,7 @@ from graphmem.service import limits, problems
 from graphmem.service.rest.dependencies import AdminParam, CallerParam, JsonRoute, ServiceParam
 from graphmem.service.rest.maintenance import NoQuery
 from graphmem.service.schemas import Ids
+from graphmem.types import DeadLetterList, RetriedDict
 
 router = APIRouter(route_class=JsonRoute, tags=["events"], responses=problems.documented(404))
 
@@ -22,32 +23,10 @@ class PageQuery(NoQuery):
     offset: int = Field(default=0, ge=0, le=2**31)
 
 
-class DeadLetter(BaseModel):
-    """An event (`id`) that a webhook did not take: the status of its last answer, or that there was none (`error`).
+class WebhookQuery(NoQuery):
+    """The name of the webhook that did not take an event."""
 
-    `timestamp` null: it cannot be told any more, because its memory was erased, or it is more than 30 days old.
-    """
-
-    id: str
     webhook: str
-    event_type: str
-    error: str
-    user_id: str | None
-    timestamp: str | None
-
-
-class DeadLettersAnswer(BaseModel):
-    """Dead letters by type of event, webhook and time, the oldest first; `total` counts all."""
-
-    results: list[DeadLetter]
-    total: int
-
-
-class RetriedAnswer(BaseModel):
-    """Whether the webhook took the event now; `error` says why it did not."""
-
-    delivered: bool
-    error: str | None = None
 
 
 class DroppedAnswer(BaseModel):
@@ -71,22 +50,22 @@ async def end_session(query: Annotated[Ids, Query()], caller: CallerParam, servi
 @router.get("/webhooks/dead-letters")
 async def list_dead_letters(
     _: AdminParam, query: Annotated[PageQuery, Query()], service: ServiceParam
-) -> DeadLettersAnswer:
+) -> DeadLetterList:
     """Lists the events that webhooks did not take."""
-    return DeadLettersAnswer.model_validate(await service.memory.dead_letters(limit=query.limit, offset=query.offset))
+    return await service.memory.dead_letters(limit=query.limit, offset=query.offset)
 
 
-@router.post("/webhooks/{webhook}/dead-letters/{event_id}/retry", response_model_exclude_unset=True)
+@router.post("/webhooks/dead-letters/{event_id}/retry")
 async def retry_dead_letter(
-    webhook: str, event_id: str, _: AdminParam, __: Annotated[NoQuery, Query()], service: ServiceParam
-) -> RetriedAnswer:
+    event_id: str, _: AdminParam, query: Annotated[WebhookQuery, Query()], service: ServiceParam
+) -> RetriedDict:
     """Posts an event once more to the webhook that did not take it."""
-    return RetriedAnswer.model_validate(await service.memory.retry_dead_letter(event_id, webhook=webhook))
+    return await service.memory.retry_dead_letter(event_id, webhook=query.webhook)
 
 
-@router.delete("/webhooks/{webhook}/dead-letters/{event_id}")
+@router.delete("/webhooks/dead-letters/{event_id}")
 async def drop_dead_letter(
-    webhook: str, event_id: str, _: AdminParam, __: Annotated[NoQuery, Query()], service: ServiceParam
+    event_id: str, _: AdminParam, query: Annotated[WebhookQuery, Query()], service: ServiceParam
 ) -> DroppedAnswer:
     """Drops an event that a webhook did not take."""
-    return DroppedAnswer.model_validate(await service.memory.drop_dead_letter(event_id, webhook=webhook))
+    return DroppedAnswer.model_validate(await service.memory.drop_dead_letter(event_id, webhook=query.webhook))

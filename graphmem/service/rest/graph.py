@@ -12,9 +12,9 @@ from graphmem.memory import Memory
 from graphmem.model import EntityType
 from graphmem.service import limits, problems
 from graphmem.service.listing import within_answer
-from graphmem.service.rest import answers
 from graphmem.service.rest.dependencies import CallerParam, JsonRoute, ServiceParam, until_client_leaves
 from graphmem.service.schemas import Body, Ids, IdsBody, QueryMoment, given
+from graphmem.types import DayCount, EntityDetails, EntityDict
 
 AS_OF = "Only memories valid at that time: ISO 8601, or seconds since 1970; a bare date is its first moment."
 SHOW_RETIRED = "Also memories that are no longer true, and the source messages hidden with them."
@@ -145,21 +145,13 @@ class DaysQuery(Ids):
     show_forgotten: bool = Field(default=False, description=SHOW_FORGOTTEN)
 
 
-class DayItem(BaseModel):
-    """A day (YYYY-MM-DD), and how many memories are valid since then."""
-
-    day: str
-    memories: int
-
-
 @router.get("/graph/days")
 async def get_graph_days(
     query: Annotated[DaysQuery, Query()], caller: CallerParam, service: ServiceParam
-) -> list[DayItem]:
+) -> list[DayCount]:
     """Counts the memories of a scope by the day since which they are valid, the earliest day first."""
     options = query.model_dump(include={"utc_offset", "show_retired", "show_forgotten"})
-    found = await service.memory.count_by_day(**caller.scope(query.named()), **options)
-    return [DayItem.model_validate(day) for day in found]
+    return await service.memory.count_by_day(**caller.scope(query.named()), **options)
 
 
 # --- entities ---------------------------------------------------------------------------------------------------------
@@ -184,35 +176,6 @@ class EntityQuery(Ids):
     show_forgotten: bool = Field(default=False, description=SHOW_FORGOTTEN)
 
 
-class AliasItem(BaseModel):
-    """Another name of an entity. `origin`: "user", or the rule that linked it ("first name", "said", "spelling")."""
-
-    key: str
-    name: str
-    origin: str
-
-
-class EntityItem(BaseModel):
-    """An entity with the number of the memories that mention it."""
-
-    key: str
-    name: str
-    type: str
-    memories: int
-    aliases: list[AliasItem]
-
-
-class EntityAnswer(BaseModel):
-    """An entity with the memories that mention it, newest first, and the relations that they state."""
-
-    key: str
-    name: str
-    type: str
-    aliases: list[AliasItem]
-    memories: list[answers.MemoryAnswer]
-    relations: list[answers.RelationAnswer]
-
-
 class NameBody(Body):
     """A name under which an entity is displayed: 1 to 256 characters in one line."""
 
@@ -229,24 +192,23 @@ class AliasBody(IdsBody):
 @router.get("/graph/entities")
 async def get_graph_entities(
     query: Annotated[EntitiesQuery, Query()], caller: CallerParam, service: ServiceParam
-) -> list[EntityItem]:
+) -> list[EntityDict]:
     """Lists the entities that a scope's memories mention, those with the most memories first.
 
     An entity with several names is listed once. Users, agents and runs are at /entities.
     """
-    found = await service.memory.entities(
+    return await service.memory.entities(
         **caller.scope(query.named()),
         **given(query=query.query, type=query.type, limit=query.limit),
         show_retired=query.show_retired,
         show_forgotten=query.show_forgotten,
     )
-    return [EntityItem.model_validate(entity) for entity in found]
 
 
-@router.get("/graph/entities/{key:path}", response_model_exclude_unset=True, responses=problems.documented(404))
+@router.get("/graph/entities/{key:path}", responses=problems.documented(404))
 async def get_graph_entity(
     key: str, query: Annotated[EntityQuery, Query()], caller: CallerParam, service: ServiceParam
-) -> EntityAnswer:
+) -> EntityDetails:
     """Returns an entity, by any of its names, with its memories and relations."""
     scope = caller.scope(query.named())
     with within_answer("limit", "ask for fewer memories"):
@@ -260,25 +222,24 @@ async def get_graph_entity(
         )
     if details is None:
         raise NotFoundError
-    return EntityAnswer.model_validate(details)
+    return details
 
 
-@router.patch("/graph/entities/{key:path}", response_model_exclude_unset=True, responses=problems.documented(404))
+@router.patch("/graph/entities/{key:path}", responses=problems.documented(404))
 async def rename_graph_entity(
     key: str, body: NameBody, query: Annotated[Ids, Query()], caller: CallerParam, service: ServiceParam
-) -> EntityAnswer:
+) -> EntityDetails:
     """Sets the name under which an entity is displayed. Memories keep their words, and former names still find it."""
-    details = await service.memory.rename_entity(key, body.name, **caller.scope(query.named()))
-    return EntityAnswer.model_validate(details)
+    return await service.memory.rename_entity(key, body.name, **caller.scope(query.named()))
 
 
-@router.post("/graph/aliases", response_model_exclude_unset=True, responses=problems.documented(404))
-async def add_alias(body: AliasBody, caller: CallerParam, service: ServiceParam) -> EntityAnswer:
+@router.post("/graph/aliases", responses=problems.documented(404))
+async def add_alias(body: AliasBody, caller: CallerParam, service: ServiceParam) -> EntityDetails:
     """Links two names that mean one entity, and returns the entity."""
-    return EntityAnswer.model_validate(await service.memory.alias(body.a, body.b, **caller.scope(body.named())))
+    return await service.memory.alias(body.a, body.b, **caller.scope(body.named()))
 
 
-@router.delete("/graph/aliases", response_model_exclude_unset=True, responses=problems.documented(404))
-async def remove_alias(body: AliasBody, caller: CallerParam, service: ServiceParam) -> EntityAnswer:
+@router.delete("/graph/aliases", responses=problems.documented(404))
+async def remove_alias(body: AliasBody, caller: CallerParam, service: ServiceParam) -> EntityDetails:
     """Removes the link between two names, and returns the entity `a`. No rule links them again."""
-    return EntityAnswer.model_validate(await service.memory.unalias(body.a, body.b, **caller.scope(body.named())))
+    return await service.memory.unalias(body.a, body.b, **caller.scope(body.named()))

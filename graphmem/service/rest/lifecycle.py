@@ -10,9 +10,9 @@ from pydantic import BaseModel, Field
 from graphmem.errors import ValidationError
 from graphmem.service import limits, problems
 from graphmem.service.listing import within_answer
-from graphmem.service.rest import answers
 from graphmem.service.rest.dependencies import CallerParam, JsonRoute, ServiceParam
 from graphmem.service.schemas import Body, Ids, Items, Moment, QueryMoment
+from graphmem.types import AbstractionResult, CycleDict, ForgottenResult, LifecycleDict, Receipt
 
 router = APIRouter(route_class=JsonRoute, tags=["lifecycle"], responses=problems.documented(404))
 
@@ -32,72 +32,10 @@ class AbstractionBody(Body):
     level: int = 1
 
 
-class Abstraction(answers.MemoryAnswer):
-    """An abstraction, and the ids of the memories that it was made of."""
-
-    abstracts: list[str]
-
-
-class AbstractionAnswer(BaseModel):
-    """New abstractions; `cycle` is the id by which they are taken back, `skipped` says what was left out and why."""
-
-    cycle: str
-    results: list[Abstraction]
-    skipped: dict[str, str]
-
-
 class UndoBody(Body):
     """The id of the cycle that is taken back."""
 
     cycle: str
-
-
-class Change(BaseModel):
-    """What a dry run would do to a memory: "promote", "forget" or "purge" it, or "merge", "summarize" or "abstract" it
-    with others.
-    """
-
-    id: str
-    memory: str
-    change: str
-    reason: str
-
-
-class CycleAnswer(BaseModel):
-    """What a cycle did, in numbers of memories; `cycle` is its id, null for a dry run, which lists the `changes`.
-
-    `merged`: forgotten because another one stands for them. `summarized` and `abstracted`: new ones. `purged`: erased,
-    because they had been forgotten for long. `skipped`: what was left out, by step, and why. `brake`: why it did
-    nothing.
-    """
-
-    cycle: str | None
-    processed: int
-    decayed: int
-    forgotten: int
-    merged: int
-    promoted: int
-    summarized: int
-    abstracted: int
-    saved_bytes: int
-    skipped: dict[str, str]
-    purged: int
-    brake: str = ""
-    changes: list[Change] = []
-
-
-class ForgottenMemory(answers.MemoryAnswer):
-    """A forgotten memory, and why it was forgotten. `event_id`: what `undo` takes back."""
-
-    reason: str
-    event_id: str = ""
-
-
-class ForgottenAnswer(BaseModel):
-    """Forgotten memories, the last forgotten first; `total` counts all."""
-
-    results: list[ForgottenMemory]
-    total: int
 
 
 class UndoneAnswer(BaseModel):
@@ -108,50 +46,6 @@ class UndoneAnswer(BaseModel):
     undone: list[str]
     skipped: int
     erased: int
-
-
-class PastCycle(BaseModel):
-    """A cycle that changed memories: how many it forgot, merged (of the forgotten ones), promoted, and made of others.
-
-    Memories that were erased since are not counted. `undone`: of what it did nothing holds any more.
-    """
-
-    cycle: str
-    at: str
-    forgotten: int
-    merged: int
-    promoted: int
-    composed: int
-    undone: bool
-
-
-class Held(BaseModel):
-    """That the brake held the last cycle: how many memories it would have forgotten and of how many, and what to do."""
-
-    forgotten: int
-    memories: int
-    reason: str
-
-
-class StatusAnswer(BaseModel):
-    """The lifecycle of a user: memories by layer ("short_term", "long_term"), how many of them are pinned, and how many
-    are forgotten; the end of the last cycle, how many memories it changed (null: none ran, or not known of this
-    scope), and if the brake held it; when the next one runs by itself (null: none
-    does), the time before which nothing fades, the days after which what is forgotten is erased (null: it stays), and
-    the last cycles, newest first.
-    """
-
-    enabled: bool
-    layers: dict[str, int]
-    pinned: int
-    forgotten: int
-    cycled_at: str | None
-    cycle_changed: int | None
-    held: Held | None
-    next_cycle: str | None
-    lifecycle_since: str | None
-    purge_after_days: int | None
-    cycles: list[PastCycle]
 
 
 class StatusQuery(Ids):
@@ -176,32 +70,29 @@ class PurgeQuery(Ids):
 @router.get("/lifecycle")
 async def read_lifecycle(
     query: Annotated[StatusQuery, Query()], caller: CallerParam, service: ServiceParam
-) -> StatusAnswer:
+) -> LifecycleDict:
     """Returns the state of the lifecycle: a user's memories by layer, and the cycles over them."""
-    status = await service.memory.lifecycle_status(**caller.scope(query.named()), limit=query.limit)
-    return StatusAnswer.model_validate(status)
+    return await service.memory.lifecycle_status(**caller.scope(query.named()), limit=query.limit)
 
 
-@router.post("/lifecycle/cycles", response_model_exclude_unset=True)
+@router.post("/lifecycle/cycles")
 async def run_cycle(
     query: Annotated[Ids, Query()], caller: CallerParam, service: ServiceParam, body: CycleBody | None = None
-) -> CycleAnswer:
+) -> CycleDict:
     """Runs a cycle of the lifecycle over the memories of a user, or says what it would do."""
     options = (body or CycleBody()).model_dump()
     scope = caller.scope(query.named())
     with within_answer("dry_run", "graphmem lifecycle run --dry-run prints all of it"):
-        result = await service.memory.tend(**scope, **options)
-    return CycleAnswer.model_validate(result)
+        return await service.memory.tend(**scope, **options)
 
 
-@router.post("/lifecycle/abstractions", response_model_exclude_unset=True)
+@router.post("/lifecycle/abstractions")
 async def abstract_memories(
     body: AbstractionBody, query: Annotated[Ids, Query()], caller: CallerParam, service: ServiceParam
-) -> AbstractionAnswer:
+) -> AbstractionResult:
     """Stores what memories have in common, in one sentence; they stay."""
     scope = caller.scope(query.named(), required=body.ids is None)
-    result = await service.memory.abstract(body.ids, level=body.level, **scope)
-    return AbstractionAnswer.model_validate(result)
+    return await service.memory.abstract(body.ids, level=body.level, **scope)
 
 
 @router.post("/lifecycle/undo")
@@ -213,21 +104,18 @@ async def undo_cycle(
     return UndoneAnswer.model_validate(result)
 
 
-@router.get("/lifecycle/forgotten", response_model_exclude_unset=True)
+@router.get("/lifecycle/forgotten")
 async def list_forgotten(
     query: Annotated[PageQuery, Query()], caller: CallerParam, service: ServiceParam
-) -> ForgottenAnswer:
+) -> ForgottenResult:
     """Lists the memories of a user that are forgotten and not erased."""
     scope = caller.scope(query.named())
     with within_answer("limit", "ask for fewer memories"):
-        page = await service.memory.pending_deletion(**scope, limit=query.limit)
-    return ForgottenAnswer.model_validate(page)
+        return await service.memory.pending_deletion(**scope, limit=query.limit)
 
 
-@router.delete("/lifecycle/forgotten", response_model_exclude_unset=True)
-async def purge_forgotten(
-    query: Annotated[PurgeQuery, Query()], caller: CallerParam, service: ServiceParam
-) -> answers.ReceiptAnswer:
+@router.delete("/lifecycle/forgotten")
+async def purge_forgotten(query: Annotated[PurgeQuery, Query()], caller: CallerParam, service: ServiceParam) -> Receipt:
     """Erases the forgotten memories of a user; what else has their words stays."""
     scope = caller.scope(query.named())
     if not query.confirm:
@@ -235,5 +123,4 @@ async def purge_forgotten(
             "confirm: is not true, and what is erased cannot be brought back; look at GET /lifecycle/forgotten, then "
             "add confirm=true to the query"
         )
-    receipt = await service.memory.purge(**scope, forgotten_before=query.forgotten_before, confirm=True)
-    return answers.ReceiptAnswer.model_validate(receipt)
+    return await service.memory.purge(**scope, forgotten_before=query.forgotten_before, confirm=True)

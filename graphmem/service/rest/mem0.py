@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from hashlib import blake2b
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, cast
 
 from fastapi import APIRouter, Header, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
@@ -36,6 +36,7 @@ from graphmem.service.schemas import (
     QueryMoment,
     given,
 )
+from graphmem.types import AbsenceDict, AddResult, MemoryDict, Receipt
 
 router = APIRouter(route_class=JsonRoute, tags=["memories"], responses=problems.documented(502))
 
@@ -160,7 +161,7 @@ class ListQuery(ScopeQuery):
     until: QueryMoment | None = Field(default=None, description="List the memories observed before that time.")
 
 
-@router.post("/memories", response_model_exclude_unset=True, responses={202: {"model": answers.AddAnswer}})
+@router.post("/memories", responses={202: {"model": AddResult}})
 async def add_memories(
     body: AddBody,
     caller: CallerParam,
@@ -168,7 +169,7 @@ async def add_memories(
     response: Response,
     wait: Annotated[bool, Query(description="False answers with 202 and leaves the work to the background.")] = True,  # noqa: FBT002
     idempotency_key: IdempotencyKey = None,
-) -> answers.AddAnswer:
+) -> AddResult:
     """Stores messages as memories and, with a language model, the facts drawn from them.
 
     Messages without an id or a time that all repeat what was said less than a minute ago are known.
@@ -184,7 +185,7 @@ async def store_messages(
     idempotency_key: str | None,
     *,
     wait: bool = True,
-) -> answers.AddAnswer:
+) -> AddResult:
     """Stores the messages of a body in a scope."""
     infer = body.infer
     body.name_ignored(response)
@@ -221,7 +222,7 @@ async def store_messages(
         raise
     if not wait:
         response.status_code = 202
-    return answers.AddAnswer.model_validate(result_dict(added))
+    return cast("AddResult", result_dict(added))
 
 
 def _with_origin(body: AddBody) -> dict[str, Any] | None:
@@ -248,7 +249,7 @@ def _ids_of_places(messages: list[dict[str, Any]], key: str) -> dict[int, str]:
     }
 
 
-@router.get("/memories", response_model_exclude_unset=True)
+@router.get("/memories")
 async def get_memories(
     query: Annotated[ListQuery, Query()], caller: CallerParam, service: ServiceParam, response: Response
 ) -> answers.ListAnswer:
@@ -277,47 +278,47 @@ async def get_memories(
         limit=DEFAULT_LIST_LIMIT if asked is None else asked,
         **options,
     )
-    return answers.ListAnswer.model_validate(
-        {
-            "results": found.results,
-            "total": found.total,
-            **({"retired": found.retired} if found.retired else {}),
-            "next_cursor": None
-            if found.is_last or not found.results
-            else cursor_after(dict(found.results[-1]), {**ids, **options}),
-        }
+    is_last = found.is_last or not found.results
+    answer = answers.ListAnswer(
+        results=found.results,
+        total=found.total,
+        next_cursor=None if is_last else cursor_after(found.results[-1], {**ids, **options}),
     )
+    if found.retired:
+        answer["retired"] = found.retired
+    return answer
 
 
-@router.delete("/memories", response_model_exclude_unset=True)
+@router.delete("/memories")
 async def delete_memories(
     query: Annotated[ScopeQuery, Query()], caller: CallerParam, service: ServiceParam, response: Response
-) -> answers.ReceiptAnswer:
+) -> Receipt:
     """Erases all memories of a scope. A key that is bound to a user erases that user's."""
     query.name_ignored(response)
     if caller.user_id is None and not any(query.named().values()):
         raise Problem(400, "user_id, agent_id and run_id are all missing; name whose memories to erase")
     receipt = await service.memory.delete_all(**caller.scope(query.named()))
-    return answers.ReceiptAnswer.model_validate({**receipt, "message": "All relevant memories deleted"})
+    receipt["message"] = "All relevant memories deleted"
+    return receipt
 
 
-@router.get("/memories/{memory_id}", response_model_exclude_unset=True, responses=problems.documented(404))
+@router.get("/memories/{memory_id}", responses=problems.documented(404))
 async def get_memory(
     memory_id: str,
     query: Annotated[ScopeQuery, Query()],
     caller: CallerParam,
     service: ServiceParam,
     response: Response,
-) -> answers.MemoryAnswer:
+) -> MemoryDict:
     """Returns a memory, also a retired or expired one."""
     query.name_ignored(response)
     record = await service.memory.get(memory_id, **caller.scope(query.named(), required=False))
     if record is None:
         raise NotFoundError
-    return answers.MemoryAnswer.model_validate(record)
+    return record
 
 
-@router.put("/memories/{memory_id}", response_model_exclude_unset=True, responses=problems.documented(404))
+@router.put("/memories/{memory_id}", responses=problems.documented(404))
 async def update_memory(
     memory_id: str,
     body: UpdateBody,
@@ -325,11 +326,11 @@ async def update_memory(
     caller: CallerParam,
     service: ServiceParam,
     response: Response,
-) -> answers.ChangedMemory:
+) -> MemoryDict:
     """Changes the text, the metadata or the expiration date of a memory. Its history keeps the former text."""
     query.name_ignored(response)
     body.name_ignored(response)
-    changed = await service.memory.update(
+    return await service.memory.update(
         memory_id,
         text=body.text,
         metadata=body.metadata,
@@ -337,21 +338,21 @@ async def update_memory(
         expiration_date=body.expiration_date if "expiration_date" in body.model_fields_set else UNSET,
         **caller.scope(query.named(), required=False),
     )
-    return answers.ChangedMemory.model_validate(changed)
 
 
-@router.delete("/memories/{memory_id}", response_model_exclude_unset=True, responses=problems.documented(404))
+@router.delete("/memories/{memory_id}", responses=problems.documented(404))
 async def delete_memory(
     memory_id: str,
     query: Annotated[ScopeQuery, Query()],
     caller: CallerParam,
     service: ServiceParam,
     response: Response,
-) -> answers.ReceiptAnswer:
+) -> Receipt:
     """Erases a memory, with what else has its words. The history keeps its events without them."""
     query.name_ignored(response)
     receipt = await service.memory.delete(memory_id, **caller.scope(query.named(), required=False))
-    return answers.ReceiptAnswer.model_validate({**receipt, "message": "Memory deleted successfully"})
+    receipt["message"] = "Memory deleted successfully"
+    return receipt
 
 
 @router.get("/memories/{memory_id}/history", responses=problems.documented(404))
@@ -375,7 +376,7 @@ def _history(memory: Memory, memory_id: str, ids: dict[str, str]) -> list[answer
     events = events_of_memory(engine.ledger, validation.memory_id(memory_id), validation.scope(**ids)[0])
     if not events:
         raise NotFoundError
-    return [answers.HistoryItem.model_validate({**responses.event(event), "reason": event.reason}) for event in events]
+    return [{**responses.event(event), "reason": event.reason} for event in events]
 
 
 def _search_options(body: SearchBody, caller: Caller, service: Service, response: Response) -> dict[str, Any]:
@@ -406,18 +407,17 @@ def _search_options(body: SearchBody, caller: Caller, service: Service, response
     }
 
 
-@router.post("/memories/{memory_id}/why-not", response_model_exclude_unset=True, responses=problems.documented(404))
+@router.post("/memories/{memory_id}/why-not", responses=problems.documented(404))
 async def explain_absence(
     memory_id: str, body: SearchBody, caller: CallerParam, service: ServiceParam, request: Request, response: Response
-) -> answers.AbsenceAnswer:
+) -> AbsenceDict:
     """Tells why a search does not find a memory, or at which place it does: the step at which it falls out."""
     options = _search_options(body, caller, service, response)
     async with until_client_leaves(request):
-        told = await service.memory.why_not(body.query, memory_id, **options)
-    return answers.AbsenceAnswer.model_validate(told)
+        return await service.memory.why_not(body.query, memory_id, **options)
 
 
-@router.post("/search", response_model_exclude_unset=True)
+@router.post("/search")
 async def search_memories(
     body: SearchBody, caller: CallerParam, service: ServiceParam, request: Request, response: Response
 ) -> answers.SearchAnswer:
@@ -431,7 +431,7 @@ async def search_memories(
             found = result_dict(await service.memory.search(body.query, **options))
     if body.explain:
         found["results"] = [{**hit, "score_details": _score_details(hit, body.threshold)} for hit in found["results"]]
-    return answers.SearchAnswer.model_validate(found)
+    return cast("answers.SearchAnswer", found)
 
 
 def scope_and_conditions(
@@ -476,7 +476,7 @@ def _refuse_never_stored(conditions: Any) -> None:
                 _refuse_never_stored(part)
 
 
-def _score_details(hit: Mapping[str, Any], threshold: float | None) -> dict[str, float | None]:
+def _score_details(hit: Mapping[str, Any], threshold: float | None) -> answers.ScoreDetails:
     arms = hit["explain"]["arms"]
     scores = {name: arms.get(name, {}).get("score", 0.0) for name in ("keyword", "graph")}
     return {

@@ -26,6 +26,7 @@ from graphmem.service.rest.dependencies import AdminParam, CallerParam, JsonRout
 from graphmem.service.schemas import Body
 from graphmem.settings import Settings
 from graphmem.stores.ledger.service_tables import ApiKey
+from graphmem.types import Receipt
 
 REDACTED = "***"
 
@@ -150,13 +151,12 @@ def entity_items(
     ]
 
 
-@router.delete("/entities/{entity_type}/{entity_id:path}", response_model_exclude_unset=True)
-async def delete_entity(
-    entity_type: EntityType, entity_id: str, _: AdminParam, service: ServiceParam
-) -> answers.ReceiptAnswer:
+@router.delete("/entities/{entity_type}/{entity_id:path}")
+async def delete_entity(entity_type: EntityType, entity_id: str, _: AdminParam, service: ServiceParam) -> Receipt:
     """Erases all memories of a user, an agent or a run."""
     receipt = await service.memory.delete_all(**{f"{entity_type}_id": entity_id})
-    return answers.ReceiptAnswer.model_validate({**receipt, "message": "Entity deleted"})
+    receipt["message"] = "Entity deleted"
+    return receipt
 
 
 # --- requests -------------------------------------------------------------------------------------------------------

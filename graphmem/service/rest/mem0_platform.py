@@ -18,6 +18,7 @@ from graphmem.service.problems import Problem
 from graphmem.service.rest import answers, mem0, mem0_admin
 from graphmem.service.rest.dependencies import AdminParam, CallerParam, JsonRoute, ServiceParam, until_client_leaves
 from graphmem.service.schemas import Body, IdsBody, Items, Mem0Fields, given
+from graphmem.types import AddResult, MemoryDict, Receipt
 
 # The one organisation and project of a service, which the client asks for.
 PROJECT = "graphmem"
@@ -46,14 +47,14 @@ class PlatformAddBody(mem0.AddBody):
     filters: dict[str, Any] | None = None
 
 
-@router.post("/v3/memories/add/", response_model_exclude_unset=True)
+@router.post("/v3/memories/add/")
 async def add(
     body: PlatformAddBody,
     caller: CallerParam,
     service: ServiceParam,
     response: Response,
     idempotency_key: mem0.IdempotencyKey = None,
-) -> answers.AddAnswer:
+) -> AddResult:
     """Stores messages as `POST /memories` does."""
     ids, conditions = mem0.scope_and_conditions(body, body.filters, caller)
     if conditions:
@@ -64,7 +65,7 @@ async def add(
     return await mem0.store_messages(body, ids, service, response, idempotency_key)
 
 
-router.post("/v3/memories/search/", response_model_exclude_unset=True)(mem0.search_memories)
+router.post("/v3/memories/search/")(mem0.search_memories)
 
 
 class ListBody(IdsBody, Mem0Fields):
@@ -97,7 +98,7 @@ class PlatformPage(BaseModel):
     retired: int = 0
     next: str | None
     previous: str | None
-    results: list[answers.MemoryAnswer]
+    results: list[MemoryDict]
 
 
 @router.post("/v3/memories/", response_model_exclude_unset=True)
@@ -144,11 +145,11 @@ async def get_all(
     )
 
 
-router.get("/v1/memories/{memory_id}/", response_model_exclude_unset=True)(mem0.get_memory)
-router.put("/v1/memories/{memory_id}/", response_model_exclude_unset=True)(mem0.update_memory)
-router.delete("/v1/memories/{memory_id}/", response_model_exclude_unset=True)(mem0.delete_memory)
+router.get("/v1/memories/{memory_id}/")(mem0.get_memory)
+router.put("/v1/memories/{memory_id}/")(mem0.update_memory)
+router.delete("/v1/memories/{memory_id}/")(mem0.delete_memory)
 router.get("/v1/memories/{memory_id}/history/")(mem0.memory_history)
-router.delete("/v1/memories/", response_model_exclude_unset=True)(mem0.delete_memories)
+router.delete("/v1/memories/")(mem0.delete_memories)
 
 
 class BatchUpdate(Body):
@@ -180,7 +181,7 @@ class BatchDeleteBody(Body):
 class BatchAnswer(answers.MessageAnswer):
     """The memories after their changes."""
 
-    results: list[answers.ChangedMemory]
+    results: list[MemoryDict]
 
 
 @router.put("/v1/batch/", response_model_exclude_unset=True)
@@ -199,21 +200,20 @@ async def update_batch(
     return BatchAnswer.model_validate({"message": f"Successfully updated {len(updated)} memories", "results": updated})
 
 
-@router.delete("/v1/batch/", response_model_exclude_unset=True)
+@router.delete("/v1/batch/")
 async def delete_batch(
     body: BatchDeleteBody,
     query: Annotated[mem0.ScopeQuery, Query()],
     caller: CallerParam,
     service: ServiceParam,
     response: Response,
-) -> answers.ReceiptAnswer:
+) -> Receipt:
     """Erases several memories, as `DELETE /memories/{memory_id}` does one: all of them, or none."""
     query.name_ignored(response)
     scope = validation.scope(**caller.scope(query.named(), required=False))[0]
     ids = list(dict.fromkeys(one.memory_id for one in body.memories))
     message = f"Successfully deleted {len(ids)} memories"
-    receipt = await service.run(delete_together, service.engine, ids, scope, message)
-    return answers.ReceiptAnswer.model_validate(receipt)
+    return await service.run(delete_together, service.engine, ids, scope, message)
 
 
 ProjectField = Literal["custom_instructions", "custom_categories"]
@@ -305,6 +305,4 @@ async def get_entities(_: AdminParam, service: ServiceParam) -> PlatformEntities
     return PlatformEntities(count=len(results), results=results)
 
 
-router.delete("/v2/entities/{entity_type}/{entity_id:path}/", response_model_exclude_unset=True)(
-    mem0_admin.delete_entity
-)
+router.delete("/v2/entities/{entity_type}/{entity_id:path}/")(mem0_admin.delete_entity)

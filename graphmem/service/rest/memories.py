@@ -13,6 +13,7 @@ from graphmem.service.listing import within_answer
 from graphmem.service.rest import answers
 from graphmem.service.rest.dependencies import CallerParam, JsonRoute, ServiceParam
 from graphmem.service.schemas import Body, Ids
+from graphmem.types import MemoryDict, RelationDict
 
 router = APIRouter(route_class=JsonRoute, tags=["memories"], responses=problems.documented(404))
 
@@ -60,7 +61,7 @@ class OriginAnswer(BaseModel):
     messages: list[OriginMessage]
     note: str = ""
     mentions: list[MentionedEntity]
-    relations: list[answers.RelationAnswer]
+    relations: list[RelationDict]
     replaces: list[str]
     replaced_by: list[str]
     compresses: list[str]
@@ -81,15 +82,14 @@ async def explain_memory(
     return OriginAnswer.model_validate(origin)
 
 
-@router.post("/events/{event_id}/undo", response_model_exclude_unset=True)
+@router.post("/events/{event_id}/undo")
 async def undo_event(
     event_id: str, query: Annotated[Ids, Query()], caller: CallerParam, service: ServiceParam
-) -> answers.ChangedMemory:
+) -> MemoryDict:
     """Takes back an update, a retirement, a forgetting or a promotion, and returns the memory. The history keeps both
     events.
     """
-    changed = await service.memory.undo(event_id, **caller.scope(query.named(), required=False))
-    return answers.ChangedMemory.model_validate(changed)
+    return await service.memory.undo(event_id, **caller.scope(query.named(), required=False))
 
 
 class ForgetBody(Body):
@@ -98,35 +98,32 @@ class ForgetBody(Body):
     reason: str | None = None
 
 
-@router.post("/memories/{memory_id}/forget", response_model_exclude_unset=True)
+@router.post("/memories/{memory_id}/forget")
 async def forget_memory(
     memory_id: str,
     query: Annotated[Ids, Query()],
     caller: CallerParam,
     service: ServiceParam,
     body: ForgetBody | None = None,
-) -> answers.ChangedMemory:
+) -> MemoryDict:
     """Hides a memory, until `undo` of the answer's `event_id` or the same words said again show it. For words that
     have to be gone use DELETE.
     """
     scope = caller.scope(query.named(), required=False)
-    changed = await service.memory.forget(memory_id, reason=None if body is None else body.reason, **scope)
-    return answers.ChangedMemory.model_validate(changed)
+    return await service.memory.forget(memory_id, reason=None if body is None else body.reason, **scope)
 
 
-@router.put("/memories/{memory_id}/pin", response_model_exclude_unset=True)
+@router.put("/memories/{memory_id}/pin")
 async def pin_memory(
     memory_id: str, query: Annotated[Ids, Query()], caller: CallerParam, service: ServiceParam
-) -> answers.ChangedMemory:
+) -> MemoryDict:
     """Pins a memory: no cycle of the lifecycle forgets it."""
-    changed = await service.memory.pin(memory_id, **caller.scope(query.named(), required=False))
-    return answers.ChangedMemory.model_validate(changed)
+    return await service.memory.pin(memory_id, **caller.scope(query.named(), required=False))
 
 
-@router.delete("/memories/{memory_id}/pin", response_model_exclude_unset=True)
+@router.delete("/memories/{memory_id}/pin")
 async def unpin_memory(
     memory_id: str, query: Annotated[Ids, Query()], caller: CallerParam, service: ServiceParam
-) -> answers.ChangedMemory:
+) -> MemoryDict:
     """Unpins a memory."""
-    changed = await service.memory.unpin(memory_id, **caller.scope(query.named(), required=False))
-    return answers.ChangedMemory.model_validate(changed)
+    return await service.memory.unpin(memory_id, **caller.scope(query.named(), required=False))

@@ -21,6 +21,7 @@ from graphmem.service import limits, problems
 from graphmem.service.auth import Caller
 from graphmem.service.rest.dependencies import AdminParam, CallerParam, Service, ServiceParam
 from graphmem.service.schemas import Ids
+from graphmem.types import ImportResult
 
 logger = logging.getLogger("graphmem")
 
@@ -100,48 +101,20 @@ class ImportQuery(BaseModel):
     restore: bool = Field(default=False, description="Also import memories that were erased here.")
 
 
-class ImportAnswer(BaseModel):
-    """Counts of the records of an export.
-
-    Memories: `added`; `known`, which stay unchanged; `erased` here before; `refused` by the hook `before_store`.
-    `tombstones`: erased memories of the export. `named`: aliases and names of entities. `skipped_links`: links to
-    memories that are not here. `skipped_data`: attachments whose data is not kept here, as `attachments.store` is not
-    "folder". `items`: exact values of adapters. `settings`: settings that were not set here. `keys`: valid keys that
-    are not here; they are to be made anew. `unenriched`: memories still without vectors.
-    `pending`: projections that do not have the memories yet.
-    """
-
-    added: int
-    known: int
-    erased: int
-    refused: int
-    tombstones: int
-    named: int
-    skipped_links: int
-    skipped_data: int
-    items: int
-    settings: int
-    keys: int
-    unenriched: int
-    pending: list[str] = []
-
-
 @router.post(
     "/import",
-    response_model_exclude_unset=True,
     openapi_extra={"requestBody": {"required": True, "content": {JSON_LINES: {"schema": {"type": "string"}}}}},
 )
 async def import_memories(
     query: Annotated[ImportQuery, Query()], request: Request, caller: AdminParam, service: ServiceParam
-) -> ImportAnswer:
+) -> ImportResult:
     """Imports an export, with the memories of all its scopes, while it is sent.
 
     Memories and settings that are here already stay as they are, and no key is made. An error names the line and how
     many memories were added before it; these stay, and the import can be repeated.
     """
     body = body_file(request.stream())
-    counts = await service.transfer(caller, service.memory.sync.import_, body, restore=query.restore)
-    return ImportAnswer.model_validate(counts)
+    return await service.transfer(caller, service.memory.sync.import_, body, restore=query.restore)
 
 
 class ResponseFile:

@@ -16,7 +16,7 @@ const MOST = 1000;
 const CAUSES = { "no answer in time": "letter_late", "cannot be reached": "letter_away" };
 
 const keyOf = ({ webhook, event_type: type, id }) => `${webhook} ${type} ${id}`;
-const pathOf = ({ webhook, id }) => `/webhooks/${encodeURIComponent(webhook)}/dead-letters/${encodeURIComponent(id)}`;
+const pathOf = ({ id }) => `/webhooks/dead-letters/${encodeURIComponent(id)}`;
 
 /** Returns why a webhook did not take an event, in words of the page where the service's are known. */
 function causeOf(error) {
@@ -34,7 +34,7 @@ function Drop({ letter, app, onDropped, onClose }) {
   const drop = async () => {
     setBusy(true);
     try {
-      await send("DELETE", pathOf(letter));
+      await send("DELETE", pathOf(letter), { query: { webhook } });
       onClose();
       app.notify(() => t("letter_dropped", { type, webhook }));
       onDropped(letter);
@@ -93,7 +93,7 @@ function Listed({ stats, app }) {
     const { webhook, event_type: type } = letter;
     setBusy(keyOf(letter));
     try {
-      const { delivered, error } = await send("POST", `${pathOf(letter)}/retry`);
+      const { delivered, error } = await send("POST", `${pathOf(letter)}/retry`, { query: { webhook } });
       app.notify(() => (delivered ? t("letter_delivered", { type, webhook }) : t("letter_refused", { cause: causeOf(error), webhook })));
     } catch (error) {
       sayFailed(app, "letter_not_retried", error);

@@ -847,7 +847,11 @@ def encode_record(record: MemoryRecord) -> dict[str, Any]:
 
 def decode_record(row: RowMapping) -> MemoryRecord:
     """Returns a row with the columns of `RECORD` as a record. Raises CorruptValue, which names the memory."""
-    return _record(row, {name: _read(row, name) for name in _READERS})
+    try:
+        values = {name: read(row[name]) for name, read in _READERS.items()}
+    except DECODING_ERRORS:
+        values = {name: _read(row, name) for name in _READERS}  # raises for the column that is wrong
+    return _record(row, values)
 
 
 def _record(row: RowMapping | Mapping[str, Any], values: dict[str, Any]) -> MemoryRecord:
