@@ -926,6 +926,7 @@ class Memory:
         user_id: Any = None,
         agent_id: Any = None,
         run_id: Any = None,
+        filters: Mapping[str, Any] | None = None,
         max_chars: int = CONTEXT_CHARS,
         max_tokens: int | None = None,
         whole: bool = False,
@@ -953,6 +954,7 @@ class Memory:
         its place to the reply to it. The user's requests to an assistant that tell nothing ("Tell me a joke"; in
         English and Chinese) are left out, unless the query asks for what was asked. A query that is nothing but a
         greeting, thanks, a goodbye or a nod ("Good morning!", "ok, thanks") asks nothing: no memory is found for it.
+        `filters`, as in `search`, narrow the memories that are searched; the standing facts are those of the scope.
         `threshold` is the lowest cosine similarity, as in `search`; with it there is no default of `min_relevance`.
         `reference_date`: the moment from which "last week" and the like are counted, as in `search`; the days in the
         block are those of its time zone.
@@ -970,13 +972,14 @@ class Memory:
         self.engine.check_open()
         most, size, considered = _context_room(max_chars, max_tokens)
         whole, wants_profile = validation.flag(whole, "whole"), validation.flag(profile, "profile")
-        scope = validation.required_scope(user_id, agent_id, run_id)[0]
+        scope, conditions = validation.required_scope(user_id, agent_id, run_id, filters=filters)
         view = self._view(scope, None, None)
         now = validation.asked_at(reference_date, view.now, self.limits.timezone)
         search_query = SearchQuery(
             validation.query(query),
             view,
             min(considered, AUTO_MAX),
+            filter=filtering.parse(conditions, limits=self.limits),
             threshold=None if isinstance(threshold, Unset) else validation.threshold(threshold),
             min_relevance=least_relevance(threshold, min_relevance),
             for_prompt=True,

@@ -722,6 +722,10 @@ UNUSABLE = {
     "bench qa --second-judge-price": (["1"], [__file__, "--dry-run"]),
     "bench qa --memory-price": (["1"], [__file__, "--dry-run"]),
     "bench lifecycle --seed": (["-1", "soon"], ["benchmarks/lifecycle"]),
+    "install CLIENT": (["vim", ""], ["--dry-run"]),
+    "install --url": (["", "localhost", "ftp://x", "http://a:b@c"], ["codex", "--dry-run"]),
+    "install --key-file": (["", "nowhere"], ["codex", "--dry-run"]),
+    "uninstall CLIENT": (["vim"], ["--dry-run"]),
 }  # fmt: skip
 # Parts of which a command takes any value that is no fault of its own: the names of files, and ids.
 ANY_VALUE = {
@@ -777,9 +781,15 @@ def test_an_unusable_user_is_named_as_an_option_of_every_command(empty_memory, c
         "list": [], "profile": [], "graph": [], "mcp": [], "create": [], "delete": ["--all", "--yes"],
         "undo": ["an-id"],
         "run": ["--dry-run"], "status": [], "pending": [], "purge": ["--yes"],
-        "update": ["an-id", "words"], "why-not": ["words", "an-id"],
+        "update": ["an-id", "words"], "why-not": ["words", "an-id"], "install": ["codex", "--dry-run"],
     }.get(command.split()[-1], ["words"])  # fmt: skip
-    for option in ("--user", "--agent") if command == "keys create" else ("--user", "--agent", "--run"):
+    for option in (
+        ("--user", "--agent")
+        if command == "keys create"
+        else ("--user",)
+        if command == "install"
+        else ("--user", "--agent", "--run")
+    ):
         named = [] if option == "--user" else ["--user", "ann"]
         result = run(*command.split(), *words, *named, option, CONTROL, status=2)
         assert result.stderr.startswith(f"graphmem: {option}=<3 characters>: contains control characters")
@@ -834,11 +844,11 @@ READING = [
     ["lifecycle", "undo", "x"],
     ["lifecycle", "abstract", "--user", "ann"],
 ]
-# The commands that make a memory where there is none, and `backup`, which has an error of its own.
+# The commands that make a memory where there is none, those that need none, and `backup`, with an error of its own.
 MAKING = {
     "demo", "add", "import", "mcp", "serve", "worker", "bench locomo", "bench chats", "bench multihop", "bench pooled",
     "bench languages", "bench answers", "bench qa", "bench lifecycle", "keys create", "migrate mem0", "migrate jsonl",
-    "backup",
+    "backup", "install", "uninstall", "hook",
 }  # fmt: skip
 
 

@@ -312,3 +312,15 @@ def test_a_question_about_a_day_has_what_was_said_then(memory: Memory, question:
     block = memory.context(question, user_id="u", reference_date="2026-11-15T09:00:00Z")
 
     assert {text for texts in said.values() for text in texts if text in block} == set(said[day])
+
+
+def test_filters_narrow_a_context(memory: Memory) -> None:
+    for project, tool in (("billing", "Nomad"), ("search", "Kubernetes"), (None, "Docker")):
+        metadata = None if project is None else {"project": project}
+        memory.add(f"We deploy the service with {tool}.", user_id="u", metadata=metadata)
+    either = {"OR": [{"project": "billing"}, {"NOT": [{"project": "*"}]}]}
+    block = memory.context("How do we deploy the service?", user_id="u", filters=either)
+    assert "Nomad" in block and "Docker" in block and "Kubernetes" not in block
+    assert memory.context("How do we deploy the service?", user_id="u", filters={"project": "none"}) == ""
+    with pytest.raises(ValidationError, match="filters"):
+        memory.context("How do we deploy?", user_id="u", filters={"user_id": "another"})

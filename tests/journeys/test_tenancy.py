@@ -104,7 +104,10 @@ def list_attempts(ids: list[str]) -> dict[str, list[Attempt]]:
             ((GUESSED,), {"as_of": LATER, "top_k": "auto"}),
             ((GUESSED,), {"kinds": ["episode", "fact", "summary"]}),
         ],
-        "context": [((text,), {"max_chars": 100_000, "profile": True}) for text in QUESTIONS],
+        "context": [
+            *(((text,), {"max_chars": 100_000, "profile": True}) for text in QUESTIONS),
+            ((QUESTIONS[0],), {"filters": {"NOT": [{"project": "*"}]}}),
+        ],
         "profile": [((), {}), ((), {"run_id": RUN}), ((), {"max_tokens": 100_000})],
         "get": by_id,
         "get_all": [

@@ -173,7 +173,8 @@ def list_requests(ids: list[str], events: list[str]) -> dict[str, list[Request]]
         ],
         "POST /search": searching,
         "POST /context": [
-            Request("", body={"query": text, "max_chars": 20_000, "profile": True}) for text in QUESTIONS[1:5]
+            *(Request("", body={"query": text, "max_chars": 20_000, "profile": True}) for text in QUESTIONS[1:5]),
+            Request("", body={"query": QUESTIONS[1], "filters": {"NOT": [{"project": "*"}]}}),
         ],
         "GET /profile": [Request(""), Request("", {"run_id": "run-"}), Request("", {"max_tokens": 20_000})],
         "POST /recall": [

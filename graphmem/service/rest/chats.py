@@ -27,6 +27,7 @@ from graphmem.service.auth import Caller
 from graphmem.service.chat_settings import ChatSettings, MaxChars, Prompt, Rounds, TopK, settings_in_force
 from graphmem.service.problems import code_of
 from graphmem.service.rest.dependencies import CallerParam, JsonRoute, Service, ServiceParam
+from graphmem.service.rest.mem0 import scope_and_conditions
 from graphmem.service.schemas import Ids, IdsBody, Items, LeastRelevance, Moment, given
 from graphmem.types import ProfileDict
 
@@ -54,6 +55,7 @@ class ContextBody(IdsBody):
     """
 
     query: Annotated[str, Field(min_length=1, max_length=validation.MAX_QUERY_CHARS)]
+    filters: dict[str, Any] | None = Field(default=None, description="Ids, and conditions on memories.")
     max_chars: MaxChars | None = None
     max_tokens: MaxChars | None = None
     whole: bool = False
@@ -87,7 +89,7 @@ async def context(body: ContextBody, caller: CallerParam, service: ServiceParam)
 
     `max_chars` is by default that of the settings. With the setting `recall` off, the block is empty.
     """
-    ids = caller.scope(body.named())
+    ids, conditions = scope_and_conditions(body, body.filters, caller)
     options = body.model_dump(include=CONTEXT_OPTIONS, exclude_unset=True)
     memory = service.memory.sync
 
@@ -95,7 +97,7 @@ async def context(body: ContextBody, caller: CallerParam, service: ServiceParam)
         settings = settings_in_force(memory, ids.get("user_id"), service.chat_defaults, max_chars=body.max_chars)
         if not settings.recall:
             return ""
-        return memory.context(body.query, **ids, max_chars=settings.max_chars, **options)
+        return memory.context(body.query, **ids, filters=conditions, max_chars=settings.max_chars, **options)
 
     return ContextAnswer(context=await service.run(call))
 
