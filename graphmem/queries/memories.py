@@ -33,6 +33,7 @@ from graphmem.model import (
 )
 from graphmem.stores.ledger import Ledger, embeddings, graph_reads, integrity, memories, sessions, tombstones, vitals
 from graphmem.stores.ledger.integrity import ScopeCount
+from graphmem.text import question_share
 
 # Relations in one page, the newest; `queries.graph` reads all.
 RELATION_LIMIT = 100
@@ -232,14 +233,17 @@ def read_standing(ledger: Ledger, view: View, rules: Rules, spec: EmbeddingSpec)
 
 
 def _standing(connection: Connection, listed: View, rules: Rules, spec: EmbeddingSpec) -> list[MemoryRecord]:
-    """Returns the standing facts; what an assistant says is none, for a profile is about the user."""
-    kept = vitals.long_term(connection, listed, MOST_STANDING)
-    if told := [record for record in kept if record.role != ASSISTANT]:
+    """Returns the standing facts: none are questions and, for a profile is about the user, what an assistant says."""
+    if told := list(filter(_tells_of_user, vitals.long_term(connection, listed, MOST_STANDING))):
         return told
-    newest = [record for record in _newest(connection, listed, LOOKED_THROUGH) if record.role != ASSISTANT]
+    newest = list(filter(_tells_of_user, _newest(connection, listed, LOOKED_THROUGH)))
     worth = _worth_of_kept(connection, newest, rules, spec)
     kept = [record for record in newest if record.row in worth]
     return sorted(kept, key=lambda record: -worth[record.row])[:MOST_STANDING]
+
+
+def _tells_of_user(record: MemoryRecord) -> bool:
+    return record.role != ASSISTANT and question_share(record.text) < 1
 
 
 def _worth_of_kept(

@@ -198,3 +198,12 @@ def test_ten_memories_and_three_topics_are_told(make_memory: Make) -> None:
     profile = memory.profile(**ANA)
     assert len(lines(profile)) == 10
     assert len(profile["recent_topics"]) == 3
+
+
+@SQLITE_ONLY
+def test_a_question_is_no_standing_fact(make_memory: Make) -> None:
+    memory = make_memory()
+    memory.add(["My name is Ruth.", "Where do I live?", "Am I allergic to nuts?", "我对什么过敏？"], **ANA)
+    assert memory.profile(**ANA)["profile_summary"] == "My name is Ruth."
+    block = memory.context("Which engine drives the spacecraft?", **ANA, profile=True)
+    assert "Ruth" in block and "?" not in block and "？" not in block
