@@ -16,6 +16,7 @@ from graphmem import __version__
 from graphmem.cli import maintenance, search, transfer, write
 from graphmem.cli.bench import bench
 from graphmem.cli.graph import graph
+from graphmem.cli.imports import imports
 from graphmem.cli.keys import keys
 from graphmem.cli.lifecycle import lifecycle
 from graphmem.cli.options import FAILED, INTERRUPTED
@@ -117,7 +118,6 @@ for _command in (
     graph,
     transfer.backup,
     transfer.export,
-    transfer.import_,
     maintenance.verify,
     maintenance.repair,
     maintenance.rebuild,
@@ -128,6 +128,7 @@ for _command in (
     worker,
 ):
     app.command(_command.__name__.rstrip("_").replace("_", "-"))(_command)
+app.add_typer(imports, name="import")
 app.add_typer(bench, name="bench")
 app.add_typer(keys, name="keys")
 app.add_typer(lifecycle, name="lifecycle")

@@ -175,6 +175,11 @@ def command(function: Callable[Concatenate[CommandContext, P], None]) -> Callabl
     return _with_options(function, list(_COMMON_OPTIONS))
 
 
+def chats_command(function: Callable[Concatenate[CommandContext, P], None]) -> Callable[..., None]:
+    """Decorates a command as `command` does, for one that stores conversations: each of them is a run."""
+    return _with_options(function, [name for name in _COMMON_OPTIONS if name != "run"])
+
+
 def unscoped_command(function: Callable[Concatenate[CommandContext, P], None]) -> Callable[..., None]:
     """Decorates a command as `command` does, for a command on which --user, --agent and --run have no effect."""
     return _with_options(function, [name for name in _COMMON_OPTIONS if name not in SCOPE_OPTIONS])

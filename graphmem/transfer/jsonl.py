@@ -241,9 +241,13 @@ def read_records(readline: Callable[[int], bytes | str]) -> Iterator[Mapping[str
 
 def _no_export_error(line: bytes, reason: str) -> ValidationError:
     """Returns the error for a file whose first line is not that of an export."""
+    program = other_files.program_of_text(line.decode(errors="replace"))
     advice = other_files.binary_advice(line) or (
-        f"{reason}; this is no export of graphmem's, or not a whole one; texts are stored by `add`, exported chats are "
-        "imported by `graphmem migrate jsonl`"
+        other_files.import_advice(program)
+        if program is not None
+        else f"{reason}; this is no export of graphmem's, or not a whole one; texts are stored by `graphmem add`, chats "
+        f"of other programs are imported by `graphmem import {' | '.join(other_files.PROGRAMS)}`, messages by `graphmem "
+        "migrate jsonl`"
     )
     return ValidationError(f"line 1: {advice}")
 
