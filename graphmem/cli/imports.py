@@ -14,13 +14,11 @@ import typer
 from typer.core import TyperGroup
 
 from graphmem.boundary import validation
-from graphmem.cli.options import CommandContext, chats_command, unscoped_command
+from graphmem.cli.options import CommandContext, PathArgument, chats_command, unscoped_command
 from graphmem.cli.transfer import STANDARD_STREAM, fail_if_any, import_records, print_skipped
 from graphmem.errors import ValidationError
 
 if TYPE_CHECKING:
-    import click
-
     from graphmem.cli.render import Renderer
 
 # The command that is meant where none is named.
@@ -30,7 +28,7 @@ DEFAULT = "file"
 class _DefaultGroup(TyperGroup):
     """Commands of which DEFAULT is run if the first argument is none of their names."""
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args and args[0] not in {*self.commands, "--help"}:
             args = [DEFAULT, *args]
         return super().parse_args(ctx, args)
@@ -38,8 +36,7 @@ class _DefaultGroup(TyperGroup):
 
 imports = typer.Typer(
     cls=_DefaultGroup,
-    help="Imports a file that export wrote, or the chats of another program. Repeating a command adds only what is "
-    "new.",
+    help="Imports a file that export wrote, or chats of another program.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -53,10 +50,11 @@ def file(
     ],
     restore: Annotated[bool, typer.Option("--restore", help="Import memories that were erased here, too.")] = False,  # noqa: FBT002
 ) -> None:
-    """Imports all memories of a file that export wrote; the word `file` may be left out.
+    """Imports a file that export wrote; the word may be left out.
 
-    Memories that exist here stay as they are, so an import can be repeated. It takes the memories of all scopes in the
-    file; for those of one, give --user, --agent or --run to export.
+    `graphmem import FILE` is short for `graphmem import file FILE`. Memories that exist here stay as they are, so an
+    import can be repeated. It takes the memories of all scopes in the file; for those of one, give --user, --agent or
+    --run to export.
     """
     from graphmem.cli.render import ProgressBar  # noqa: PLC0415
 
@@ -88,7 +86,7 @@ def _print_imported(renderer: Renderer, counts: Mapping[str, Any]) -> None:
 @chats_command
 def chatgpt(
     call: CommandContext,
-    path: Annotated[Path, typer.Argument(metavar="FILE", help="The zip file, or the conversations.json in it.")],
+    path: Annotated[Path, PathArgument(metavar="FILE", help="The zip file, or the conversations.json in it.")],
 ) -> None:
     """Imports the chats of ChatGPT from an export of your data.
 
@@ -101,7 +99,7 @@ def chatgpt(
 @chats_command
 def claude(
     call: CommandContext,
-    path: Annotated[Path, typer.Argument(metavar="FILE", help="The zip file, or the conversations.json in it.")],
+    path: Annotated[Path, PathArgument(metavar="FILE", help="The zip file, or the conversations.json in it.")],
 ) -> None:
     """Imports the chats of Claude from an export of your data.
 
@@ -116,7 +114,7 @@ def claude_code(
     call: CommandContext,
     path: Annotated[
         Path | None,
-        typer.Argument(
+        PathArgument(
             metavar="DIR|FILE", help="The folder of the sessions, or one of them.", show_default="~/.claude/projects"
         ),
     ] = None,
@@ -132,7 +130,7 @@ def claude_code(
 @chats_command
 def whatsapp(
     call: CommandContext,
-    path: Annotated[Path, typer.Argument(metavar="FILE", help="The text, or the zip file, of an exported chat.")],
+    path: Annotated[Path, PathArgument(metavar="FILE", help="The text, or the zip file, of an exported chat.")],
 ) -> None:
     """Imports a chat that WhatsApp exported.
 
@@ -147,7 +145,7 @@ def _import_chats(call: CommandContext, program: str, path: Path) -> None:
 
     if not call.scope:
         raise ValidationError("--user and --agent are both missing: pass at least one, to say whose chats these are")
-    scope = validation.scope(**call.scope)[0]
+    scope = validation.required_scope(**call.scope)[0]
     skipped, left_out = skipped_records.SkippedRecords(), conversations.LeftOut()
     chats = chat_files.conversations(program, path, skipped, left_out)
     records = list(conversations.records(chats, scope, skipped, left_out))

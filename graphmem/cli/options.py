@@ -52,11 +52,12 @@ def _number_or_default(value: str) -> float | str:
 def _path(value: str) -> Path:
     """Returns a path; an empty one, as of a shell's unset variable, would be the current folder."""
     if not value:
-        raise typer.BadParameter("is empty; give a path, or leave the option out")
+        raise typer.BadParameter("is empty; give a path, or leave it out")
     return Path(value)
 
 
 PathOption = partial(typer.Option, parser=_path)
+PathArgument = partial(typer.Argument, parser=_path)
 MinRelevance = Annotated[
     Any,
     typer.Option(

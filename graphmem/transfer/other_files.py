@@ -9,7 +9,10 @@ from typing import Any
 from graphmem.transfer.sources import timed_transcripts
 
 _COMPRESSED = "is compressed; unpack it, and give the file in it"
-_ZIP = "is a zip file; `graphmem import chatgpt` (or claude, whatsapp) reads one that this program exported, unpack any other"
+_ZIP = (
+    "is a zip file; `graphmem import chatgpt` (or claude, whatsapp) reads one that this program exported; unpack any "
+    "other"
+)
 _UTF_16 = "is UTF-16; convert it to UTF-8, e.g. with iconv"
 _BEGINNINGS = {
     b"SQLite format 3\0": "is an SQLite database; if it is a backup, put it into a folder as ledger.sqlite and name "

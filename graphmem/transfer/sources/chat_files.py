@@ -20,7 +20,14 @@ from graphmem.errors import ValidationError
 from graphmem.transfer import other_files
 from graphmem.transfer.other_files import PROGRAMS
 from graphmem.transfer.sources import exported_chats, mcp_memory, timed_transcripts
-from graphmem.transfer.sources.conversations import ChatMessage, Conversation, LeftOut, attachment, storable
+from graphmem.transfer.sources.conversations import (
+    ChatMessage,
+    Conversation,
+    LeftOut,
+    attachment,
+    has_text,
+    storable,
+)
 from graphmem.transfer.sources.message_files import numbered_lines
 from graphmem.transfer.sources.skipped_records import SkippedRecords
 
@@ -126,9 +133,7 @@ def _members(path: Path, archive: zipfile.ZipFile, program: str) -> Iterator[tup
     """Yields name and contents of the members that hold conversations; raises ValidationError for a zip bomb."""
     infos = archive.infolist()
     if len(infos) > MAX_MEMBERS:
-        raise ValidationError(
-            f"{path}: holds {len(infos):,} files, more than {MAX_MEMBERS:,}; give the one in it to read"
-        )
+        raise ValidationError(f"{path}: holds {len(infos):,} files, more than {MAX_MEMBERS:,}; give the one to be read")
     wanted = _wanted(infos, program)
     if not wanted:
         raise _without_conversations(path, archive, infos, program)
@@ -175,8 +180,8 @@ def _without_conversations(
     held = ", ".join(repr(info.filename) for info in infos[:3]) or "nothing"
     more = ", …" if len(infos) > 3 else ""  # noqa: PLR2004
     return ValidationError(
-        f"{path}: is no export of {PROGRAMS[program]}: it holds no {expected}, but {held}{more}; give the zip file as it "
-        "was downloaded"
+        f"{path}: is no export of {PROGRAMS[program]}: it holds no {expected}, but {held}{more}; give the zip file as "
+        "it was downloaded"
     )
 
 
@@ -250,7 +255,7 @@ def _of_whatsapp(source: str, path: Path, text: str, left_out: LeftOut) -> Conve
         content = json.dumps([chat, entry.name, entry.stamp, entry.words, entry.files])
         ordinals[content] += 1
         id_ = str(uuid5(NAMESPACE_OID, f"{content}#{ordinals[content]}"))
-        if exported_chats.has_text(entry.words, attachments):
+        if has_text(entry.words, attachments):
             messages.append(ChatMessage(id_, "user", entry.words, entry.at.isoformat(), entry.name, attachments))
         else:
             left_out.add(exported_chats.WORDLESS)
