@@ -21,16 +21,15 @@ from graphmem.errors import ValidationError
 if TYPE_CHECKING:
     from graphmem.cli.render import Renderer
 
-# The command that is meant where none is named.
-DEFAULT = "file"
-
 
 class _DefaultGroup(TyperGroup):
-    """Commands of which DEFAULT is run if the first argument is none of their names."""
+    """Commands of which `default` is run if the first argument is none of their names."""
+
+    default = "file"
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args and args[0] not in {*self.commands, "--help"}:
-            args = [DEFAULT, *args]
+            args = [self.default, *args]
         return super().parse_args(ctx, args)
 
 
@@ -147,7 +146,7 @@ def _import_chats(call: CommandContext, program: str, path: Path) -> None:
         raise ValidationError("--user and --agent are both missing: pass at least one, to say whose chats these are")
     scope = validation.required_scope(**call.scope)[0]
     skipped, left_out = skipped_records.SkippedRecords(), conversations.LeftOut()
-    chats = chat_files.conversations(program, path, skipped, left_out)
+    chats = chat_files.conversations(program, path, call.settings().zone, skipped, left_out)
     records = list(conversations.records(chats, scope, skipped, left_out))
     with call.memory(may_create=True, embeds=True) as memory:
         counts = import_records(memory, records, len(records))

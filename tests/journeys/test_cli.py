@@ -336,7 +336,7 @@ def test_import_refuses_scope_options(plain_home, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", ["demo", "import", "verify", "repair", "rebuild", "retry-failed", "stats", "bench chats"]
+    "name", ["demo", "import file", "verify", "repair", "rebuild", "retry-failed", "stats", "bench chats"]
 )
 def test_commands_about_everything_have_no_scope_options(name):
     options = re.findall(r"(?m)^ +(--[a-z]+)(?: [A-Z|]+)?(?:  |$)", run(*name.split(), "--help").stdout)

@@ -10,6 +10,7 @@ import sys
 import time
 import zipfile
 from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -183,6 +184,7 @@ def test_a_chat_of_whatsapp_keeps_speakers_times_and_names_of_files(tmp_path: Pa
         ("Ana", "ok"),
         ("Ana", "ok"),
     ]
+    assert memories()[0]["at"] == datetime(2023, 12, 24, 21, 15).astimezone(UTC).isoformat(timespec="microseconds")
     assert [one["ref"] for one in memories()[1]["attachments"]] == ["IMG-20231224-WA0001.jpg"]
     file = tmp_path / "WhatsApp Chat with Ben.txt"
     file.write_text(WHATSAPP + "25.12.23, 09:00 - Ben Müller: Ich arbeite in der Klinik.\n")

@@ -12,6 +12,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import tzinfo
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 from uuid import NAMESPACE_OID, uuid5
@@ -53,9 +54,12 @@ _WHATSAPP = re.compile(
 _COPY_NUMBER = re.compile(r"\s*\(\d+\)$")
 
 
-def conversations(program: str, path: Path, skipped: SkippedRecords, left_out: LeftOut) -> Iterator[Conversation]:
+def conversations(
+    program: str, path: Path, zone: tzinfo | None, skipped: SkippedRecords, left_out: LeftOut
+) -> Iterator[Conversation]:
     """Yields the conversations of a file or, of Claude Code, of a folder; what is no conversation goes to `skipped`.
 
+    Times without a zone are local to `zone` (None: that of the machine).
     Raises ValidationError if it cannot be read, or is another file: the error says what it is, and what reads it.
     """
     if program == "claude-code":
@@ -64,7 +68,7 @@ def conversations(program: str, path: Path, skipped: SkippedRecords, left_out: L
     for source, data in _parts(path, program):
         text = _decode(source, data, program)
         if program == "whatsapp":
-            yield _of_whatsapp(source, path, text, left_out)
+            yield _of_whatsapp(source, path, text, zone, left_out)
             continue
         read = exported_chats.of_chatgpt if program == "chatgpt" else exported_chats.of_claude
         values = _json_values(source, text)
@@ -237,7 +241,7 @@ def _json_values(source: str, text: str) -> list[Any]:
 # --- WhatsApp ------------------------------------------------------------------------------------------------------
 
 
-def _of_whatsapp(source: str, path: Path, text: str, left_out: LeftOut) -> Conversation:
+def _of_whatsapp(source: str, path: Path, text: str, zone: tzinfo | None, left_out: LeftOut) -> Conversation:
     """Reads a chat. Its messages have no ids, so they get some of who said what when, as the file writes it."""
     entries = timed_transcripts.entries([line.strip() for line in text.splitlines() if line.strip()])
     if entries is None:
@@ -256,7 +260,8 @@ def _of_whatsapp(source: str, path: Path, text: str, left_out: LeftOut) -> Conve
         ordinals[content] += 1
         id_ = str(uuid5(NAMESPACE_OID, f"{content}#{ordinals[content]}"))
         if has_text(entry.words, attachments):
-            messages.append(ChatMessage(id_, "user", entry.words, entry.at.isoformat(), entry.name, attachments))
+            at = entry.at.astimezone() if zone is None else entry.at.replace(tzinfo=zone)
+            messages.append(ChatMessage(id_, "user", entry.words, at.isoformat(), entry.name, attachments))
         else:
             left_out.add(exported_chats.WORDLESS)
     return Conversation("whatsapp", chat, messages, {"title": chat})
