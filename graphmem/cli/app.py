@@ -16,6 +16,7 @@ from graphmem import __version__
 from graphmem.cli import maintenance, search, transfer, write
 from graphmem.cli.bench import bench
 from graphmem.cli.graph import graph
+from graphmem.cli.imports import imports
 from graphmem.cli.install import hook, install, uninstall
 from graphmem.cli.keys import keys
 from graphmem.cli.lifecycle import lifecycle
@@ -118,7 +119,6 @@ for _command in (
     graph,
     transfer.backup,
     transfer.export,
-    transfer.import_,
     maintenance.verify,
     maintenance.repair,
     maintenance.rebuild,
@@ -134,6 +134,7 @@ for _command in (
 # It takes whatever it is given: a usage error would be status 2, by which agents block prompts.
 _ANY_WORDS = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 app.command("hook", hidden=True, context_settings=_ANY_WORDS)(hook)
+app.add_typer(imports, name="import")
 app.add_typer(bench, name="bench")
 app.add_typer(keys, name="keys")
 app.add_typer(lifecycle, name="lifecycle")

@@ -53,11 +53,12 @@ def _number_or_default(value: str) -> float | str:
 def _path(value: str) -> Path:
     """Returns a path; an empty one, as of a shell's unset variable, would be the current folder."""
     if not value:
-        raise typer.BadParameter("is empty; give a path, or leave the option out")
+        raise typer.BadParameter("is empty; give a path, or leave it out")
     return Path(value)
 
 
 PathOption = partial(typer.Option, parser=_path)
+PathArgument = partial(typer.Argument, parser=_path)
 MinRelevance = Annotated[
     Any,
     typer.Option(
@@ -174,6 +175,11 @@ def command(function: Callable[Concatenate[CommandContext, P], None]) -> Callabl
     The function gets a CommandContext in place of the common options; typer reads the extended signature.
     """
     return _with_options(function, list(_COMMON_OPTIONS))
+
+
+def chats_command(function: Callable[Concatenate[CommandContext, P], None]) -> Callable[..., None]:
+    """Decorates a command as `command` does, for one that stores conversations: each of them is a run."""
+    return _with_options(function, [name for name in _COMMON_OPTIONS if name != "run"])
 
 
 def unscoped_command(function: Callable[Concatenate[CommandContext, P], None]) -> Callable[..., None]:

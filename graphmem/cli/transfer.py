@@ -1,4 +1,4 @@
-"""Commands that bring memories out of a ledger and into one: backup, export, import, and `migrate` from other systems.
+"""Commands that bring memories out of a ledger, backup and export, and into one from other systems: `migrate`.
 
 Heavy imports wait until a command runs.
 """
@@ -80,43 +80,6 @@ def export(
         call.print_answer(counts, lambda renderer: renderer.line(f"{summary}: {path_or_file}"))
 
 
-@unscoped_command
-def import_(
-    call: CommandContext,
-    path_or_file: Annotated[
-        str, typer.Argument(metavar="FILE|-", help="A file that export wrote, or - for standard input.")
-    ],
-    restore: Annotated[bool, typer.Option("--restore", help="Import memories that were erased here, too.")] = False,  # noqa: FBT002
-) -> None:
-    """Imports all memories of a file that export wrote.
-
-    Memories that exist here stay as they are, so an import can be repeated. It takes the memories of all scopes in the
-    file; for those of one, give --user, --agent or --run to export.
-    """
-    from graphmem.cli.render import ProgressBar  # noqa: PLC0415
-
-    source: str | IO[bytes] = sys.stdin.buffer if path_or_file == STANDARD_STREAM else path_or_file
-    with call.memory(may_create=True) as memory, ProgressBar() as bar:
-        counts = memory.import_(source, restore=restore, progress=bar.update)
-    call.print_answer(counts, lambda renderer: _print_imported(renderer, counts))
-
-
-def _print_imported(renderer: Renderer, counts: Mapping[str, Any]) -> None:
-    parts = [f"{counts['added']} added"]
-    parts += [f"{counts['known']} known already"] if counts["known"] else []
-    parts += [f"{counts['erased']} erased here before, not brought back without --restore"] if counts["erased"] else []
-    parts += [f"{counts['tombstones']} erased there, noted"] if counts["tombstones"] else []
-    parts += [f"{counts['skipped_links']} links to memories that are not here"] if counts["skipped_links"] else []
-    if counts["skipped_data"]:
-        remedy = "set attachments.store to folder before an import"
-        parts.append(f"{counts['skipped_data']} attachments without their data ({remedy})")
-    parts += [f"{counts['settings']} settings restored"] if counts["settings"] else []
-    parts += [f"{counts['keys']} keys to be made anew (graphmem keys create)"] if counts["keys"] else []
-    parts += [f"{counts['unenriched']} still without vectors and entities"] if counts["unenriched"] else []
-    parts += [f"not yet in {' and '.join(counts['pending'])}"] if counts.get("pending") else []
-    renderer.line("; ".join(parts))
-
-
 # Skipped records that are named for each reason; --json lists all of them.
 MAX_IDS_SHOWN = 5
 
@@ -162,7 +125,7 @@ def mem0(
         source = Mem0Source(points, past, scope, at, zone)
         total = source.survey()
         with call.memory(may_create=True) as memory:
-            report = _import_records(memory, source.records(), total)
+            report = import_records(memory, source.records(), total)
             report |= {"others": source.other_scopes}
             _print_report(call, memory, report, source.skipped)
 
@@ -170,22 +133,25 @@ def mem0(
 @command
 def jsonl(
     call: CommandContext,
-    path: Annotated[Path, typer.Argument(metavar="FILE", help="A memory file of an MCP server, or a chat.")],
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="A memory file of an MCP server, or messages.")],
     timestamp: Annotated[
         str | None,
         typer.Option(metavar="TIME", help="The time of messages without one.", show_default="the file's date"),
     ] = None,
 ) -> None:
-    """Imports a memory file of an MCP server, or an exported chat.
+    """Imports a memory file of an MCP server, or the messages of a program.
 
-    The MCP server is `server-memory`; a chat is messages as JSON Lines or JSON, what ChatGPT, Claude or
-    WhatsApp exports, a session file of Claude Code, or another transcript. Lines that cannot be imported are reported
-    and skipped; the exit status is 1 then.
+    The MCP server is `server-memory`; messages have role and content, as JSON Lines or JSON. What ChatGPT, Claude,
+    Claude Code or WhatsApp wrote is imported by `graphmem import`. Lines that cannot be imported are reported and
+    skipped; the exit status is 1 then.
     """
+    from graphmem.transfer import other_files  # noqa: PLC0415
     from graphmem.transfer.sources import mcp_memory  # noqa: PLC0415
 
     scope = validation.required_scope(**call.scope)[0]
     text, modified_at = _read(path)
+    if other_files.program_of_text(text) == "whatsapp":
+        raise ValidationError(f"{path}: {other_files.import_advice('whatsapp')}")
     at = modified_at if timestamp is None else validation.moment(timestamp, "--timestamp", call.settings().zone)
     if not mcp_memory.is_graph(text):
         _add_chat(call, path, text, at)
@@ -193,9 +159,9 @@ def jsonl(
     source = mcp_memory.McpMemoryFile(text, scope, at)
     records = list(source.records())
     with call.memory(may_create=True) as memory:
-        report = _import_records(memory, records, len(records))
+        report = import_records(memory, records, len(records))
         _print_report(call, memory, report, source.skipped)
-    _fail_if_any(source.skipped)
+    fail_if_any(source.skipped)
 
 
 def _read(path: Path) -> tuple[str, datetime]:
@@ -216,23 +182,24 @@ def _add_chat(call: CommandContext, path: Path, text: str, at: datetime) -> None
 
     def show(renderer: Renderer) -> None:
         show_added(renderer, result, len(messages))
-        _print_skipped(renderer, skipped)
+        print_skipped(renderer, skipped)
 
     skipped = skipped_records.SkippedRecords()
     with call.memory(may_create=True) as memory:
         messages = chat.messages(path, text, memory.limits, skipped)
         result = add_all(memory, str(path), messages, {**call.scope, "timestamp": at}, wait=True)
         call.print_answer({**result, "left": skipped.by_reason}, show)
-    _fail_if_any(skipped)
+    fail_if_any(skipped)
 
 
-def _fail_if_any(skipped: SkippedRecords) -> None:
+def fail_if_any(skipped: SkippedRecords) -> None:
     """Exits with status 1 if records were skipped: nothing of a file that a person wrote may be lost unnoticed."""
     if skipped.by_reason:
         raise typer.Exit(1)
 
 
-def _import_records(memory: Memory, records: Iterable[Record], total: int) -> dict[str, Any]:
+def import_records(memory: Memory, records: Iterable[Record], total: int) -> dict[str, Any]:
+    """Imports records with a progress bar; returns the result of `Memory.import_`."""
     from graphmem.cli.render import ProgressBar  # noqa: PLC0415
 
     with ProgressBar() as bar:
@@ -261,12 +228,13 @@ def _print_report(call: CommandContext, memory: Memory, report: Mapping[str, Any
 
     def show(renderer: Renderer) -> None:
         renderer.line("; ".join(parts))
-        _print_skipped(renderer, skipped)
+        print_skipped(renderer, skipped)
 
     call.print_answer(answer, show)
 
 
-def _print_skipped(renderer: Renderer, skipped: SkippedRecords) -> None:
+def print_skipped(renderer: Renderer, skipped: SkippedRecords) -> None:
+    """Prints why records were skipped, and the first of them for each reason."""
     for reason, ids in skipped.by_reason.items():
         more = f" and {len(ids) - MAX_IDS_SHOWN} more" if len(ids) > MAX_IDS_SHOWN else ""
         renderer.line(

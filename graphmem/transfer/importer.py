@@ -6,8 +6,11 @@ A user's `before_store` is applied to each memory: to its text and to the earlie
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import closing
+from contextvars import copy_context
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -15,6 +18,7 @@ from typing import Any
 from graphmem import types
 from graphmem.commands.imports import LACKING_KEY
 from graphmem.commands.types import ImportCommand, ImportMemory, OutcomeType
+from graphmem.concurrency import Pool
 from graphmem.digests import Digests
 from graphmem.engine import PROJECTION_NAMES, Engine
 from graphmem.errors import ConfigError, ValidationError
@@ -28,6 +32,8 @@ from graphmem.transfer.format import ImportTarget, RecordReader
 
 # The largest batch: its number of records and the characters of its memories. A single memory may be longer.
 BATCH, BATCH_CHARS = 200, 1_000_000
+# Stored batches that are enriched at a time: one by the models, one that they take next.
+BATCHES_IN_WORK = 2
 # The remedies for the errors that end an import; repeating the import unchanged would fail at the same record.
 _REMEDIES = {
     "line": "the file itself is bad: copy or export it again, and import that",
@@ -65,11 +71,12 @@ def import_records(
         engine.settings.before_store,
         record_name,
     )
-    for batch in batches:
-        import_progress.store(batch)
-        done = batches.commands_read
-        if progress is not None:
-            progress("import", done, total or done)
+    with closing(import_progress):
+        for batch in batches:
+            import_progress.store(batch)
+            done = batches.commands_read
+            if progress is not None:
+                progress("import", done, total or done)
     log_refused(batches.refused, batches.hook_calls)
     if batches.error is not None:
         remedy = _REMEDIES["hook" if isinstance(batches.error, ConfigError) else record_name]
@@ -137,17 +144,22 @@ class _CommandBatches:
 
 
 class _ImportProgress:
-    """Stores batches of commands, and counts their outcomes."""
+    """Stores batches of commands, and counts their outcomes.
+
+    Up to BATCHES_IN_WORK stored batches are enriched while the next one is stored, so that neither waits for the other.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._pool = Pool(BATCHES_IN_WORK, thread_name_prefix="graphmem-import")
+        self._in_work: deque[Future[int]] = deque()
         self._keeps_data = engine.ledger.blobs is not None and engine.ledger.blobs.keeps_new
         self._counts: Counter[str] = Counter()
         self._partitions: set[str] = set()
         self._unenriched = 0
 
     def store(self, commands: list[ImportCommand]) -> None:
-        """Stores a batch in one transaction, enriches its new memories and delivers them to the projections."""
+        """Stores a batch in one transaction, and has its new memories enriched and delivered to the projections."""
         outcomes = self._engine.commit(commands) if commands else []
         for outcome in outcomes:
             self._counts[outcome.reason or outcome.event] += 1
@@ -160,11 +172,26 @@ class _ImportProgress:
         if added_records:
             # Those that came with their enrichment have no task.
             if owed := self._unenriched_of(added_records):
-                self._engine.enrich_and_deliver(owed, wait=True)
-                self._unenriched += len(self._unenriched_of(owed))
+                self._in_work.append(self._pool.submit(copy_context().run, self._enrich, owed))
+                self._wait_for_batches(BATCHES_IN_WORK - 1)
             partitions = {record.partition for record in added_records} - {record.partition for record in owed}
             if partitions:
                 self._engine.deliver(list(partitions))
+
+    def _enrich(self, records: Sequence[MemoryRecord]) -> int:
+        """Enriches and delivers memories; returns how many of them are not enriched then."""
+        self._engine.enrich_and_deliver(records, wait=True)
+        return len(self._unenriched_of(records))
+
+    def _wait_for_batches(self, most: int) -> None:
+        """Waits until at most so many batches are in work."""
+        while len(self._in_work) > most:
+            self._unenriched += self._in_work.popleft().result()
+
+    def close(self) -> None:
+        """Waits for the batches in work."""
+        self._wait_for_batches(0)
+        self._pool.shutdown(wait=True)
 
     def _unenriched_of(self, records: Sequence[MemoryRecord]) -> list[MemoryRecord]:
         with self._engine.ledger.read() as connection:

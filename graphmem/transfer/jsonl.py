@@ -26,6 +26,7 @@ from graphmem.transfer.format import FieldReader, check_format
 MAX_LINE = 256 * 1024 * 1024
 # Bytes of the first line. The limit recognises a file of another kind without reading much of it.
 MAX_HEADER = 64 * 1024
+_PROGRAMS = "|".join(other_files.PROGRAMS)
 _NO_FILE = "must be the path of a file, or an open file"
 _COUNT_NAMES = {
     "memory": "memories", "erased": "erased", "alias": "aliases", "name": "names", "item": "items",
@@ -241,9 +242,12 @@ def read_records(readline: Callable[[int], bytes | str]) -> Iterator[Mapping[str
 
 def _no_export_error(line: bytes, reason: str) -> ValidationError:
     """Returns the error for a file whose first line is not that of an export."""
+    program = other_files.program_of_text(line.decode(errors="replace"))
     advice = other_files.binary_advice(line) or (
-        f"{reason}; this is no export of graphmem's, or not a whole one; texts are stored by `add`, exported chats are "
-        "imported by `graphmem migrate jsonl`"
+        other_files.import_advice(program)
+        if program is not None
+        else f"{reason}; this is no export of graphmem's, or not a whole one; texts are stored by `add`, messages are "
+        f"imported by `graphmem migrate jsonl`, chats of other programs by `graphmem import {_PROGRAMS}`"
     )
     return ValidationError(f"line 1: {advice}")
 

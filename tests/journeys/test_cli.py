@@ -357,7 +357,7 @@ def test_import_refuses_scope_options(plain_home, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", ["demo", "import", "verify", "repair", "rebuild", "retry-failed", "stats", "bench chats"]
+    "name", ["demo", "import file", "verify", "repair", "rebuild", "retry-failed", "stats", "bench chats"]
 )
 def test_commands_about_everything_have_no_scope_options(name):
     options = re.findall(r"(?m)^ +(--[a-z]+)(?: [A-Z|]+)?(?:  |$)", run(*name.split(), "--help").stdout)
@@ -496,7 +496,7 @@ def test_no_wait_reports_pending_projections_and_finishes_them(plain_home):
         ("a.json", b"[7]", "a.json: messages[0]=<int>"),
         ("a.txt", b"fine\ncaf\xe9", "a.txt, line 2: is not UTF-8 (byte 0xe9)"),
         ("a.txt", b" \n", "a.txt: is empty"),
-        ("a.zip", b"PK\x03\x04\xff", "a.zip: is compressed; unpack it"),
+        ("a.zip", b"PK\x03\x04\xff", "a.zip: is a zip file; `graphmem import chatgpt` (or claude, whatsapp) reads one"),
         ("a.txt", "\ufeffé".encode("utf-16-le"), "a.txt: is UTF-16; convert it to UTF-8"),
         ("a.jsonl", b'{"type":"graphmem","format":2}\n', "a.jsonl: is an export of graphmem's; import it with"),
     ],
@@ -672,7 +672,11 @@ UNUSABLE = {
     "graph --hops": (["99"], ["--user", "ann"]),
     "graph --format": (["pdf"], ["--user", "ann"]),
     "export FILE": (["", "a\0b"], []),
-    "import FILE": (["", "a\0b"], []),
+    "import file FILE": (["", "a\0b"], []),
+    **{
+        f"import {one}": ([""], ["--user", "ann"])
+        for one in ("chatgpt FILE", "claude FILE", "claude-code DIR", "whatsapp FILE")
+    },
     "rebuild projection": (["all"], []),
     "mcp --tools": (["none"], ["--user", "ann"]),
     "mcp --names": (["none"], ["--user", "ann"]),
@@ -783,13 +787,12 @@ def test_an_unusable_user_is_named_as_an_option_of_every_command(empty_memory, c
         "run": ["--dry-run"], "status": [], "pending": [], "purge": ["--yes"],
         "update": ["an-id", "words"], "why-not": ["words", "an-id"], "install": ["codex", "--dry-run"],
     }.get(command.split()[-1], ["words"])  # fmt: skip
-    for option in (
-        ("--user", "--agent")
-        if command == "keys create"
-        else ("--user",)
-        if command == "install"
-        else ("--user", "--agent", "--run")
-    ):
+    named_options = ["--user", "--agent", "--run"]
+    if command == "install":
+        named_options = ["--user"]
+    elif command == "keys create" or command.startswith("import "):
+        named_options = ["--user", "--agent"]
+    for option in named_options:
         named = [] if option == "--user" else ["--user", "ann"]
         result = run(*command.split(), *words, *named, option, CONTROL, status=2)
         assert result.stderr.startswith(f"graphmem: {option}=<3 characters>: contains control characters")
@@ -846,7 +849,8 @@ READING = [
 ]
 # The commands that make a memory where there is none, those that need none, and `backup`, with an error of its own.
 MAKING = {
-    "demo", "add", "import", "mcp", "serve", "worker", "bench locomo", "bench chats", "bench multihop", "bench pooled",
+    "demo", "add", "import file", "import chatgpt", "import claude", "import claude-code", "import whatsapp",
+    "mcp", "serve", "worker", "bench locomo", "bench chats", "bench multihop", "bench pooled",
     "bench languages", "bench answers", "bench qa", "bench lifecycle", "keys create", "migrate mem0", "migrate jsonl",
     "backup", "install", "uninstall", "hook",
 }  # fmt: skip
@@ -1093,7 +1097,7 @@ def groups_of(command, *names):
 
 def test_each_command_is_described_in_one_line_of_80_columns():
     groups = list(groups_of(get_command(app)))
-    assert len(groups) == 5
+    assert len(groups) == 6
     for names in groups:
         lines = run(*names, "--help", terminal_width=80).stdout.partition("Commands:\n")[2].splitlines()
         assert lines

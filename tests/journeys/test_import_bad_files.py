@@ -103,11 +103,17 @@ def test_extra_and_missing_lines_are_refused(small_export: tuple[Memory, bytes],
         (b'{"type": "graphmem", "format": 99, "graphmem": "9.0"}\n', "format=99: written by graphmem 9.0; this one"),
         (b"x" * 70_000, "line 1: is longer"),
         *(
-            (data, "exported chats are imported by `graphmem migrate jsonl`")
+            (
+                data,
+                "by `graphmem migrate jsonl`, chats of other programs by `graphmem import chatgpt|claude|",
+            )
             for data in (b"Ana: Hi.\n", b'[{"role": "user"}]', b'{"role": "user"}\n', b"[" + b" " * 70_000)
         ),
         (b"SQLite format 3\0\x10\n", "put it into a folder as ledger.sqlite"),
         (gzip.compress(b"{}", mtime=0), "is compressed; unpack it"),
+        (b"PK\x03\x04", "is a zip file; `graphmem import chatgpt`"),
+        (b'[{"title": "a", "mapping": {}}]', "is an export of ChatGPT; import it with `graphmem import chatgpt`"),
+        (b"24.12.23, 21:15 - Ana: Hi\n", "is a chat of WhatsApp; import it with `graphmem import whatsapp`"),
     ],
 )
 @SQLITE_ONLY

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from datetime import UTC, datetime
 
 import pytest
 from support.fakes import fake_models
@@ -185,50 +184,27 @@ def test_a_chat_is_imported_once(tmp_path, home, name, text):
         assert sorted(one["memory"] for one in memories) == ["I moved to Lisbon.", "In May.", "Noted.", "ok", "ok"]
 
 
-WHATSAPP = """\
-24.12.23, 21:15 - Nachrichten und Anrufe sind Ende-zu-Ende-verschlüsselt.
-24.12.23, 21:15 - Ana: Ich bin nach Lissabon gezogen.
-
-Die Wohnung liegt am Fluss.
-24.12.23, 21:16 - Ben Müller: <Medien ausgeschlossen>
-25.12.23, 08:00 - Ben Müller: Ich arbeite jetzt in der Klinik.
-"""
+CODE = {"type": "user", "message": {"role": "user", "content": "We use tabs."}, "uuid": "n", "sessionId": "s"}
 
 
-def test_a_chat_of_whatsapp_is_imported_once_with_speakers_and_times(tmp_path, home):
-    path = write_lines(tmp_path / "WhatsApp Chat.txt", [WHATSAPP])
-    assert [one["event"] for one in migrate(path, "--timestamp", "2020-01-01")["results"]] == ["ADD"] * 2
-    assert "2 known already" in run(path).stdout
-    with Memory() as memory:
-        memories = memory.get_all(user_id="tom")["results"]
-        assert [(one["actor_id"], one["memory"]) for one in memories] == [
-            ("Ben Müller", "Ich arbeite jetzt in der Klinik."),
-            ("Ana", "Ich bin nach Lissabon gezogen.\nDie Wohnung liegt am Fluss."),
-        ]
-        local = datetime(2023, 12, 25, 8, 0).astimezone(UTC)
-        assert memories[0]["at"] == local.isoformat(timespec="microseconds")
-
-
-def test_chats_that_programs_exported_are_imported_once(tmp_path, home):
-    root = {"parent": None, "message": None}
-    author, content = {"role": "user"}, {"content_type": "text", "parts": ["I bought a boat."]}
-    said = {"parent": "r", "message": {"author": author, "content": content, "create_time": 1714555556.5}}
-    of_chatgpt = {"mapping": {"r": root, "u": said}, "current_node": "u"}
-    human = {"uuid": "m", "text": "I sold it.", "sender": "human", "created_at": "2025-03-01T10:00:00.000000Z"}
-    path = write_lines(tmp_path / "conversations.json", [json.dumps([of_chatgpt, {"chat_messages": [human]}])])
-    code = {"type": "user", "message": {"role": "user", "content": "We use tabs."}, "uuid": "n", "sessionId": "s"}
-    session = write_lines(tmp_path / "session.jsonl", [{"type": "summary", "leafUuid": "n"}, code])
-    for events in (["ADD"], ["NONE"]):
-        report = migrate(path)
-        assert ([one["event"] for one in report["results"]], report["left"]) == (events * 2, {})
-        assert [one["event"] for one in migrate(session)["results"]] == events
-    with Memory() as memory:
-        known = {one["memory"]: one["at"][:19] for one in memory.get_all(user_id="tom")["results"]}
-    assert known == {
-        "I bought a boat.": "2024-05-01T09:25:56",
-        "I sold it.": "2025-03-01T10:00:00",
-        "We use tabs.": "2023-11-14T22:13:20",
-    }
+@pytest.mark.parametrize(
+    "name, lines, program",
+    [
+        ("conversations.json", [json.dumps([{"mapping": {}, "current_node": "u"}])], "chatgpt"),
+        ("conversations.json", [json.dumps([{"uuid": "c", "chat_messages": []}])], "claude"),
+        ("session.jsonl", [{"type": "summary", "leafUuid": "n"}, CODE], "claude-code"),
+        ("WhatsApp Chat.txt", ["24.12.23, 21:15 - Ana: Ich bin nach Lissabon gezogen."], "whatsapp"),
+    ],
+)
+def test_what_a_program_wrote_is_left_to_its_command(tmp_path, home, name, lines, program):
+    """Both commands would store it twice: here without conversations as runs."""
+    path = write_lines(tmp_path / name, lines)
+    assert f"import it with `graphmem import {program}`" in run(path, status=1).stderr
+    add = runner.invoke(app, ["add", "--file", str(path), "--user", "tom"])
+    if program == "whatsapp":
+        assert add.stdout.startswith("1 added"), "of any transcript `add` reads the words"
+    else:
+        assert (add.exit_code, f"`graphmem import {program}`" in add.stderr) == (1, True)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,12 @@ def check_command(words: Sequence[str], *, is_whole: bool = True) -> None:
     """
     command, rest = _APP, list(words[1:])
     assert words[0] == "graphmem", words
-    while hasattr(command, "commands") and rest and not rest[0].startswith("-"):
+    while hasattr(command, "commands") and rest:
+        default = getattr(command, "default", None)
+        if default is not None and rest[0] not in command.commands:
+            rest = [default, *rest]
+        if rest[0].startswith("-"):
+            break
         assert rest[0] in command.commands, f"{shlex.join(words)}: no such command"
         command = command.commands[rest.pop(0)]
     if not is_whole:

@@ -1,78 +1,303 @@
-"""Reads what ChatGPT and Claude export, and the session files of Claude Code, as messages for `add`.
+"""Reads what ChatGPT and Claude export, and the session files of Claude Code, as conversations.
 
 Only words of the user and the assistant become messages: not instructions, tool calls and their results, thoughts, or
-documents that came with a message.
+the texts of documents that came with a message. Of a message that was edited, and of an answer that was given again,
+the one that was kept is read, with what follows it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
+from uuid import NAMESPACE_OID, uuid5
 
 from graphmem.ingest.chat_deduplication import message_text
+from graphmem.model import Attachment, AttachmentKind
+from graphmem.transfer.sources.conversations import (
+    ChatMessage,
+    Conversation,
+    LeftOut,
+    attachment,
+    has_text,
+    storable,
+)
 
-_ROLES = {"user": "user", "human": "user", "assistant": "assistant"}
-_CLAUDE_CODE_KEYS = {"sessionId", "leafUuid", "messageId"}
+TOOLS = "tool calls and their output"
+THOUGHTS = "thoughts of the assistant"
+HIDDEN = "instructions, commands and inserted texts"
+REPLACED = "messages that an edited one or another answer replaced"
+SUBAGENTS = "messages of subagents"
+DOCUMENTS = "texts of attached documents"
+WORDLESS = "messages without words (images, sounds, or nothing)"
+
+# A citation in an answer of ChatGPT: private characters around the ids of search results.
+_CITATION = re.compile("\ue200[^\ue201]*\ue201")
+_SPEAKERS = frozenset({"user", "assistant"})
+_INSERTED = ("<command-", "<local-command-", "<bash-", "[Request interrupted by user")
 
 
-def messages(value: Any) -> list[Any]:
-    """Returns the messages of a conversation or line in the form of one of these programs, any other value as it is.
+# --- ChatGPT -------------------------------------------------------------------------------------------------------
 
-    Of a message with `created_at`, as many programs write the time, that is its `timestamp`, unless it has one.
+
+def of_chatgpt(conversation: Mapping[str, Any], left_out: LeftOut) -> Conversation:
+    """Reads a conversation: the messages from the root of its tree to `current_node`, which are those that are shown.
+
+    A message without a time has that of the one before it.
     """
-    if not isinstance(value, dict):
-        return [value]
-    if isinstance(value.get("mapping"), dict):
-        return list(_of_chatgpt(value, value["mapping"]))
-    if isinstance(value.get("chat_messages"), list):
-        return list(_of_claude(value["chat_messages"]))
-    if "type" in value and value.keys() & _CLAUDE_CODE_KEYS and not value.keys() & {"role", "content"}:
-        return list(_of_claude_code(value))
-    if {"role", "content", "created_at"} <= value.keys() and value.get("timestamp") is None:
-        return [{**value, "timestamp": value["created_at"]}]
-    return [value]
-
-
-def _message(role: Any, content: str, id_: Any, timestamp: Any) -> Iterator[dict[str, Any]]:
-    """Yields the message if somebody says words in it. Without id or time it gets none."""
-    if role in _ROLES and content:
-        optional = {"id": id_, "timestamp": timestamp}
-        given = {key: value for key, value in optional.items() if value is not None}
-        yield {"role": _ROLES[role], "content": content} | given
-
-
-def _of_chatgpt(conversation: Mapping[str, Any], nodes: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yields the messages from the root of the tree to `current_node`: not the answers that others replaced."""
+    nodes: dict[str, Any] = conversation["mapping"]
     current = conversation.get("current_node")
     id_ = current if isinstance(current, str) and current in nodes else next(reversed(nodes), None)
     path = dict[str, Mapping[str, Any]]()
     while isinstance(id_, str) and id_ not in path and isinstance(node := nodes.get(id_), dict):
         path[id_] = node
         id_ = node.get("parent")
+    for id_, node in nodes.items():
+        if id_ not in path and _chatgpt_reason(message := _object(_object(node).get("message"))) is None:
+            left_out.add(REPLACED, len(_chatgpt_words(message)))
+    at = conversation.get("create_time")
+    messages = list[ChatMessage]()
     for id_, node in reversed(path.items()):
         message = _object(node.get("message"))
-        content, metadata = _object(message.get("content")), _object(message.get("metadata"))
-        is_text = content.get("content_type") in {"text", "multimodal_text"}
-        is_to_all = message.get("recipient") in {None, "all"}
-        if is_text and is_to_all and not metadata.get("is_visually_hidden_from_conversation"):
-            words = message_text({"content": content.get("parts")})
-            yield from _message(_object(message.get("author")).get("role"), words, id_, message.get("create_time"))
+        if not message:
+            continue
+        at = message.get("create_time") or at
+        words = _chatgpt_words(message)
+        if (reason := _chatgpt_reason(message)) is not None:
+            left_out.add(reason, len(words) or len(json.dumps(message.get("content"), ensure_ascii=False)))
+            continue
+        messages += _said(id_, message["author"]["role"], words, at, _chatgpt_attachments(message), left_out)
+    return _conversation("chatgpt", conversation, ("conversation_id", "id"), "title", messages)
 
 
-def _of_claude(chat_messages: list[Any]) -> Iterator[dict[str, Any]]:
-    for message in map(_object, chat_messages):
+def _chatgpt_reason(message: Mapping[str, Any]) -> str | None:
+    """Returns why a message is left out, None for one that somebody reads."""
+    content, metadata = _object(message.get("content")), _object(message.get("metadata"))
+    role, type_ = _object(message.get("author")).get("role"), content.get("content_type")
+    if role == "tool" or message.get("recipient") not in {None, "all"}:
+        return TOOLS
+    if role not in {"user", "assistant"} or metadata.get("is_visually_hidden_from_conversation"):
+        return HIDDEN
+    if type_ in {"text", "multimodal_text"}:
+        return None
+    if type_ in {"thoughts", "reasoning_recap"}:
+        return THOUGHTS
+    return HIDDEN if role == "user" else TOOLS
+
+
+def _chatgpt_words(message: Mapping[str, Any]) -> str:
+    """Returns the words of a message: typed, or spoken and transcribed."""
+    texts = [part.get("text") if isinstance(part, dict) else part for part in _chatgpt_parts(message)]
+    words = "\n".join(text for text in texts if isinstance(text, str) and text)
+    return _CITATION.sub("", words).replace("\r\n", "\n").strip()
+
+
+def _chatgpt_parts(message: Mapping[str, Any]) -> list[Any]:
+    parts = _object(message.get("content")).get("parts")
+    return parts if isinstance(parts, list) else []
+
+
+def _chatgpt_attachments(message: Mapping[str, Any]) -> tuple[Attachment, ...]:
+    """Returns the files of a message by name; of images and sounds that have none, the ids of their files."""
+    named = _named_files(_object(message.get("metadata")).get("attachments"), "name")
+    if named:
+        return named
+    parts = [_object(part) for part in _chatgpt_parts(message)]
+    kinds = {"image_asset_pointer": AttachmentKind.IMAGE, "audio_asset_pointer": AttachmentKind.AUDIO}
+    return tuple(
+        Attachment(kinds[part["content_type"]], part["asset_pointer"])
+        for part in parts
+        if part.get("content_type") in kinds and isinstance(part.get("asset_pointer"), str) and part["asset_pointer"]
+    )
+
+
+# --- Claude --------------------------------------------------------------------------------------------------------
+
+
+def of_claude(conversation: Mapping[str, Any], left_out: LeftOut) -> Conversation:
+    """Reads a conversation. If its messages name their parents, only those of the last branch are read."""
+    all_messages = [one for one in conversation["chat_messages"] if isinstance(one, dict)]
+    replaced = _replaced_in_claude(conversation, all_messages)
+    messages = list[ChatMessage]()
+    for number, message in enumerate(all_messages):
         # "text" also names blocks that are not shown, so the blocks come first.
         words = message_text(message) or message_text({"content": message.get("text")})
-        yield from _message(message.get("sender"), words, message.get("uuid"), message.get("created_at"))
+        if message.get("uuid") in replaced:
+            left_out.add(REPLACED, len(words))
+            continue
+        blocks = message.get("content")
+        for block in map(_object, blocks if isinstance(blocks, list) else []):
+            _count_block(block, left_out)
+        attached = message.get("attachments")
+        for document in map(_object, attached if isinstance(attached, list) else []):
+            if isinstance(document.get("extracted_content"), str) and document["extracted_content"]:
+                left_out.add(DOCUMENTS, len(document["extracted_content"]))
+        files = {
+            one.ref: one for name in ("attachments", "files") for one in _named_files(message.get(name), "file_name")
+        }
+        role = {"human": "user", "user": "user", "assistant": "assistant"}.get(str(message.get("sender")))
+        if role is None:
+            left_out.add(HIDDEN, len(words))
+            continue
+        at = message.get("created_at") or conversation.get("created_at")
+        id_ = message.get("uuid") if isinstance(message.get("uuid"), str) else f"#{number}"
+        messages += _said(str(id_), role, words, at, tuple(files.values()), left_out)
+    return _conversation("claude", conversation, ("uuid",), "name", messages)
 
 
-def _of_claude_code(line: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yields the message of a line, if it has one: of the main conversation, and not inserted by the program."""
-    if any(line.get(mark) for mark in ("isSidechain", "isMeta", "isCompactSummary")):
-        return
-    words = message_text(_object(line.get("message")))
-    if not words.startswith(("<command-", "<local-command-", "<bash-")):
-        yield from _message(line["type"], words, line.get("uuid"), line.get("timestamp"))
+def _replaced_in_claude(conversation: Mapping[str, Any], messages: Sequence[Mapping[str, Any]]) -> set[str]:
+    """Returns the ids of messages on a branch that leaves the path to the last message."""
+    parents = {one["uuid"]: one.get("parent_message_uuid") for one in messages if isinstance(one.get("uuid"), str)}
+    leaf = conversation.get("current_leaf_message_uuid")
+    if not isinstance(leaf, str) or leaf not in parents:
+        leaf = next(reversed(parents), None)
+    path = dict.fromkeys(_ancestors(leaf, parents))
+    return {id_ for id_ in parents if id_ not in path and any(one in path for one in _ancestors(id_, parents))}
+
+
+def _ancestors(id_: Any, parents: Mapping[str, Any]) -> Iterator[str]:
+    """Yields an id, its parent's, and so on; the last one may be of a root that is not in the file."""
+    seen = set[str]()
+    while isinstance(id_, str) and id_ not in seen:
+        seen.add(id_)
+        yield id_
+        id_ = parents.get(id_)
+
+
+# --- Claude Code ---------------------------------------------------------------------------------------------------
+
+
+def of_claude_code(lines: Sequence[Mapping[str, Any]], name: str, left_out: LeftOut) -> list[Conversation]:
+    """Reads the lines of a session file called `name`, as a conversation for each session that they are of.
+
+    Of several prompts at the same place of a conversation, to which its user went back, the last one was kept.
+    """
+    by_id = {line["uuid"]: line for line in lines if isinstance(line.get("uuid"), str)}
+    replaced = _replaced_prompts(by_id)
+    sessions = dict[str, list[ChatMessage]]()
+    projects = dict[str, str]()
+    is_on_replaced = dict[str, bool]()
+    for number, line in enumerate(lines):
+        if line.get("type") not in _SPEAKERS:
+            continue
+        words, content = message_text(_object(line.get("message"))), _object(line.get("message")).get("content")
+        id_ = line["uuid"] if isinstance(line.get("uuid"), str) else f"#{number}"
+        if line.get("isSidechain"):
+            left_out.add(SUBAGENTS, len(words))
+            continue
+        blocks = [_object(block) for block in content] if isinstance(content, list) else []
+        for block in blocks:
+            _count_block(block, left_out)
+        is_tool_only = not words and any(block.get("type") not in {"image", "text"} for block in blocks)
+        if is_tool_only:
+            continue
+        if _is_inserted(line, words):
+            left_out.add(HIDDEN, len(words))
+        elif _leads_to(id_, replaced, by_id, is_on_replaced):
+            left_out.add(REPLACED, len(words))
+        else:
+            session = line["sessionId"] if isinstance(line.get("sessionId"), str) else name
+            sessions.setdefault(session, []).extend(
+                _said(id_, line["type"], words, line.get("timestamp"), (), left_out)
+            )
+            if isinstance(line.get("cwd"), str):
+                projects.setdefault(session, line["cwd"])
+    return [
+        Conversation(
+            "claude-code", session, messages, {"project": storable(projects[session])} if session in projects else {}
+        )
+        for session, messages in sessions.items()
+    ]
+
+
+def _is_inserted(line: Mapping[str, Any], words: str) -> bool:
+    """Whether the program, not a person or the model, wrote the words of a line."""
+    return bool(line.get("isMeta") or line.get("isCompactSummary")) or words.startswith(_INSERTED)
+
+
+def _replaced_prompts(by_id: Mapping[str, Mapping[str, Any]]) -> set[str]:
+    """Returns the ids of prompts after which another one follows at the same place: behind the same message."""
+    last = dict[str | None, str]()
+    replaced = set[str]()
+    for id_, line in by_id.items():
+        words = message_text(_object(line.get("message")))
+        if line.get("type") != "user" or line.get("isSidechain") or not words or _is_inserted(line, words):
+            continue
+        place = _parent(line)
+        seen = set[str]()
+        while place is not None and place in by_id and by_id[place].get("type") not in _SPEAKERS and place not in seen:
+            seen.add(place)
+            place = _parent(by_id[place])
+        if place is None and "parentUuid" not in line:
+            continue
+        if place in last:
+            replaced.add(last[place])
+        last[place] = id_
+    return replaced
+
+
+def _leads_to(id_: str, ids: set[str], by_id: Mapping[str, Mapping[str, Any]], known: dict[str, bool]) -> bool:
+    """Whether a line or one before it in its chain is among `ids`; `known` keeps the answers."""
+    chain = dict[str, None]()
+    at: str | None = id_
+    while at is not None and at in by_id and not (at in known or at in ids or at in chain):
+        chain[at] = None
+        at = _parent(by_id[at])
+    answer = at is not None and (at in ids or known.get(at, False))
+    known.update(dict.fromkeys(chain, answer))
+    return answer
+
+
+def _parent(line: Mapping[str, Any]) -> str | None:
+    """Returns the id of the line before; a summary of a long session names the one that it follows apart."""
+    parent = line.get("parentUuid") or line.get("logicalParentUuid")
+    return parent if isinstance(parent, str) else None
+
+
+# --- all -----------------------------------------------------------------------------------------------------------
+
+
+def _said(
+    id_: str, role: str, words: str, at: Any, attachments: tuple[Attachment, ...], left_out: LeftOut
+) -> Iterable[ChatMessage]:
+    """Returns the message, in a list; nothing for one without text."""
+    if has_text(words, attachments):
+        return [ChatMessage(id_, role, words, at, attachments=attachments)]
+    left_out.add(WORDLESS)
+    return []
+
+
+def _conversation(
+    program: str, value: Mapping[str, Any], id_names: Sequence[str], title_name: str, messages: list[ChatMessage]
+) -> Conversation:
+    title = value.get(title_name)
+    metadata = {"title": storable(title.strip())} if isinstance(title, str) and title.strip() else {}
+    id_ = next((value[name] for name in id_names if isinstance(value.get(name), str) and value[name].strip()), None)
+    if id_ is None:
+        id_ = str(uuid5(NAMESPACE_OID, json.dumps([title, value.get("create_time"), value.get("created_at")])))
+    return Conversation(program, id_, messages, metadata)
+
+
+def _named_files(value: Any, key: str) -> tuple[Attachment, ...]:
+    """Returns the attachments of a list of objects that have a file's name under `key`."""
+    files = [_object(one) for one in value] if isinstance(value, list) else []
+    found = list[Attachment]()
+    for one in files:
+        name, mime = one.get(key), one.get("mimeType") or one.get("mime_type")
+        if isinstance(name, str) and (cleaned := " ".join(storable(name).split())):
+            found.append(attachment(cleaned, mime if isinstance(mime, str) and "/" in mime else None))
+    return tuple(found)
+
+
+def _count_block(block: Mapping[str, Any], left_out: LeftOut) -> None:
+    """Counts a block of a message of Claude that holds no words of a conversation."""
+    type_ = block.get("type")
+    if type_ in {"thinking", "redacted_thinking"}:
+        left_out.add(THOUGHTS, len(str(block.get("thinking") or "")))
+    elif isinstance(type_, str) and ("tool_use" in type_ or "tool_result" in type_):
+        content = block.get("input") if "tool_use" in type_ else block.get("content")
+        left_out.add(TOOLS, len(content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)))
 
 
 def _object(value: Any) -> Mapping[str, Any]:

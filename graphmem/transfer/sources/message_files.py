@@ -18,7 +18,7 @@ from uuid import uuid4
 from graphmem.boundary.validation import Paragraph
 from graphmem.errors import ValidationError
 from graphmem.transfer import other_files
-from graphmem.transfer.sources import exported_chats, timed_transcripts
+from graphmem.transfer.sources import timed_transcripts
 
 Messages = list[Any]
 
@@ -124,7 +124,7 @@ def _parse_messages(
 
 
 def decode(source: str, raw: bytes) -> str:
-    """Returns the text of a file. Raises ValidationError if it is none, or an export, which `import` reads."""
+    """Returns the text of a file. Raises ValidationError if it is none, or one that `import` reads."""
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -136,6 +136,9 @@ def decode(source: str, raw: bytes) -> str:
         ) from None
     if other_files.is_export(text):
         raise ValidationError(f"{source}: is an export of graphmem's; import it with `graphmem import`")
+    # Lines with times are a transcript, whose words `add` reads as well; the others are no messages as they are.
+    if (program := other_files.program_of_text(text)) not in {None, "whatsapp"}:
+        raise ValidationError(f"{source}: {other_files.import_advice(str(program))}")
     return text
 
 
@@ -216,10 +219,17 @@ def _message_list(value: Any) -> Messages:
 
 
 def _messages_of(item: Any) -> Messages:
-    """Returns the messages of a conversation, or a message as the only one."""
-    if isinstance(item, dict) and isinstance(item.get("messages"), list):
-        return [message for one in item["messages"] for message in exported_chats.messages(one)]
-    return exported_chats.messages(item)
+    """Returns the messages of a conversation, or a message as the only one.
+
+    Of a message with `created_at`, as many programs write the time, that is its `timestamp`, unless it has one.
+    """
+    items = item["messages"] if isinstance(item, dict) and isinstance(item.get("messages"), list) else [item]
+    return [
+        {**one, "timestamp": one["created_at"]}
+        if isinstance(one, dict) and {"role", "content", "created_at"} <= one.keys() and one.get("timestamp") is None
+        else one
+        for one in items
+    ]
 
 
 # --- prose ---------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import pairwise
 from typing import Any
@@ -29,6 +30,12 @@ _LINE = re.compile(
 _NAME_DECORATION = _MARKS + "~ \u202f\xa0"  # "~" precedes the names of people who are no contacts
 # "<Media omitted>" in any language, and "IMG-1.jpg (file attached)".
 _LEFT_OUT = re.compile(r"<[^<>]+>|[^\s/]+\.\w{3,4} \([^()]+\)|null")
+# "Lease.pdf (file attached)", and "<attached: 00000012-Lease.pdf>", before which a document has its length.
+_FILE = re.compile(
+    rf"(?P<of_android>[^\n/<>]{{1,200}}\.\w{{2,5}}) \([^()\d]+\)"
+    rf"|(?:[^\n<>]{{0,300}})?[{_MARKS}]*<[^<>:\n]+:\s*(?P<of_iphone>[^<>\n/]{{1,200}}\.\w{{2,5}})>"
+)
+_NUMBER = re.compile(r"\A\d{8}-")
 _EDITED = re.compile(rf"\s*(?:{_LEFT_TO_RIGHT}<[^<>]+>|<[^\W\d_]+(?: [^\W\d_]+)+\.?>|<[^\x00-\x7f<>]+>)$")
 _DELETED = frozenset({
     "this message was deleted", "you deleted this message",
@@ -44,33 +51,74 @@ _DELETED = frozenset({
 })  # fmt: skip
 
 
+@dataclass(slots=True)
+class TimedEntry:
+    """What somebody said, or sent, at a time. `stamp` is the time as the line writes it, `at` what it means, local.
+
+    `words` are "" for an entry that has none; `files` are the names of what was sent.
+    """
+
+    name: str
+    words: str
+    at: datetime
+    stamp: str
+    files: list[str] = field(default_factory=list)
+
+
 def messages(lines: Sequence[str], role: str) -> list[dict[str, Any]] | None:
     """Returns the messages of a transcript, with their times, which are local; None if the lines are no such one.
 
-    The first line of one begins with a time, and in some line somebody speaks.
+    What was sent beside words is left out.
     """
-    if _LINE.fullmatch(lines[0]) is None:
+    found = entries(lines)
+    if found is None:
+        return None
+    return [
+        {"role": role, "name": one.name, "content": one.words, "timestamp": one.at.isoformat()}
+        for one in found
+        if one.name and one.words
+    ]
+
+
+def entries(lines: Sequence[str]) -> list[TimedEntry] | None:
+    """Returns the entries of a transcript; None if the lines are no such one. One of the program has no name.
+
+    The first line of a transcript begins with a time, and in some line somebody speaks.
+    """
+    if not lines or _LINE.fullmatch(lines[0]) is None:
         return None
     parsed = [_LINE.fullmatch(line) for line in lines]
     timed = [line for line in parsed if line is not None]
     order = _date_order(timed) if any(line["name"] for line in timed) else None
     if order is None:
         return None
-    found = list[dict[str, Any]]()
+    found = list[TimedEntry]()
     for text, line in zip(lines, parsed, strict=True):
         if line is None:
-            found[-1]["content"] = f"{found[-1]['content']}\n{_EDITED.sub('', text)}".lstrip("\n")
+            found[-1].words = f"{found[-1].words}\n{_EDITED.sub('', text)}".lstrip("\n")
         else:
-            name, at = (line["name"] or "").strip(_NAME_DECORATION), _time(line, order)
-            message = {"role": role, "name": name, "content": _spoken_words(line["words"]), "timestamp": at.isoformat()}
-            found.append(message)
-    # What has no name is of the program, with the lines that continue it.
-    return [message for message in found if message["name"] and message["content"]]
+            # What has no name is of the program, with the lines that continue it.
+            name = (line["name"] or "").strip(_NAME_DECORATION)
+            stamp = " ".join(part for part in line.group("date", "before", "clock", "after") if part)
+            file = _file_name(line["words"])
+            found.append(
+                TimedEntry(name, _spoken_words(line["words"]), _time(line, order), stamp, [file] if file else [])
+            )
+    return found
+
+
+def _file_name(words: str) -> str | None:
+    """Returns the name of the file for which a line stands, without the number that WhatsApp puts in front."""
+    match = _FILE.fullmatch(words.strip(f"{_MARKS} "))
+    if match is None:
+        return None
+    return match["of_android"] or _NUMBER.sub("", match["of_iphone"].strip(_MARKS))
 
 
 def _spoken_words(words: str) -> str:
     """Returns what was said, "" for words of the program."""
-    if words.startswith(_LEFT_TO_RIGHT) or _LEFT_OUT.fullmatch(words.strip(_MARKS)):
+    bare = words.strip(_MARKS)
+    if words.startswith(_LEFT_TO_RIGHT) or _LEFT_OUT.fullmatch(bare) or _FILE.fullmatch(bare):
         return ""
     spoken = _EDITED.sub("", words).strip()
     return "" if spoken.rstrip(".").casefold() in _DELETED else spoken
