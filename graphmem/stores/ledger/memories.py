@@ -904,7 +904,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "kind": Kind,
     "layer": Layer,
     "further_runs": _ordered_runs,
-    "attachments": attachments.decode_all,
+    "attachments": lambda rows: () if rows is None else attachments.decode_all(rows),
 }
 # What stands for a value that cannot be read in a memory that is erased; None for all others.
 _UNREAD: dict[str, Any] = {
