@@ -168,8 +168,10 @@ class EventBus:
 
     def has_handlers_of(self, event_type: EventType) -> bool:
         """Returns whether anybody in this process is told of these events."""
-        handlers = (*self._subscriptions, *tuple(self._followers.values()))
-        return any(one.event_type is event_type for one in handlers)
+        followers = tuple(self._followers.values())
+        return any(one.event_type is event_type for one in self._subscriptions) or any(
+            one.event_type is event_type for one in followers
+        )
 
     def tell(self, events: Sequence[MemoryEvent]) -> None:
         """Lets the handlers know of events, which have been committed."""
