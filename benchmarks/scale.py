@@ -36,9 +36,8 @@ from process_sample import sample_process
 from graphmem import Memory
 from graphmem.evaluation.environment import environment
 from graphmem.model import VECTOR
-from graphmem.models import language_support
 from graphmem.models.minilm import TokenMiniLM
-from graphmem.models.two_spaces import TwoSpaceEmbedder
+from graphmem.models.two_spaces import TwoSpaceEmbedder, minilm_reads
 from graphmem.models.use_multilingual import UseMultilingual
 from graphmem.plugins import embedding_spec_of
 from graphmem.retrieval import pipeline
@@ -55,7 +54,7 @@ ROWS = 20_000
 WARM, QUESTIONS, ADDITIONS = 30, 200, 200
 POLL_INTERVAL = 1.0
 # What the default embedder stores of a text.
-SPEC = embedding_spec_of(TwoSpaceEmbedder(TokenMiniLM(), UseMultilingual(), language_support.reads))
+SPEC = embedding_spec_of(TwoSpaceEmbedder(TokenMiniLM(), UseMultilingual(), minilm_reads))
 BASE = UUID("00000000-0000-4000-8000-000000000000").int
 FIRST = (
     "Ada Boris Clara Dario Elena Felix Greta Hugo Ines Jonas Karim Lara Marek Nadia Oscar Petra Ravi Selma Tara".split()

@@ -26,7 +26,6 @@ from graphmem.stores.projection_worker import retrying
 
 if TYPE_CHECKING:
     from graphmem.commands.types import Command, Outcome
-    from graphmem.plugins import Usage
 
 logger = logging.getLogger("graphmem")
 # Events that wait for handlers without a name. One more displaces the oldest.
@@ -169,9 +168,9 @@ class EventBus:
 
     def has_handlers_of(self, event_type: EventType) -> bool:
         """Returns whether anybody in this process is told of these events."""
-        of_type = outbox.follower(event_type, "")
+        followers = tuple(self._followers.values())
         return any(one.event_type is event_type for one in self._subscriptions) or any(
-            place.startswith(of_type) for place in tuple(self._followers)
+            one.event_type is event_type for one in followers
         )
 
     def tell(self, events: Sequence[MemoryEvent]) -> None:
@@ -263,12 +262,6 @@ class EventBus:
     ) -> None:
         """Tells of what a commit did."""
         self.tell(events)
-
-    def on_search(self, seconds: float, degraded: Sequence[str]) -> None:
-        """Does nothing: that memories were found is told when it is written."""
-
-    def on_model_call(self, operation: str, seconds: float, usage: Usage | None, error: str | None) -> None:
-        """Does nothing."""
 
 
 def _call_handler(handler: Handler, event: MemoryEvent) -> None:

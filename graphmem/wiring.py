@@ -290,13 +290,12 @@ def _embedder(settings: Settings) -> Embedder:
             timeout=section.config.timeout,
         )
     else:
-        from graphmem.models import language_support  # noqa: PLC0415
         from graphmem.models.minilm import MiniLM, TokenMiniLM  # noqa: PLC0415
-        from graphmem.models.two_spaces import TwoSpaceEmbedder  # noqa: PLC0415
+        from graphmem.models.two_spaces import TwoSpaceEmbedder, minilm_reads  # noqa: PLC0415
         from graphmem.models.use_multilingual import UseMultilingual  # noqa: PLC0415
 
         if isinstance(section, MinilmSettings) and section.config.tokens:
-            embedder = TwoSpaceEmbedder(TokenMiniLM(), UseMultilingual(), language_support.reads)
+            embedder = TwoSpaceEmbedder(TokenMiniLM(), UseMultilingual(), minilm_reads)
         else:
             embedder = MiniLM()
     return embedder

@@ -158,7 +158,7 @@ def find_entity(ledger: Ledger, view: View, key: str, limit: int) -> EntityMemor
         if entity is None:
             return None
         ids = entity_queries.memories_mentioning(connection, view, entity.keys, limit)
-        with closing(memories.each_record(connection, ids)) as rows:
+        with closing(memories.each_record(connection, {"uids": list(ids)})) as rows:
             found = list(counted(rows))
         records = {record.id: record for record in memories.as_they_were(connection, view, found)}
         relations = graph_reads.relations_about(connection, view, entity.keys)

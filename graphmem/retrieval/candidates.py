@@ -104,7 +104,11 @@ def choose_candidates(retrieved: Retrieved, deps: SearchDeps, weights: SearchWei
     ids = scoring.union_in_order(*found.best, of_named_times)
     degraded = retrieved.degraded | found.degraded
     if not ids and "vectors" in degraded:
-        evidence, ids = _newest(retrieved, reader, evidence, deps)
+        # The newest visible memories: their cosines come from the ledger's vectors.
+        with deps.ledger.read() as connection:
+            with closing(memories.list_records(connection, query.view, with_sources=True)) as records:
+                newest = [record.id for record in islice(records, CANDIDATE_LIMIT)]
+            evidence, ids = reader.visible(evidence, newest)
     evidence = reader.with_cosines(evidence, ids)
     evidence, ids = reader.visible(evidence, evidence.with_neighbours(ids))
     evidence = reader.with_cosines(evidence, ids)
@@ -151,16 +155,6 @@ def found_by_arms(
         scores[arm.name] = {**scores.get(arm.name, {}), **kept}
         best.append(list(kept)[: arm.candidates])
     return FoundByArms(evidence, scores, best, degraded)
-
-
-def _newest(
-    retrieved: Retrieved, reader: EvidenceReader, evidence: Evidence, deps: SearchDeps
-) -> tuple[Evidence, list[str]]:
-    """Returns the newest visible memories: if the vector index failed, cosines come from the ledger's vectors."""
-    with deps.ledger.read() as connection:
-        with closing(memories.list_records(connection, retrieved.query.view, with_sources=True)) as records:
-            newest = [record.id for record in islice(records, CANDIDATE_LIMIT)]
-        return reader.visible(evidence, newest)
 
 
 def _with_partitions(candidates: Candidates, keys: Sequence[str], deps: SearchDeps) -> Candidates:

@@ -59,7 +59,7 @@ class EvidenceReader:
                 if self.query.accepted is not None:
                     shown &= self.query.accepted(connection, list(shown))
                 if self.query.filter is not None:
-                    with closing(memories.each_record(connection, shown)) as records:
+                    with closing(memories.each_record(connection, {"uids": list(shown)})) as records:
                         shown = {record.id for record in records if self.matcher.matches(record)}
             accepted = {**evidence.accepted, **{uid: uid in shown for uid in unchecked}}
             evidence = replace(evidence, accepted=accepted)

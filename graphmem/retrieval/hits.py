@@ -38,7 +38,7 @@ def read_hits(ranking: Ranked, deps: SearchDeps) -> SearchOutcome:
     entity_keys = ranking.explainer.ids_on_paths(explained, "entity")
     with deps.ledger.read() as connection:
         shown = dict.fromkeys([*ids, *on_paths, *source_ids, *replies.values()])
-        with closing(memories.each_record(connection, shown)) as rows:
+        with closing(memories.each_record(connection, {"uids": list(shown)})) as rows:
             found = list(counted(rows))
         records = {record.id: record for record in memories.as_they_were(connection, query.view, found)}
         partitions = [partition.key for partition in candidates.partitions]

@@ -20,7 +20,7 @@ from graphmem.boundary import validation
 from graphmem.errors import StoreError, ValidationError
 from graphmem.escapes import json_text
 from graphmem.transfer import other_files, serialization
-from graphmem.transfer.format import FieldReader, check_format
+from graphmem.transfer.format import check_format
 
 # Bytes. The longest memory takes about 70 MB with all its windows; its history comes on top.
 MAX_LINE = 256 * 1024 * 1024
@@ -222,7 +222,7 @@ def read_records(readline: Callable[[int], bytes | str]) -> Iterator[Mapping[str
         if number == 1:
             if record_type != "graphmem":
                 raise _no_export_error(line, 'is not {"type": "graphmem", "format": …}')
-            check_format(FieldReader(record))
+            check_format(record)
         if record_type == "end":
             expected = trailer.line(record)
             if line + b"\n" == expected:

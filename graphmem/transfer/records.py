@@ -1,11 +1,15 @@
-"""The records of the export format, as types: `serialization` writes them, `format` reads them.
+"""The records of the export format, as types: `serialization` writes them, and `fields` reads imports by them.
 
 A field that is `NotRequired` may be missing or null in an import, and then gets the value it has for a message added
-now. `docs/generate.py` makes the format's JSON Schema and its reference page from this module.
+now. A type's `Check` reads its values. `docs/generate.py` makes the format's JSON Schema and its reference page from
+this module, by the constraints in `Field`.
 """
 
 from __future__ import annotations
 
+import re
+from base64 import b64decode
+from functools import partial
 from typing import Annotated, Any, Literal, NotRequired, TypeAlias
 
 from pydantic import ConfigDict, Field, TypeAdapter, with_config
@@ -14,6 +18,7 @@ from pydantic.config import JsonDict
 # pydantic accepts the TypedDict of typing from Python 3.12 on only.
 from typing_extensions import TypedDict
 
+from graphmem.boundary import validation
 from graphmem.boundary.validation import (
     MAX_ATTACHMENTS,
     MAX_CONTENT_CHARS,
@@ -33,12 +38,15 @@ from graphmem.model import (
     Origin,
     Role,
 )
+from graphmem.transfer.fields import Check
 
 MAX_VERSION = 2**31 - 1
 # Minutes of a day: no clock is farther from UTC.
 MAX_OFFSET = 1440
 # The highest level of abstraction.
 MAX_LEVEL = 3
+# Characters of a setting's value, as JSON. Each request that recalls reads it.
+MAX_SETTING_CHARS = 100_000
 
 LinkKind: TypeAlias = Literal["drawn_from", "corrects", "replaces", "compresses", "abstracts", "made_of"]
 MentionKindName: TypeAlias = Literal["title", "name", "noun_phrase", "common_noun"]
@@ -46,16 +54,43 @@ LayerName: TypeAlias = Literal["short_term", "long_term"]
 KeyRole: TypeAlias = Literal["user", "app", "admin", "metrics"]
 
 _UUID = "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
-Uuid: TypeAlias = Annotated[str, Field(pattern=_UUID)]
-Name: TypeAlias = Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARS)]
-Key: TypeAlias = Annotated[str, Field(min_length=1, max_length=MAX_KEY_CHARS)]
-Text: TypeAlias = Annotated[str, Field(min_length=1, max_length=MAX_CONTENT_CHARS)]
-AnyText: TypeAlias = Annotated[str, Field(max_length=MAX_CONTENT_CHARS)]
-Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
-Time: TypeAlias = str | float
+_SHA256 = "^[0-9a-f]{64}$"
+Uuid: TypeAlias = Annotated[str, Field(pattern=_UUID), Check(validation.uuid)]
+Name: TypeAlias = Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARS), Check(validation.stored_name)]
+ScopeId: TypeAlias = Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARS), Check(validation.identifier)]
+Key: TypeAlias = Annotated[str, Field(min_length=1, max_length=MAX_KEY_CHARS), Check(validation.stored_key)]
+Text: TypeAlias = Annotated[str, Field(min_length=1, max_length=MAX_CONTENT_CHARS), Check(validation.content)]
+AnyText: TypeAlias = Annotated[str, Field(max_length=MAX_CONTENT_CHARS), Check(validation.stored_text)]
+Share: TypeAlias = Annotated[float, Field(ge=0, le=1), Check(validation.share)]
+Time: TypeAlias = Annotated[str | float, Check(validation.moment, takes_zone=True)]
 """ISO 8601 text, or seconds since 1970-01-01 UTC. Without a UTC offset it is local to the configured time zone; a
 date is its midnight there."""
-Base64: TypeAlias = Annotated[str, Field(json_schema_extra={"contentEncoding": "base64"})]
+TimeWithOffset: TypeAlias = Annotated[str | float, Check(validation.given_time, takes_zone=True)]
+"""A time that is read with its UTC offset."""
+
+
+def _read_sha256(value: object, path: str) -> str:
+    if not isinstance(value, str) or not re.fullmatch(_SHA256, value):
+        validation.refuse(path, value, "must be a SHA-256 as 64 digits and small letters")
+    return value
+
+
+def read_base64(value: object, path: str) -> bytes:
+    """Returns the bytes of base64 text. Raises ValidationError for other values."""
+    if isinstance(value, str):
+        try:
+            return b64decode(value, validate=True)
+        except ValueError:
+            pass
+    return validation.refuse_unseen(path, value, "must be base64 text")
+
+
+def _read_nothing(value: object, _path: str) -> object:
+    return value
+
+
+Sha256: TypeAlias = Annotated[str, Field(pattern=_SHA256), Check(_read_sha256)]
+Base64: TypeAlias = Annotated[str, Field(json_schema_extra={"contentEncoding": "base64"}), Check(read_base64)]
 
 _HAS_SCOPE: JsonDict = {
     "anyOf": [{"required": [name], "properties": {name: {"type": "string"}}} for name in SCOPE_NAMES]
@@ -66,16 +101,18 @@ _scoped = with_config(ConfigDict(extra="forbid", json_schema_extra=_HAS_SCOPE))
 class ScopeIds(TypedDict):
     """The ids of a scope; at least one is set."""
 
-    user_id: NotRequired[Annotated[Name | None, Field(description="The user. At least one of the three ids is set.")]]
-    agent_id: NotRequired[Annotated[Name | None, Field(description="The agent.")]]
-    run_id: NotRequired[Annotated[Name | None, Field(description="The run; of a memory, the first one.")]]
+    user_id: NotRequired[
+        Annotated[ScopeId | None, Field(description="The user. At least one of the three ids is set.")]
+    ]
+    agent_id: NotRequired[Annotated[ScopeId | None, Field(description="The agent.")]]
+    run_id: NotRequired[Annotated[ScopeId | None, Field(description="The run; of a memory, the first one.")]]
 
 
 class State(TypedDict):
     """The fields of a memory that an event can change."""
 
     text: Annotated[Text, Field(description="The text of the memory.")]
-    at: Annotated[Time, Field(description="The observation time: when the text was said.")]
+    at: Annotated[TimeWithOffset, Field(description="The observation time: when the text was said.")]
     utc_offset: NotRequired[
         Annotated[
             Annotated[int, Field(ge=-MAX_OFFSET, le=MAX_OFFSET)] | None,
@@ -85,9 +122,17 @@ class State(TypedDict):
             ),
         ]
     ]
-    memory_type: NotRequired[Annotated[MemoryType | None, Field(description="The memory type, if it has one.")]]
+    memory_type: NotRequired[
+        Annotated[
+            MemoryType | None, Field(description="The memory type, if it has one."), Check(validation.memory_type)
+        ]
+    ]
     metadata: NotRequired[
-        Annotated[dict[str, Any] | None, Field(description="The metadata, at most 20 levels deep. By default empty.")]
+        Annotated[
+            dict[str, Any] | None,
+            Field(description="The metadata, at most 20 levels deep. By default empty."),
+            Check(validation.stored_metadata),
+        ]
     ]
     speaker: NotRequired[
         Annotated[
@@ -190,11 +235,12 @@ class Attachment(TypedDict):
             description="A URL, the id of a file, `blobs/` and the digest of data that is kept, or the beginning of "
             "data that is not.",
         ),
+        Check(validation.stored_text),
     ]
     mime: NotRequired[Annotated[Name | None, Field(description="Its media type, if that is known.")]]
     sha256: NotRequired[
         Annotated[
-            Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None,
+            Sha256 | None,
             Field(description="The SHA-256 of its data, in hexadecimal, if that came with the message."),
         ]
     ]
@@ -298,7 +344,13 @@ class Mention(TypedDict):
 
     key: Annotated[Key, Field(description="The key of the entity: its normalised name.")]
     name: NotRequired[Annotated[Text | None, Field(description="Its name in the text. By default the key.")]]
-    type: NotRequired[Annotated[EntityType | None, Field(description="The type of the entity. By default `Other`.")]]
+    type: NotRequired[
+        Annotated[
+            EntityType | None,
+            Field(description="The type of the entity. By default `Other`."),
+            Check(validation.entity_type),
+        ]
+    ]
     kind: NotRequired[
         Annotated[MentionKindName | None, Field(description="How the memory mentions it. By default `name`.")]
     ]
@@ -368,7 +420,11 @@ class Embeddings(TypedDict):
 
     model: Annotated[Name, Field(description="The embedding model.")]
     vector: NotRequired[
-        Annotated[list[Base64] | None, Field(description="The vectors: little-endian 32-bit floats, as base64.")]
+        Annotated[
+            list[Base64] | None,
+            Field(description="The vectors: little-endian 32-bit floats, as base64."),
+            Check(_read_nothing),  # `format` reads the forms of its own model only
+        ]
     ]
 
 
@@ -377,16 +433,26 @@ class HeaderRecord(TypedDict):
     """The first record of a file."""
 
     type: Literal["graphmem"]
-    format: Annotated[int, Field(ge=1, description="The version of the format. A newer one than ours is refused.")]
+    format: Annotated[
+        int,
+        Field(ge=1, description="The version of the format. A newer one than ours is refused."),
+        Check(partial(validation.count, minimum=1, maximum=MAX_VERSION)),
+    ]
     graphmem: NotRequired[Annotated[Name | None, Field(description="The release of graphmem that wrote the file.")]]
     ledger: NotRequired[Annotated[Name | None, Field(description="The UUID of the exported ledger.")]]
     secret: NotRequired[
         Annotated[Name | None, Field(description="The id of the ledger's secret key, which is not the key itself.")]
     ]
-    embedder: NotRequired[Annotated[str | None, Field(description="The embedding model of the ledger.")]]
+    embedder: NotRequired[
+        Annotated[str | None, Field(description="The embedding model of the ledger."), Check(validation.stored_text)]
+    ]
     exported_at: NotRequired[Annotated[Time | None, Field(description="When the file was written.")]]
     scope: NotRequired[
-        Annotated[dict[str, str] | None, Field(description="The scope that was exported. Null: all scopes.")]
+        Annotated[
+            dict[str, str] | None,
+            Field(description="The scope that was exported. Null: all scopes."),
+            Check(validation.as_object),
+        ]
     ]
 
 
@@ -535,9 +601,13 @@ class ItemRecord(ScopeIds):
     """An exact value that an adapter of an agent framework stored."""
 
     type: Literal["item"]
-    namespace: Annotated[list[str], Field(min_length=1, description="The labels of its namespace.")]
-    key: Annotated[AnyText, Field(description="Its key, unique in its scope and namespace.")]
-    value: Annotated[Any, Field(description="The value: any JSON.")]
+    namespace: Annotated[
+        list[str], Field(min_length=1, description="The labels of its namespace."), Check(validation.namespace)
+    ]
+    key: Annotated[
+        AnyText, Field(description="Its key, unique in its scope and namespace."), Check(validation.item_key)
+    ]
+    value: Annotated[Any, Field(description="The value: any JSON."), Check(validation.json_value)]
     memory: NotRequired[
         Annotated[
             Uuid | None,
@@ -552,7 +622,7 @@ class ItemRecord(ScopeIds):
     ]
     ttl_minutes: NotRequired[
         Annotated[
-            Annotated[float, Field(gt=0)] | None,
+            Annotated[float, Field(gt=0), Check(validation.minutes)] | None,
             Field(description="The minutes after its last access when it expires. Null: never."),
         ]
     ]
@@ -563,9 +633,13 @@ class SettingRecord(TypedDict):
     """A setting of the service, of a user or of all users. Only exports of all scopes have such records."""
 
     type: Literal["setting"]
-    user_id: Annotated[Name | None, Field(description="The user. Null: all users.")]
+    user_id: Annotated[ScopeId | None, Field(description="The user. Null: all users.")]
     name: Annotated[Name, Field(description="The name of the setting.")]
-    value: Annotated[Any, Field(description="The value: any JSON, at most 100,000 characters. Null: it was removed.")]
+    value: Annotated[
+        Any,
+        Field(description="The value: any JSON, at most 100,000 characters. Null: it was removed."),
+        Check(partial(validation.json_value, max_chars=MAX_SETTING_CHARS)),
+    ]
     changed_at: NotRequired[
         Annotated[Time | None, Field(description="When it was last changed. By default the time of the import.")]
     ]
@@ -581,11 +655,13 @@ class KeyRecord(TypedDict):
     id: Annotated[Name, Field(description="The id of the key.")]
     role: Annotated[KeyRole, Field(description="What the key may do.")]
     label: NotRequired[Annotated[Name | None, Field(description="What the key is for.")]]
-    user_id: NotRequired[Annotated[Name | None, Field(description="The user to whom it is bound.")]]
-    agent_id: NotRequired[Annotated[Name | None, Field(description="The agent to whom it is bound.")]]
+    user_id: NotRequired[Annotated[ScopeId | None, Field(description="The user to whom it is bound.")]]
+    agent_id: NotRequired[Annotated[ScopeId | None, Field(description="The agent to whom it is bound.")]]
     rate: NotRequired[
         Annotated[
-            Name | None, Field(description="Its rate limit, such as `600/minute`. Null: the one that is configured.")
+            Name | None,
+            Field(description="Its rate limit, such as `600/minute`. Null: the one that is configured."),
+            Check(validation.rate),
         ]
     ]
     created_at: NotRequired[
@@ -610,9 +686,7 @@ class EndRecord(TypedDict):
     keys: NotRequired[
         Annotated[int, Field(ge=0, description='The number of records of the type "key". Absent in format 1.')]
     ]
-    sha256: Annotated[
-        str, Field(pattern="^[0-9a-f]{64}$", description="The SHA-256 of all bytes before this line, in hexadecimal.")
-    ]
+    sha256: Annotated[Sha256, Field(description="The SHA-256 of all bytes before this line, in hexadecimal.")]
 
 
 Record: TypeAlias = (

@@ -228,6 +228,7 @@ HOSTILE: list[tuple[dict[str, Any], str]] = [
     ),
     ({"links": [{"kind": "eats", "memory": MEMORY["id"]}]}, "links[0].kind"),
     ({"links": [{"kind": "replaces"}]}, "links[0].memory"),
+    ({"links": [{"kind": "replaces", "memory": MEMORY["id"], "by": MEMORY["id"]}]}, "links[0]: has both memory and by"),
     ({"answer_types": 128}, "answer_types"),
     ({"mentions": "x"}, "mentions"),
     ({"mentions": [{"key": ""}]}, "mentions[0].key"),

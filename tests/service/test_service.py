@@ -30,7 +30,6 @@ from graphmem.service.mcp import results
 from graphmem.service.middleware import RateLimits
 from graphmem.service.problems import Problem
 from graphmem.settings.schema import ServeSettings
-from graphmem.stores.ledger import Ledger
 from graphmem.stores.projection_worker import ProjectionWorker
 
 Make = Callable[..., Memory]
@@ -368,7 +367,7 @@ def test_a_library_that_fails_costs_one_request(
     message = {"jsonrpc": "2.0", "id": 1, **call}
     accepting = {"Accept": "application/json, text/event-stream", "X-Graphmem-User": "ana"}
     with client_of(memory) as client:
-        for place, name in ((responses, "hit"), (Ledger, "read")):  # in the event loop, and in a thread
+        for place, name in ((responses, "hit"), (memory.engine.ledger, "read")):  # in the event loop, and in a thread
             with monkeypatch.context() as failing:
                 failing.setattr(place, name, fail)
                 answer = client.post("/search", json=body)

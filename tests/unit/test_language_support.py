@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from graphmem.models.language_support import reads
+from graphmem.models.two_spaces import minilm_reads
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ from graphmem.models.language_support import reads
     ],
 )
 def test_english_and_texts_without_words_are_read(text: str) -> None:
-    assert reads(text)
+    assert minilm_reads(text)
 
 
 @pytest.mark.parametrize(
@@ -46,4 +46,4 @@ def test_english_and_texts_without_words_are_read(text: str) -> None:
     ],
 )
 def test_other_languages_are_not(text: str) -> None:
-    assert not reads(text)
+    assert not minilm_reads(text)

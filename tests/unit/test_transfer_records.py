@@ -1,4 +1,4 @@
-"""The declared records of the export format are those that the reader accepts: the same fields, the same required."""
+"""Imports and the JSON Schema agree on the described records: the same fields, the same required."""
 
 from __future__ import annotations
 

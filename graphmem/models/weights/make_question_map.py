@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from graphmem.models.language_support import reads
 from graphmem.models.minilm import MiniLM
+from graphmem.models.two_spaces import minilm_reads
 from graphmem.models.use_multilingual import UseMultilingual
 
 FILE = Path(__file__).parent / "use-multilingual-v3.question-map.npy"
@@ -56,7 +56,7 @@ def _sentences() -> list[str]:
         for piece in _SENTENCE_END.split(text)
     )
     found = dict.fromkeys(
-        piece for piece in pieces if MIN_CHARS <= len(piece) <= MAX_CHARS and " " in piece and reads(piece)
+        piece for piece in pieces if MIN_CHARS <= len(piece) <= MAX_CHARS and " " in piece and minilm_reads(piece)
     )
     sentences = [sentence for sentence in found if sentence not in asked_elsewhere]
     return [sentences[place] for place in np.random.default_rng(SEED).permutation(len(sentences))[:COUNT]]

@@ -206,7 +206,8 @@ def _people(question: AskedQuestion, memories: Sequence[FoundMemory]) -> dict[st
     is_assistant = np.array([float(memory.role == ASSISTANT) for memory in memories])
     tells_first = np.array([memory.role == ASSISTANT or is_first_person(memory.text) for memory in memories])
     names_asked = np.array([_names_any(memory, question.names) for memory in memories])
-    leads_other = ~tells_first & np.array([_begins_with_person(memory) for memory in memories])
+    begins = [any(one.text.casefold().startswith(name.casefold()) for name in one.people) for one in memories]
+    leads_other = ~tells_first & np.array(begins)
     names = float(bool(question.names))
     return {
         "asks_first_person": np.full(len(memories), float(asks_first)),
@@ -236,10 +237,6 @@ def _names_any(memory: FoundMemory, names: Collection[str]) -> bool:
         return False
     texts = [one for text in (memory.text, memory.speaker or "") for one in typed_spellings(fold(text))]
     return any(spelling in text for name in names for spelling in typed_spellings(name) for text in texts)
-
-
-def _begins_with_person(memory: FoundMemory) -> bool:
-    return any(memory.text.casefold().startswith(name.casefold()) for name in memory.people)
 
 
 def _multilingual(question: AskedQuestion, vectors: Row) -> dict[str, Row]:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, ExitStack
 from functools import cache
 from pathlib import Path
@@ -59,6 +59,11 @@ class Ledger:
     which whoever opened it claims jobs. `blobs` is the folder for data that comes with messages, None without one.
     """
 
+    read: Callable[[], AbstractContextManager[Connection]]
+    """Opens a snapshot to read from. Reads that the same thread opens inside it share it at next to no cost."""
+    read_once: Callable[[], AbstractContextManager[Connection]]
+    """Opens a read of one statement, or of several that may see different states, if possible without BEGIN."""
+
     def __init__(
         self,
         location: Path | URL | None,
@@ -76,6 +81,7 @@ class Ledger:
         if key_source is None and isinstance(location, Path):
             key_source = SecretKeySource(file=location.absolute().with_name(KEY_FILE))
         self._database: Database = PostgresDatabase(location) if isinstance(location, URL) else SqliteDatabase(location)
+        self.read, self.read_once = self._database.read, self._database.read_once
         with ExitStack() as on_failure:
             on_failure.callback(self._database.release)
             try:
@@ -110,14 +116,6 @@ class Ledger:
             if sequence.lacks_room(connection):
                 sequence.make_room(connection)
             return secret_key.ensure_digests(connection, key_source)
-
-    def read(self) -> AbstractContextManager[Connection]:
-        """Opens a snapshot to read from. Reads that the same thread opens inside it share it at next to no cost."""
-        return self._database.read()
-
-    def read_once(self) -> AbstractContextManager[Connection]:
-        """Opens a read of one statement, or of several that may see different states, if possible without BEGIN."""
-        return self._database.read_once()
 
     def write(self, of: Collection[str] | None = None) -> AbstractContextManager[Connection]:
         """Opens a write transaction; only for commits, deliveries and administration.

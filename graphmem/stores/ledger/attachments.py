@@ -49,9 +49,9 @@ def decode(values: Mapping[str, Any]) -> Attachment:
     )
 
 
-def decode_all(rows: Iterable[Mapping[str, Any]] | None) -> tuple[Attachment, ...]:
-    """Returns the attachments of one memory, which has none if `rows` is None, in order."""
-    return tuple(decode(row) for row in sorted(rows or (), key=lambda row: int(row["position"])))
+def decode_all(rows: Iterable[Mapping[str, Any]]) -> tuple[Attachment, ...]:
+    """Returns the attachments of one memory, in order."""
+    return tuple(decode(row) for row in sorted(rows, key=lambda row: int(row["position"])))
 
 
 def put(connection: Connection, row_id: int, stored: Sequence[Attachment]) -> None:

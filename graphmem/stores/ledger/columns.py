@@ -118,7 +118,7 @@ class Columns:
             read = self._read.get(snapshot, {})
         if view in read:
             visible = read[view]
-            if visible is not None:
+            if visible is not None and visible.columns.size_bytes != self._sizes.get(visible.columns.key):
                 self._keep(visible.columns.key, visible.columns, if_kept=True)
             return visible
         columns = self.of(connection, view.partition)

@@ -112,17 +112,13 @@ class Blocks(Generic[B]):
     def __init__(self, blocks: Sequence[B] = (), read: npt.NDArray[np.bool_] | None = None) -> None:
         self._lock = Lock()
         self._blocks: tuple[B, ...] = tuple(blocks)
+        self.size_bytes = sum(block.size_bytes for block in self._blocks)
         self._read = np.zeros(0, np.bool_) if read is None else read
 
     @property
     def blocks(self) -> tuple[B, ...]:
         """The blocks, the largest first."""
         return self._blocks
-
-    @property
-    def size_bytes(self) -> int:
-        """The size in memory."""
-        return sum(block.size_bytes for block in self._blocks)
 
     def unread(self, wanted: npt.NDArray[np.bool_]) -> Positions:
         """Returns the positions that are wanted (a flag for each) and were not read yet."""
@@ -150,6 +146,7 @@ class Blocks(Generic[B]):
                     both = before.followed_by(last)
                     blocks.append(both.taken(both.positions != _STALE))
                 self._blocks = tuple(blocks)
+                self.size_bytes = sum(block.size_bytes for block in blocks)
 
     def without(self, positions: Positions) -> Blocks[B]:
         """Returns these blocks as if some memories had not been read."""

@@ -263,13 +263,12 @@ def records(connection: Connection, uids: Iterable[str]) -> dict[str, MemoryReco
     return {record.id: record for record in map(decode_record, rows)}
 
 
-def each_record(connection: Connection, uids: Iterable[str]) -> Generator[MemoryRecord]:
-    """Yields the memories with these ids, in no order, while their rows are fetched; unknown ids are left out."""
-    yield from _fetched(connection, _RECORDS_BY_ID, {"uids": list(uids)})
-
-
-def _fetched(connection: Connection, statement: Select[Any], values: dict[str, Any]) -> Generator[MemoryRecord]:
+def each_record(
+    connection: Connection, values: Mapping[str, Any], statement: Select[Any] = _RECORDS_BY_ID
+) -> Generator[MemoryRecord]:
     """Yields the records of a statement while its rows are fetched, so that few are in memory at a time.
+
+    By default those of the memories whose ids are the value `uids`, in no order; unknown ids are left out.
 
     Close it within the transaction: on PostgreSQL the server has a cursor for it. Raises WorkStopped
     (`concurrency.stoppable`).
@@ -326,7 +325,7 @@ def list_records(connection: Connection, view: View, *, with_sources: bool) -> G
     if view.partition is not None and partition is None:
         return
     statement = _listing(visibility.shape(view), with_sources=with_sources)
-    for record in _fetched(connection, statement, visibility.values(view, partition)):
+    for record in each_record(connection, visibility.values(view, partition), statement):
         yield from as_they_were(connection, view, [record])
 
 
@@ -374,7 +373,7 @@ def list_page(
             values |= {"after_at": place.at, "after_row": place.id}
     statement = _page(visibility.shape(view), is_first=after is None, with_sources=with_sources)
     statement = statement.where(*_filter_conditions(list_filter, has_former_words=view.show_retired))
-    yield from _fetched(connection, statement, {**values, "limit": limit, "offset": offset})
+    yield from each_record(connection, {**values, "limit": limit, "offset": offset}, statement)
 
 
 @lru_cache(maxsize=128)
@@ -694,9 +693,8 @@ def each_forgotten(connection: Connection, scope: Scope, before: datetime, limit
     rows are fetched. Source messages are left out: they follow their facts.
     """
     rows = RECORD.where(*_are_forgotten(scope, before))
-    yield from _fetched(
-        connection, rows.order_by(memories.c.forgotten_at.desc(), memories.c.id.desc()).limit(limit), {}
-    )
+    latest_first = rows.order_by(memories.c.forgotten_at.desc(), memories.c.id.desc()).limit(limit)
+    yield from each_record(connection, {}, latest_first)
 
 
 def count_forgotten(connection: Connection, scope: Scope, before: datetime) -> int:
@@ -904,7 +902,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "kind": Kind,
     "layer": Layer,
     "further_runs": _ordered_runs,
-    "attachments": attachments.decode_all,
+    "attachments": lambda rows: () if rows is None else attachments.decode_all(rows),
 }
 # What stands for a value that cannot be read in a memory that is erased; None for all others.
 _UNREAD: dict[str, Any] = {
