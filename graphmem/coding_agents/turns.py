@@ -13,7 +13,7 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from typing import Any
 
 # The most characters of a prompt or an answer that are stored: the rest of what was pasted is cut off.
@@ -58,8 +58,6 @@ class Turn:
         Their ids are digests of the turn and the words, so a turn that comes again is recognised, and so is the prompt
         of one whose answer went on in between.
         """
-        from hashlib import sha256  # noqa: PLC0415  (not needed at a prompt)
-
         from graphmem.coding_agents.secrets import without_secrets  # noqa: PLC0415
 
         prompt = spoken(self.prompt)
@@ -69,11 +67,17 @@ class Turn:
         for role, text, at in (("user", prompt, self.prompt_at), ("assistant", spoken(self.answer), self.answer_at)):
             content = cut(without_secrets(text))
             if content:
-                words = f"{client}\0{self.key}\0{role}\0{content}"
-                digest = sha256(words.encode("utf-8", "replace")).hexdigest()
-                message = {"role": role, "content": content, "id": digest[:32]}
+                message = {"role": role, "content": content, "id": message_id(client, self.key, role, content)}
                 messages.append({**message, "timestamp": at} if at else message)
         return messages
+
+
+def message_id(client: str, turn_key: str, role: str, content: str) -> str:
+    """Returns the id of a message of a turn: a digest of both."""
+    from hashlib import sha256  # noqa: PLC0415  (not needed at a prompt)
+
+    words = f"{client}\0{turn_key}\0{role}\0{content}"
+    return sha256(words.encode("utf-8", "replace")).hexdigest()[:32]
 
 
 def spoken(text: object) -> str:
@@ -106,13 +110,13 @@ def claude_turn(path: str, last_answer: object = None) -> Turn | None:
         if record.get("isSidechain") or record.get("isMeta") or not isinstance(message, dict):
             continue
         if record.get("type") == "assistant" and not record.get("isApiErrorMessage"):
-            text = _text(message.get("content"))
+            text = text_of(message.get("content"))
             if text and answer_id in {None, message.get("id", record.get("uuid"))}:
                 answer_id = message.get("id", record.get("uuid"))
                 answer_at = answer_at or record.get("timestamp")
                 answer.insert(0, text)
-        elif record.get("type") == "user" and not record.get("isCompactSummary") and not _has_tool_result(message):
-            prompt = spoken(_text(message.get("content")))
+        elif record.get("type") == "user" and not record.get("isCompactSummary") and not has_tool_result(message):
+            prompt = spoken(text_of(message.get("content")))
             if not prompt:
                 return None
             said = last_answer if isinstance(last_answer, str) and last_answer else "\n".join(answer)
@@ -121,14 +125,16 @@ def claude_turn(path: str, last_answer: object = None) -> Turn | None:
     return None
 
 
-def _has_tool_result(message: dict[str, Any]) -> bool:
+def has_tool_result(message: Mapping[str, Any]) -> bool:
+    """Tells whether a message of a user's is what a tool answered."""
     content = message.get("content")
     return isinstance(content, list) and any(
         isinstance(part, dict) and part.get("type") == "tool_result" for part in content
     )
 
 
-def _text(content: object) -> str:
+def text_of(content: object) -> str:
+    """Returns the text of a message's content, without its parts of other types."""
     if isinstance(content, str):
         return content
     parts = content if isinstance(content, list) else []
