@@ -15,7 +15,8 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from importlib.resources import files
@@ -27,6 +28,11 @@ from graphmem.coding_agents import json_edits, toml_edits
 from graphmem.coding_agents.connection import DEFAULT_URL, FILE_NAME, address_of
 from graphmem.coding_agents.turns import PENDING_FOLDER
 from graphmem.errors import ConfigError, StoreError
+
+try:
+    import fcntl
+except ImportError:  # Windows has none: there nothing keeps two installations apart
+    fcntl = None  # type: ignore[assignment]
 
 NAME = "graphmem"
 BACKUP = ".graphmem-backup"
@@ -254,13 +260,33 @@ class Installation:
 # --- writing --------------------------------------------------------------------------------------------------------
 
 
+@contextmanager
+def installing(home: Path) -> Iterator[None]:
+    """Makes a home folder, and waits for other installations in it: one would lose what the other has noted."""
+    with _writing(home):
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if fcntl is None:
+        yield
+        return
+    descriptor = os.open(home, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def write(changes: Sequence[Change], home: Path) -> None:
-    """Writes what an installation changes, each file completely or not at all, and keeps what was there."""
-    for change in changes:
+    """Writes what an installation changes, each file completely or not at all, and keeps what was there.
+
+    Raises StoreError for a file that cannot be written, or was changed in the meantime, such as by its client.
+    """
+    for number, change in enumerate(changes):
+        _refuse_changed(change, number)
         written = _written(home)
         record = written.get(str(change.path), {})
         is_untouched = change.before is not None and record.get("sha256") == sha256(change.before).hexdigest()
-        with _writing(change.path):
+        with _writing(change.path, number):
             change.path.parent.mkdir(parents=True, exist_ok=True)
             if change.before is not None and not is_untouched:
                 _replace(_backup(change.path), change.before, _mode(change.path))
@@ -275,8 +301,9 @@ def take_out(changes: Sequence[Change], home: Path) -> None:
 
     With the last client the settings of the hooks go, and turns that have not ended.
     """
-    for change in changes:
-        with _writing(change.path):
+    for number, change in enumerate(changes):
+        _refuse_changed(change, number)
+        with _writing(change.path, number):
             if change.after is None:
                 change.path.unlink()
             else:
@@ -352,7 +379,6 @@ def own_command() -> list[str]:
 def _keep_settings(home: Path, values: Mapping[str, Any]) -> dict[str, Any]:
     settings = connection(home) | {key: value for key, value in values.items() if value is not None}
     with _writing(home / FILE_NAME):
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
         _replace(home / FILE_NAME, (json.dumps(settings, ensure_ascii=False, indent=2) + "\n").encode(), FILE_MODE)
     return settings
 
@@ -361,6 +387,15 @@ def _written(home: Path) -> dict[str, dict[str, Any]]:
     """Returns what installations have written, by paths: the digest of the content, and whether the file is ours."""
     record = connection(home).get("files")
     return dict(record) if isinstance(record, dict) else {}
+
+
+def _refuse_changed(change: Change, changed_files: int) -> None:
+    if _read(change.path) != change.before:
+        raise StoreError(f"{change.path} was changed in the meantime{_so_far(changed_files)}; repeat the command")
+
+
+def _so_far(changed_files: int) -> str:
+    return "; nothing was changed" if not changed_files else "; other files are changed already"
 
 
 def _replace(path: Path, content: bytes, mode: int) -> None:
@@ -424,14 +459,17 @@ class _reading:  # noqa: N801  (used as a statement)
 class _writing:  # noqa: N801
     """Turns the system's errors about a file into ours."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, changed_files: int = 0) -> None:
+        self._path, self._changed_files = path, changed_files
 
     def __enter__(self) -> None: ...
 
     def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
         if isinstance(error, OSError):
-            raise StoreError(f"{self._path} cannot be written ({error.strerror})") from None
+            state = _so_far(self._changed_files) if self._changed_files else ""
+            raise StoreError(
+                f"{self._path} cannot be written ({error.strerror}){state}; mend that, and repeat the command"
+            )
 
 
 def _is_object(value: Mapping[str, Any], key: str) -> bool:

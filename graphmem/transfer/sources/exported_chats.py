@@ -16,8 +16,7 @@ from typing import Any
 from uuid import NAMESPACE_OID, uuid5
 
 from graphmem.coding_agents.hook import project_id
-from graphmem.coding_agents.secrets import without_secrets
-from graphmem.coding_agents.turns import MAX_CHARS, cut, has_tool_result, message_id, spoken, text_of
+from graphmem.coding_agents.turns import MAX_CHARS, has_tool_result, message_id, spoken, stored_words, text_of
 from graphmem.ingest.chat_deduplication import message_text
 from graphmem.model import Attachment, AttachmentKind
 from graphmem.transfer.sources.conversations import (
@@ -226,7 +225,7 @@ class _Session:
 
     def add(self, id_: str, line: Mapping[str, Any], said: str, left_out: LeftOut) -> None:
         """Adds the words of a line, without secrets."""
-        words, role = cut(without_secrets(said)), line["type"]
+        words, role = stored_words(said), line["type"]
         if len(said) > MAX_CHARS:
             left_out.add(ENDS, len(said) - MAX_CHARS)
         if role == "user" and not has_tool_result(line["message"]):
