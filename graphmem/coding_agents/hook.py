@@ -83,7 +83,7 @@ def _parsed(arguments: Sequence[str]) -> tuple[str, str, str]:
 def _read_input() -> dict[str, Any]:
     content = sys.stdin.buffer.read(MAX_INPUT_BYTES + 1)
     if len(content) > MAX_INPUT_BYTES:
-        raise HookError(f"standard input has more than {MAX_INPUT_BYTES >> 20} MiB; this prompt is left out")
+        raise HookError(f"standard input has more than {MAX_INPUT_BYTES >> 20} MiB; nothing is done with it")
     try:
         data = json.loads(content)
     except (ValueError, RecursionError):

@@ -190,30 +190,38 @@ class Installation:
         return {"hooks": [{"type": "command", "command": line, "timeout": HOOK_TIMEOUT}]}
 
     def _hooks_of(self, text: str) -> dict[str, list[Any]]:
-        """Returns the entries of graphmem by their events."""
+        """Returns the entries in which graphmem is run by their events."""
         value = json_edits.value_of(text)
         events = value.get("hooks", {}) if isinstance(value, dict) else {}
         entries = events.items() if isinstance(events, dict) else ()
         own = {
-            name: [one for one in listed if self._is_own(one)] for name, listed in entries if isinstance(listed, list)
+            name: [one for one in listed if any(map(self._runs_hook, self._commands(one)))]
+            for name, listed in entries
+            if isinstance(listed, list)
         }
         return {name: listed for name, listed in own.items() if listed}
 
     def _without_hooks(self, text: str) -> str:
         for event in self._hooks_of(text):
             text = json_edits.without_items(text, ["hooks", event], self._is_own)
+            entries = json_edits.value_of(text).get("hooks", {}).get(event, [])
+            for place, entry in enumerate(entries):
+                if any(map(self._runs_hook, self._commands(entry))):  # beside a hook of somebody else
+                    text = json_edits.without_items(text, ["hooks", event, place, "hooks"], self._runs_hook)
         return text
 
     def _is_own(self, entry: object) -> bool:
         """Tells whether an entry of an event runs nothing but graphmem's hook."""
-        commands = [entry] if self.client == "cursor" else entry.get("hooks") if isinstance(entry, dict) else None
-        return (
-            isinstance(commands, list)
-            and bool(commands)
-            and all(isinstance(one, dict) and self._runs_hook(one.get("command")) for one in commands)
-        )
+        commands = self._commands(entry)
+        return bool(commands) and all(map(self._runs_hook, commands))
 
-    def _runs_hook(self, line: object) -> bool:
+    def _commands(self, entry: object) -> list[object]:
+        """Returns the hooks of an entry: a list in it or, of Cursor, itself."""
+        commands = [entry] if self.client == "cursor" else entry.get("hooks") if isinstance(entry, dict) else None
+        return commands if isinstance(commands, list) else []
+
+    def _runs_hook(self, hook: object) -> bool:
+        line = hook.get("command") if isinstance(hook, dict) else None
         return isinstance(line, str) and NAME in line and re.search(rf"\bhook {self.client} \w+", line) is not None
 
     def _hooks_file(self) -> Path:
@@ -281,8 +289,8 @@ def write(changes: Sequence[Change], home: Path) -> None:
 
     Raises StoreError for a file that cannot be written, or was changed in the meantime, such as by its client.
     """
+    _refuse_changed(changes)
     for number, change in enumerate(changes):
-        _refuse_changed(change, number)
         written = _written(home)
         record = written.get(str(change.path), {})
         is_untouched = change.before is not None and record.get("sha256") == sha256(change.before).hexdigest()
@@ -301,8 +309,8 @@ def take_out(changes: Sequence[Change], home: Path) -> None:
 
     With the last client the settings of the hooks go, and turns that have not ended.
     """
+    _refuse_changed(changes)
     for number, change in enumerate(changes):
-        _refuse_changed(change, number)
         with _writing(change.path, number):
             if change.after is None:
                 change.path.unlink()
@@ -389,13 +397,10 @@ def _written(home: Path) -> dict[str, dict[str, Any]]:
     return dict(record) if isinstance(record, dict) else {}
 
 
-def _refuse_changed(change: Change, changed_files: int) -> None:
-    if _read(change.path) != change.before:
-        raise StoreError(f"{change.path} was changed in the meantime{_so_far(changed_files)}; repeat the command")
-
-
-def _so_far(changed_files: int) -> str:
-    return "; nothing was changed" if not changed_files else "; other files are changed already"
+def _refuse_changed(changes: Sequence[Change]) -> None:
+    for change in changes:
+        if _read(change.path) != change.before:
+            raise StoreError(f"{change.path} was changed in the meantime; nothing was changed here: repeat the command")
 
 
 def _replace(path: Path, content: bytes, mode: int) -> None:
@@ -466,7 +471,7 @@ class _writing:  # noqa: N801
 
     def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
         if isinstance(error, OSError):
-            state = _so_far(self._changed_files) if self._changed_files else ""
+            state = "; other files are changed already" if self._changed_files else ""
             raise StoreError(
                 f"{self._path} cannot be written ({error.strerror}){state}; mend that, and repeat the command"
             )

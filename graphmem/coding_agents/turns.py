@@ -11,6 +11,8 @@ import os
 import re
 import time
 
+from graphmem.coding_agents.connection import HookError
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -120,7 +122,8 @@ def stored_words(words: str) -> str:
 def claude_turn(path: str, last_answer: object = None) -> Turn | None:
     """Returns the last turn of a transcript; None if it begins with no words of the user's, as a command does.
 
-    `last_answer` is what the hook was told; the transcript may not have it yet.
+    `last_answer` is what the hook was told; the transcript may not have it yet. Raises HookError for a turn that is too
+    long to find its beginning.
     """
     answer: list[str] = []
     answer_id = answer_at = None
@@ -162,7 +165,10 @@ def text_of(content: object) -> str:
 
 
 def _records_backwards(path: str) -> Iterator[dict[str, Any]]:
-    """Yields the JSON objects of a file with one in each line, the last first; lines that are none are left out."""
+    """Yields the JSON objects of a file with one in each line, the last first; lines that are none are left out.
+
+    Raises HookError for more than MAX_TRANSCRIPT_BYTES.
+    """
     with open(path, "rb") as file:
         end = file.seek(0, os.SEEK_END)
         first = max(0, end - MAX_TRANSCRIPT_BYTES)
@@ -176,8 +182,9 @@ def _records_backwards(path: str) -> Iterator[dict[str, Any]]:
                 rest = []
             rest.append(head)
             end = begin
-        if first == 0:
-            yield from _objects([b"".join(reversed(rest))])
+        if first > 0:
+            raise HookError(f"the turn began more than {MAX_TRANSCRIPT_BYTES >> 20} MiB ago; it is not stored")
+        yield from _objects([b"".join(reversed(rest))])
 
 
 def _objects(lines: list[bytes]) -> Iterator[dict[str, Any]]:
