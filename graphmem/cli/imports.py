@@ -5,6 +5,7 @@ Heavy imports wait until a command runs.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -120,10 +121,15 @@ def claude_code(
 ) -> None:
     """Imports the sessions of Claude Code on this machine.
 
-    Each session is a run, with the words of both: no tool calls, their output, thoughts and subagents. No language
-    model is called. Repeated, it adds what is new.
+    They are stored as the hooks of `graphmem install claude-code` store turns: each project is an agent, secrets are
+    left out, and what hooks have stored is not added again. No tool calls, their output, thoughts and subagents. No
+    language model is called. Repeated, it adds what is new.
     """
-    _import_chats(call, "claude-code", Path.home() / ".claude" / "projects" if path is None else path)
+    _import_chats(call, "claude-code", _sessions_folder() if path is None else path)
+
+
+def _sessions_folder() -> Path:
+    return Path(os.environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude") / "projects"
 
 
 @chats_command
@@ -152,7 +158,7 @@ def _import_chats(call: CommandContext, program: str, path: Path) -> None:
         counts = import_records(memory, records, len(records))
     answer = {
         **{name: counts[name] for name in ("added", "known", "erased", "refused", "unenriched")},
-        "conversations": len({record["run_id"] for record in records}),
+        "conversations": len({record.get("run_id") or record["session"] for record in records}),
         "left_out": left_out.as_json(),
         "left": skipped.by_reason,
         **({"pending": counts["pending"]} if "pending" in counts else {}),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import os
 import sys
+from contextlib import nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -59,15 +60,16 @@ def install(
     from graphmem.coding_agents.connection import DEFAULT_URL  # noqa: PLC0415
 
     wanted, home = _installation(call, client, project=project)
-    before = writing.connection(home)
-    known = before.get("user_id") or os.environ.get("GRAPHMEM_MCP__USER_ID") or getpass.getuser()
-    user_id = str(validation.required_scope(known if user is None else user, None, None)[0].user_id)
-    address = writing.checked_url((before.get("url") or DEFAULT_URL) if url is None else url)
     api_key = None if key_file is None else _read_key(key_file)
-    changes = wanted.installed(user_id)
-    if not dry_run:
-        writing.keep_connection(home, address, user_id, api_key)
-        writing.write(changes, home)
+    with nullcontext() if dry_run else writing.installing(home):
+        before = writing.connection(home)
+        known = before.get("user_id") or os.environ.get("GRAPHMEM_MCP__USER_ID") or getpass.getuser()
+        user_id = str(validation.required_scope(known if user is None else user, None, None)[0].user_id)
+        address = writing.checked_url((before.get("url") or DEFAULT_URL) if url is None else url)
+        changes = wanted.installed(user_id)
+        if not dry_run:
+            writing.keep_connection(home, address, user_id, api_key)
+            writing.write(changes, home)
     has_key = bool(api_key or before.get("api_key"))
     lines = [
         f"hooks ask {address} for the memories of {user_id}, {'with a' if has_key else 'without a'} key",
@@ -94,9 +96,10 @@ def uninstall(
     from graphmem.coding_agents import installation as writing  # noqa: PLC0415
 
     wanted, home = _installation(call, client, project=project)
-    changes = wanted.uninstalled()
-    if not dry_run:
-        writing.take_out(changes, home)
+    with writing.installing(home) if home.is_dir() and not dry_run else nullcontext():
+        changes = wanted.uninstalled()
+        if not dry_run:
+            writing.take_out(changes, home)
     _report(call, changes, [], is_plan=dry_run, done="uninstalled", extra={})
 
 

@@ -13,6 +13,7 @@ import sys
 
 from graphmem.coding_agents.connection import HookError, home_folder, post, read_settings
 from graphmem.coding_agents.turns import (
+    MAX_CHARS,
     Turn,
     answer_turn,
     begin_turn,
@@ -43,6 +44,8 @@ def main(arguments: Sequence[str]) -> None:
         _run(arguments)
     except HookError as error:
         _tell(str(error))
+    except OSError as error:
+        _tell(f"{error.filename or 'a file'} cannot be used ({error.strerror or type(error).__name__})")
     except Exception as error:  # noqa: BLE001  (an agent must not stop for its memory)
         _tell(f"the hook failed ({type(error).__name__})")
 
@@ -79,8 +82,10 @@ def _parsed(arguments: Sequence[str]) -> tuple[str, str, str]:
 
 def _read_input() -> dict[str, Any]:
     content = sys.stdin.buffer.read(MAX_INPUT_BYTES + 1)
+    if len(content) > MAX_INPUT_BYTES:
+        raise HookError(f"standard input has more than {MAX_INPUT_BYTES >> 20} MiB; nothing is done with it")
     try:
-        data = json.loads(content) if len(content) <= MAX_INPUT_BYTES else None
+        data = json.loads(content)
     except (ValueError, RecursionError):
         data = None
     if not isinstance(data, dict):
@@ -109,6 +114,8 @@ def _recall(client: str, data: dict[str, Any], home: str) -> None:
 def _recalled(prompt: str, project: str, settings: dict[str, Any]) -> str:
     from graphmem.coding_agents.secrets import without_secrets  # noqa: PLC0415  (compiled only where it is needed)
 
+    if len(prompt) > 2 * MAX_CHARS:
+        prompt = f"{prompt[:MAX_CHARS]}\n{prompt[-MAX_CHARS:]}"
     query = without_secrets(prompt)
     if len(query) > MAX_QUERY_CHARS:
         query = f"{query[: MAX_QUERY_CHARS // 2]}\n{query[-MAX_QUERY_CHARS // 2 :]}"

@@ -15,7 +15,8 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from importlib.resources import files
@@ -27,6 +28,11 @@ from graphmem.coding_agents import json_edits, toml_edits
 from graphmem.coding_agents.connection import DEFAULT_URL, FILE_NAME, address_of
 from graphmem.coding_agents.turns import PENDING_FOLDER
 from graphmem.errors import ConfigError, StoreError
+
+try:
+    import fcntl
+except ImportError:  # Windows has none: there nothing keeps two installations apart
+    fcntl = None  # type: ignore[assignment]
 
 NAME = "graphmem"
 BACKUP = ".graphmem-backup"
@@ -184,30 +190,38 @@ class Installation:
         return {"hooks": [{"type": "command", "command": line, "timeout": HOOK_TIMEOUT}]}
 
     def _hooks_of(self, text: str) -> dict[str, list[Any]]:
-        """Returns the entries of graphmem by their events."""
+        """Returns the entries in which graphmem is run by their events."""
         value = json_edits.value_of(text)
         events = value.get("hooks", {}) if isinstance(value, dict) else {}
         entries = events.items() if isinstance(events, dict) else ()
         own = {
-            name: [one for one in listed if self._is_own(one)] for name, listed in entries if isinstance(listed, list)
+            name: [one for one in listed if any(map(self._runs_hook, self._commands(one)))]
+            for name, listed in entries
+            if isinstance(listed, list)
         }
         return {name: listed for name, listed in own.items() if listed}
 
     def _without_hooks(self, text: str) -> str:
         for event in self._hooks_of(text):
             text = json_edits.without_items(text, ["hooks", event], self._is_own)
+            entries = json_edits.value_of(text).get("hooks", {}).get(event, [])
+            for place, entry in enumerate(entries):
+                if any(map(self._runs_hook, self._commands(entry))):  # beside a hook of somebody else
+                    text = json_edits.without_items(text, ["hooks", event, place, "hooks"], self._runs_hook)
         return text
 
     def _is_own(self, entry: object) -> bool:
         """Tells whether an entry of an event runs nothing but graphmem's hook."""
-        commands = [entry] if self.client == "cursor" else entry.get("hooks") if isinstance(entry, dict) else None
-        return (
-            isinstance(commands, list)
-            and bool(commands)
-            and all(isinstance(one, dict) and self._runs_hook(one.get("command")) for one in commands)
-        )
+        commands = self._commands(entry)
+        return bool(commands) and all(map(self._runs_hook, commands))
 
-    def _runs_hook(self, line: object) -> bool:
+    def _commands(self, entry: object) -> list[object]:
+        """Returns the hooks of an entry: a list in it or, of Cursor, itself."""
+        commands = [entry] if self.client == "cursor" else entry.get("hooks") if isinstance(entry, dict) else None
+        return commands if isinstance(commands, list) else []
+
+    def _runs_hook(self, hook: object) -> bool:
+        line = hook.get("command") if isinstance(hook, dict) else None
         return isinstance(line, str) and NAME in line and re.search(rf"\bhook {self.client} \w+", line) is not None
 
     def _hooks_file(self) -> Path:
@@ -254,13 +268,33 @@ class Installation:
 # --- writing --------------------------------------------------------------------------------------------------------
 
 
+@contextmanager
+def installing(home: Path) -> Iterator[None]:
+    """Makes a home folder, and waits for other installations in it: one would lose what the other has noted."""
+    with _writing(home):
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if fcntl is None:
+        yield
+        return
+    descriptor = os.open(home, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def write(changes: Sequence[Change], home: Path) -> None:
-    """Writes what an installation changes, each file completely or not at all, and keeps what was there."""
-    for change in changes:
+    """Writes what an installation changes, each file completely or not at all, and keeps what was there.
+
+    Raises StoreError for a file that cannot be written, or was changed in the meantime, such as by its client.
+    """
+    _refuse_changed(changes)
+    for number, change in enumerate(changes):
         written = _written(home)
         record = written.get(str(change.path), {})
         is_untouched = change.before is not None and record.get("sha256") == sha256(change.before).hexdigest()
-        with _writing(change.path):
+        with _writing(change.path, number):
             change.path.parent.mkdir(parents=True, exist_ok=True)
             if change.before is not None and not is_untouched:
                 _replace(_backup(change.path), change.before, _mode(change.path))
@@ -275,8 +309,9 @@ def take_out(changes: Sequence[Change], home: Path) -> None:
 
     With the last client the settings of the hooks go, and turns that have not ended.
     """
-    for change in changes:
-        with _writing(change.path):
+    _refuse_changed(changes)
+    for number, change in enumerate(changes):
+        with _writing(change.path, number):
             if change.after is None:
                 change.path.unlink()
             else:
@@ -352,7 +387,6 @@ def own_command() -> list[str]:
 def _keep_settings(home: Path, values: Mapping[str, Any]) -> dict[str, Any]:
     settings = connection(home) | {key: value for key, value in values.items() if value is not None}
     with _writing(home / FILE_NAME):
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
         _replace(home / FILE_NAME, (json.dumps(settings, ensure_ascii=False, indent=2) + "\n").encode(), FILE_MODE)
     return settings
 
@@ -361,6 +395,12 @@ def _written(home: Path) -> dict[str, dict[str, Any]]:
     """Returns what installations have written, by paths: the digest of the content, and whether the file is ours."""
     record = connection(home).get("files")
     return dict(record) if isinstance(record, dict) else {}
+
+
+def _refuse_changed(changes: Sequence[Change]) -> None:
+    for change in changes:
+        if _read(change.path) != change.before:
+            raise StoreError(f"{change.path} was changed in the meantime; nothing was changed here: repeat the command")
 
 
 def _replace(path: Path, content: bytes, mode: int) -> None:
@@ -424,14 +464,17 @@ class _reading:  # noqa: N801  (used as a statement)
 class _writing:  # noqa: N801
     """Turns the system's errors about a file into ours."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, changed_files: int = 0) -> None:
+        self._path, self._changed_files = path, changed_files
 
     def __enter__(self) -> None: ...
 
     def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
         if isinstance(error, OSError):
-            raise StoreError(f"{self._path} cannot be written ({error.strerror})") from None
+            state = "; other files are changed already" if self._changed_files else ""
+            raise StoreError(
+                f"{self._path} cannot be written ({error.strerror}){state}; mend that, and repeat the command"
+            )
 
 
 def _is_object(value: Mapping[str, Any], key: str) -> bool:

@@ -83,7 +83,7 @@ def with_item(text: str, path: Sequence[str], value: Any) -> str:
     return _insert(text, node, value, None)
 
 
-def without_member(text: str, path: Sequence[str]) -> str:
+def without_member(text: str, path: Sequence[str | int]) -> str:
     """Returns the text without the value at a path; objects that are empty without it go as well, but for the first."""
     node, depth = _reach(text, path)
     if depth < len(path) or not path:
@@ -95,8 +95,11 @@ def without_member(text: str, path: Sequence[str]) -> str:
     return _prune(text, path[:-1])
 
 
-def without_items(text: str, path: Sequence[str], is_unwanted: Callable[[Any], bool]) -> str:
-    """Returns the text without those items of the list at a path, and without the list if none is left of it."""
+def without_items(text: str, path: Sequence[str | int], is_unwanted: Callable[[Any], bool]) -> str:
+    """Returns the text without those items of the list at a path, and without the list if none is left of it.
+
+    A number in the path is an item's place in a list.
+    """
     while True:
         node, depth = _reach(text, path)
         if depth < len(path) or not isinstance(node.value, list):
@@ -170,13 +173,16 @@ def _container(text: str, start: int, close: str) -> Node:
     return Node(start, position + 1, value, tuple(elements))
 
 
-def _reach(text: str, path: Sequence[str]) -> tuple[Node, int]:
-    """Returns the deepest node on a path and the number of keys that lead to it. Of a key that is there twice the last
+def _reach(text: str, path: Sequence[str | int]) -> tuple[Node, int]:
+    """Returns the deepest node on a path and the number of steps that lead to it. Of a key that is there twice the last
     counts, as for JSON's readers.
     """
     node = _parse(text)
     for depth, key in enumerate(path):
-        found = [one.node for one in node.elements if one.key == key] if isinstance(node.value, dict) else []
+        if isinstance(key, int):
+            found = [one.node for one in node.elements[key : key + 1]] if isinstance(node.value, list) else []
+        else:
+            found = [one.node for one in node.elements if one.key == key] if isinstance(node.value, dict) else []
         if not found:
             return node, depth
         node = found[-1]
@@ -225,7 +231,7 @@ def _remove(text: str, container: Node, place: int) -> str:
     return left
 
 
-def _prune(text: str, path: Sequence[str]) -> str:
+def _prune(text: str, path: Sequence[str | int]) -> str:
     node, depth = _reach(text, path)
     is_empty = depth == len(path) and text[node.start + 1 : node.end - 1] == ""
     return without_member(text, path) if path and is_empty and isinstance(node.value, dict | list) else text

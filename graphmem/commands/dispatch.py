@@ -28,7 +28,7 @@ from graphmem.commands.imports import (
     import_cycle,
     import_entity_name,
     import_lifecycle,
-    import_memory,
+    import_memories,
     import_tombstone,
 )
 from graphmem.commands.items import (
@@ -184,7 +184,6 @@ execute.register(EndSession, end_session)
 execute.register(CompleteJob, complete_job)
 execute.register(AddFact, add_fact)
 execute.register(ReaffirmFact, reaffirm_fact)
-execute.register(ImportMemory, import_memory)
 execute.register(ImportTombstone, import_tombstone)
 execute.register(ImportAlias, import_alias)
 execute.register(ImportEntityName, import_entity_name)
@@ -206,6 +205,7 @@ execute.register(RenameEntity, execute_entity_command)
 # Handlers that carry out consecutive commands of a type together: each of their statements is for all of these.
 RUN_HANDLERS: Mapping[type[Command], Callable[[list[Any], UnitOfWork], list[Outcome]]] = {
     AddMessage: add_messages,
+    ImportMemory: import_memories,
     StoreEnrichment: store_enrichments,
 }
 

@@ -6,6 +6,7 @@ They come from another ledger or another program. Stored ones stay unchanged, so
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from graphmem.commands.types import (
@@ -39,8 +40,15 @@ BROUGHT_BACK = "imported with restore=True"
 LACKING_KEY = "lacking key"
 
 
-def import_memory(command: ImportMemory, uow: UnitOfWork) -> Outcome:
-    """Stores an imported memory with its history, links and derived data, unless it is known or was erased."""
+def import_memories(commands: Sequence[ImportMemory], uow: UnitOfWork) -> list[Outcome]:
+    """Stores imported memories with their histories, links and derived data, unless they are known or were erased."""
+    to_enrich: list[MemoryRecord] = []
+    outcomes = [_import_memory(command, uow, to_enrich) for command in commands]
+    uow.enqueue_enrichments(to_enrich)
+    return outcomes
+
+
+def _import_memory(command: ImportMemory, uow: UnitOfWork, to_enrich: list[MemoryRecord]) -> Outcome:
     refusal = _reason_to_skip(command, uow)
     if refusal is not None:
         return Outcome(OutcomeType.NONE, command.record.id, kind=command.record.kind, reason=refusal)
@@ -51,7 +59,8 @@ def import_memory(command: ImportMemory, uow: UnitOfWork) -> Outcome:
     if command.vitals is not None:
         vitals.insert(uow.connection, record.row, command.vitals)
     skipped_links = sum(not _add_link(link, record, uow) for link in command.links)
-    _store_derived(command, record, uow)
+    if not _store_derived(command, record, uow):
+        to_enrich.append(record)
     return Outcome(OutcomeType.ADD, record.id, kind=record.kind, record=record, skipped_links=skipped_links)
 
 
@@ -114,8 +123,8 @@ def _add_link(link: ImportLink, record: MemoryRecord, uow: UnitOfWork) -> bool:
     return True
 
 
-def _store_derived(command: ImportMemory, record: MemoryRecord, uow: UnitOfWork) -> None:
-    """Stores an imported memory's extraction and vectors, or the job to compute the missing ones.
+def _store_derived(command: ImportMemory, record: MemoryRecord, uow: UnitOfWork) -> bool:
+    """Stores an imported memory's extraction and vectors; returns whether both came with it.
 
     No aliases are added by rule here, because the export contains those of its ledger as records of their own.
     """
@@ -125,8 +134,8 @@ def _store_derived(command: ImportMemory, record: MemoryRecord, uow: UnitOfWork)
         if command.embedded is not None:
             enriched = Enriched(record, partition, command.text_hash, extraction.answer_types, command.embedded)
             embeddings.store_embeddings_and_terms(connection, command.spec, [enriched])
-            return
-    uow.enqueue_enrichments([record])
+            return True
+    return False
 
 
 def import_tombstone(command: ImportTombstone, uow: UnitOfWork) -> Outcome:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from sqlalchemy import Engine, event
 from support.fakes import fake_models
@@ -54,3 +55,28 @@ def test_calls_read_no_whole_table_of_the_ledger(tmp_path: Path) -> None:
             memory.get_all(user_id="ann")
             memory.flush()
     assert found == []
+
+
+def test_an_import_enqueues_the_enrichments_of_a_batch_in_one_statement(tmp_path: Path) -> None:
+    """One for each memory took as long as the rest of storing it."""
+    texts = [f"Ann has {number} boats." for number in range(20)]
+    records = [
+        {"type": "memory", "id": str(uuid4()), "user_id": "ann", "text": one, "at": "2025-07-01"} for one in texts
+    ]
+    enqueued = list[bool]()
+
+    def note(_connection: Any, _cursor: Any, statement: str, _parameters: Any, _context: Any, is_many: bool) -> None:
+        if statement.startswith("INSERT INTO jobs"):
+            enqueued.append(is_many)
+
+    event.listen(Engine, "before_cursor_execute", note)
+    try:
+        with Memory(tmp_path, settings=Settings.from_dict(fake_models())) as memory:
+            assert memory.import_([*records, records[0]])["known"] == 1
+            assert enqueued == [True]
+            assert memory.import_(records)["added"] == 0
+            assert enqueued == [True]
+            memory.flush()
+            assert memory.search("boats", user_id="ann", top_k=30)["results"]
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)

@@ -130,6 +130,7 @@ def session_line(id_: str, words: str, parent: str | None = None, **fields: Any)
 def test_the_sessions_of_claude_code_are_found_below_its_folder(
     tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
     assert "holds no sessions" in failure("claude-code", tmp_path)
     assert "cannot be read" in failure("claude-code")
@@ -144,11 +145,16 @@ def test_the_sessions_of_claude_code_are_found_below_its_folder(
     assert (answer["added"], answer["conversations"], answer["left"]) == (1, 1, {})
     numbers = {reason: each["number"] for reason, each in answer["left_out"].items()}
     assert numbers == {"messages of subagents": 2, chat_files.UNFINISHED: 1, chat_files.NO_SESSIONS: 1}
-    (one,) = memories(run_id="s1")
-    assert one["metadata"] == {"source": "claude-code", "project": "/home/ana/parser"}
+    (one,) = memories(agent_id="/home/ana/parser")
+    place = {"client": "claude-code", "session": "s1", "project": "/home/ana/parser"}
+    assert one["metadata"] == {"source": "claude-code", **place}
+    assert (one["session"], one["run_id"]) == ("s1", None)
     (project / "s1.jsonl").write_text(text + json.dumps(session_line("d", "Run the tests first.", "a")) + "\n{oops\n")
     again = imported("claude-code", project / "s1.jsonl", status=1)
     assert (again["added"], again["known"], list(again["left"])) == (1, 1, ["is not valid JSON"])
+    monkeypatch.setattr(Path, "home", lambda: tmp_path / "nowhere")
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / ".claude"))
+    assert imported("claude-code", status=1)["known"] == 2
 
 
 WHATSAPP = """\

@@ -12,10 +12,12 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from support.waiting import TIMEOUT
 from typer.testing import CliRunner
 
 from graphmem.cli.app import app
-from graphmem.coding_agents.installation import HOOKS
+from graphmem.coding_agents.installation import HOOKS, Installation, installing, write
+from graphmem.errors import StoreError
 
 CLIENTS = ["claude-code", "codex", "cursor", "opencode"]
 # The files of each client, of the user and of a project: that of MCP servers first.
@@ -172,6 +174,58 @@ def test_what_others_changed_since_stays_when_ours_is_taken_out(place, client):
     assert left != before[USER_FILES[client][0]].decode() and left != changed
     if client == "codex":
         assert left == FOREIGN[".codex/config.toml"].replace('theme = "a"', 'theme = "b"')
+
+
+def test_a_hook_that_joined_ours_stays_alone_and_ours_is_not_run_twice(place):
+    run("install", "claude-code", "--user", "ana")
+    settings = place / ".claude/settings.json"
+    value = json.loads(settings.read_text("utf-8"))
+    alien = {"type": "command", "command": "say done"}
+    for event, before in (("Stop", False), ("SessionEnd", True)):
+        hooks = value["hooks"][event][0]["hooks"]
+        value["hooks"][event][0] = {"matcher": "", "hooks": [alien, *hooks] if before else [*hooks, alien]}
+    settings.write_text(json.dumps(value, indent=2), "utf-8")
+    run("install", "claude-code", "--user", "ana")
+    assert {event: len(commands) for event, commands in commands_of(place, "claude-code").items()} == dict.fromkeys(
+        HOOKS["claude-code"], 1
+    )
+    run("uninstall", "claude-code")
+    left = {"matcher": "", "hooks": [alien]}
+    assert json.loads(settings.read_text("utf-8")) == {"hooks": {"Stop": [left], "SessionEnd": [left]}}
+
+
+def test_installations_at_once_keep_the_notes_of_each_other(place):
+    command = [sys.executable, "-P", "-m", "graphmem"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+
+    def at_once(*commands):
+        started = [
+            subprocess.Popen([*command, *words], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+            for words in commands
+        ]
+        for process in started:
+            _, error = process.communicate(timeout=TIMEOUT)
+            assert process.returncode == 0, error
+
+    at_once(*(["install", client, "--user", "ana"] for client in [*CLIENTS, *CLIENTS]))
+    noted = json.loads((place / ".graphmem/hooks.json").read_text("utf-8"))["files"]
+    assert set(noted) == {str(place / name) for names in USER_FILES.values() for name in names}
+    at_once(*(["uninstall", client] for client in CLIENTS))
+    assert contents(place) == {} and not (place / ".graphmem/hooks.json").exists()
+
+
+def test_what_a_client_writes_in_the_meantime_is_not_lost(place):
+    wanted = Installation("claude-code", place / ".graphmem")
+    changes = wanted.installed("ana")
+    (place / ".claude.json").write_text('{"numStartups": 4}')
+    with pytest.raises(StoreError, match="changed in the meantime; nothing was changed"):
+        write(changes, place / ".graphmem")
+    assert (place / ".claude.json").read_text() == '{"numStartups": 4}'
+    changes = wanted.installed("ana")
+    (place / ".claude").symlink_to("/proc/none/claude")
+    changes = wanted.installed("ana")
+    with installing(place / ".graphmem"), pytest.raises(StoreError, match="other files are changed already; mend"):
+        write(changes, place / ".graphmem")
 
 
 def test_a_second_installation_for_another_user_keeps_what_its_owner_added(place):

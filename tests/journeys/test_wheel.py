@@ -28,6 +28,7 @@ def test_the_wheel_runs_the_demo_outside_the_checkout(tmp_path: Path) -> None:
     assert {"graphmem/cli/graph/answers.js", "graphmem/service/ui/index.html"} <= set(names)
     assert {"graphmem/folding/traditional.txt", "graphmem/folding/LICENSE.opencc.txt"} <= set(names)
     assert {"graphmem/retrieval/temporal/words.json", "graphmem/retrieval/temporal/LICENSE.cldr.txt"} <= set(names)
+    assert "graphmem/coding_agents/opencode_plugin.js" in names
     bundled = {"htm-preact.js", "force-graph.min.js", "LICENSES.txt", "force-graph.LICENSES.txt"}
     assert {f"graphmem/service/ui/vendor/{name}" for name in bundled} <= set(names)
     weights = {name.rpartition("/")[2] for name in names if name.startswith("graphmem/models/weights/")}

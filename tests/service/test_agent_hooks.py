@@ -158,6 +158,32 @@ def test_projects_are_apart_and_what_belongs_to_the_person_is_in_all(service: Se
 
 
 @pytest.mark.thorough
+def test_imported_sessions_are_recalled_in_their_project_and_stored_once(tmp_path: Path) -> None:
+    home = tmp_path / "served"
+    folder = tmp_path / "it's a “billing” é"
+    (folder / ".git").mkdir(parents=True)
+    with serve_process(home, "--no-auth") as service:
+        agent = Agent(tmp_path / "home", folder, service.address, **PATIENT)
+        agent.turn(STATEMENT, "Understood.")
+        assert len(stored(service)) == 2
+        session = tmp_path / "session.jsonl"
+        lines = [json.loads(line) for line in agent.transcript.read_text("utf-8").splitlines()]
+        earlier = {"type": "user", "uuid": "u0", "message": {"content": "The staging cluster is called Marlin."}}
+        here = {"cwd": str(folder / "src"), "sessionId": "s1", "timestamp": "2025-07-01T10:00:00Z"}
+        session.write_text("".join(json.dumps({**line, **here}) + "\n" for line in [earlier, *lines]), "utf-8")
+        command = [sys.executable, "-m", "graphmem", "import", "claude-code", str(session), "--user", USER, "--json"]
+        settings = {"GRAPHMEM_HOME": str(home), "GRAPHMEM_EXTRACTOR__PROVIDER": "none"}
+        done = subprocess.run(command, check=True, capture_output=True, env={**os.environ, **settings}, timeout=TIMEOUT)
+        counts = json.loads(done.stdout)
+        assert (counts["added"], counts["known"]) == (1, 2)
+        assert "Marlin" in agent.recall("What is the staging cluster called?")
+        elsewhere = Agent(agent.home, tmp_path / "other", service.address, **PATIENT)
+        assert elsewhere.recall("What is the staging cluster called?") == ""
+        agent.end("SessionEnd")
+        assert len(stored(service)) == 3
+
+
+@pytest.mark.thorough
 def test_codex_and_cursor_tell_a_turn_in_parts(service: ServeProcess, agent: Agent) -> None:
     codex = {"session_id": "c1", "turn_id": "t1", "model": "gpt", "permission_mode": "default", "transcript_path": None}
     assert agent.recall(STATEMENT, "codex", **codex) == ""

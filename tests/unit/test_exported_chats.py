@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from graphmem.coding_agents.turns import claude_turn
 from graphmem.transfer.other_files import program_of
 from graphmem.transfer.sources.conversations import Conversation, LeftOut
 from graphmem.transfer.sources.exported_chats import (
     DOCUMENTS,
+    ENDS,
     HIDDEN,
     REPLACED,
     SUBAGENTS,
@@ -191,7 +195,57 @@ def test_a_session_of_claude_code_has_what_was_said() -> None:
     first, second = of_claude_code(lines, "file", LeftOut())
     at = "2025-07-01T10:00:00.000Z"
     assert told(first) == [("n1", "user", "We always use tabs.", at), ("n2", "assistant", "Noted.", at)]
-    assert (first.id, first.metadata, second.id, second.metadata) == ("s", {"project": "/home/ana/parser"}, "t", {})
+    client = {"client": "claude-code"}
+    project = {"project": "/home/ana/parser"}
+    assert (first.id, first.project, first.metadata) == ("s", *project.values(), {**client, "session": "s", **project})
+    assert (second.id, second.project, second.metadata) == ("t", None, {**client, "session": "t"})
+
+
+@pytest.mark.parametrize(
+    ("folder", "project"),
+    [
+        ("code/billing/src", "~/code/billing"),
+        ("", "~"),
+        ("gone", "~/gone"),
+        ("C:\\code\\billing", "C:\\code\\billing"),
+        ("/srv/\0\ud800billing", "/srv/billing"),
+        ("/" + "x" * 300, "…" + "x" * 255),
+    ],
+)
+def test_the_project_of_a_session_is_that_of_the_hooks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, project: str
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "code" / "billing" / ".git").mkdir(parents=True)
+    cwd = folder if folder.startswith(("C:", "/")) else str(tmp_path / folder)
+    (session,) = of_claude_code([line_of_claude_code("user", "Hi.", cwd=cwd)], "file", LeftOut())
+    assert session.project == session.metadata["project"] == project
+
+
+def test_what_hooks_store_of_a_turn_has_the_same_words_and_ids(tmp_path: Path) -> None:
+    prompt = "<system-reminder>Be brief.</system-reminder>Why does it fail? The password: hunter2\r\n" + "x" * 30_000
+    check = [{"type": "text", "text": "Let me check. "}]
+    lines = chain(
+        ("p", None, "user", prompt),
+        ("a", "p", "assistant", check),
+        ("t", "a", "assistant", CALL),
+        ("r", "t", "user", RESULT),
+        ("b", "r", "assistant", check),
+        ("c", "b", "assistant", [{"type": "text", "text": "\nIt lacks a key."}]),
+    )
+    transcript = tmp_path / "s.jsonl"
+    left_out = LeftOut()
+    (session,) = of_claude_code(lines, "file", left_out)
+    ids = [(one.role, one.words, one.stored_id) for one in session.messages]
+    assert [words for _, words, _ in ids][1:] == ["Let me check.", "Let me check.", "It lacks a key."]
+    assert "[secret]" in ids[0][1] and "Be brief" not in ids[0][1] and left_out.counts[ENDS] == 1
+    assert ids[2][2] is None
+    for end, answer in ((2, ids[1]), (6, ids[3])):
+        transcript.write_text("".join(json.dumps(line) + "\n" for line in lines[:end]), "utf-8")
+        turn = claude_turn(str(transcript))
+        assert turn is not None
+        stored = [(one["role"], one["content"], one["id"]) for one in turn.messages("claude-code")]
+        assert stored == [ids[0], answer]
 
 
 RESULT = [{"type": "tool_result", "tool_use_id": "t", "content": "parser.py"}]
@@ -210,6 +264,8 @@ CALL = [{"type": "tool_use", "id": "t", "name": "Bash", "input": {"command": "ls
         (line_of_claude_code("assistant", "Of a helper", isSidechain=True), SUBAGENTS),
         (line_of_claude_code("user", "Caveat: …", isMeta=True), HIDDEN),
         (line_of_claude_code("user", "What was said before: …", isCompactSummary=True), HIDDEN),
+        (line_of_claude_code("assistant", "API Error: 500", isApiErrorMessage=True), HIDDEN),
+        (line_of_claude_code("user", "<system-reminder>Be brief.</system-reminder>"), HIDDEN),
         (line_of_claude_code("user", "<command-name>/clear</command-name>"), HIDDEN),
         (line_of_claude_code("user", [{"type": "text", "text": "[Request interrupted by user]"}]), HIDDEN),
         (line_of_claude_code("user", [{"type": "image", "source": {}}]), WORDLESS),

@@ -42,7 +42,10 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class ChatMessage:
-    """A message of a chat. `at` is ISO 8601 text or seconds since 1970, None if the program does not say."""
+    """A message of a chat. `at` is ISO 8601 text or seconds since 1970, None if the program does not say.
+
+    `stored_id` is the message's id in the memory, if that is another one than in its program.
+    """
 
     id: str
     role: str
@@ -50,16 +53,21 @@ class ChatMessage:
     at: Any
     name: str | None = None
     attachments: tuple[Attachment, ...] = ()
+    stored_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """A conversation of a program: its messages in order, and what its memories have as metadata."""
+    """A conversation of a program: its messages in order, and what its memories have as metadata.
+
+    It is a run, or, with a `project`, a session of the agent of this name.
+    """
 
     program: str
     id: str
     messages: list[ChatMessage]
     metadata: dict[str, Any] = field(default_factory=dict)
+    project: str | None = None
 
 
 def attachment(name: str, mime: str | None = None) -> Attachment:
@@ -114,13 +122,13 @@ def _record(id_: str, conversation: Conversation, message: ChatMessage, scope: S
     record: Record = {
         "type": "memory",
         "id": id_,
+        **_place(conversation),
         **scope.parts,
-        "run_id": conversation.id[:MAX_NAME],
         "kind": Kind.EPISODE.value,
         "text": described_text(storable(message.words), message.attachments),
         "at": message.at,
         "role": message.role,
-        "message_id": message.id[:MAX_NAME],
+        "message_id": message.stored_id or message.id[:MAX_NAME],
         "metadata": {"source": conversation.program, **conversation.metadata},
     }
     if message.name is not None:
@@ -128,6 +136,12 @@ def _record(id_: str, conversation: Conversation, message: ChatMessage, scope: S
     if message.attachments:
         record["attachments"] = [_attachment_fields(one) for one in message.attachments]
     return record
+
+
+def _place(conversation: Conversation) -> dict[str, str]:
+    if conversation.project is None:
+        return {"run_id": conversation.id[:MAX_NAME]}
+    return {"agent_id": conversation.project, "session": conversation.id[:MAX_NAME]}
 
 
 def _attachment_fields(one: Attachment) -> dict[str, Any]:

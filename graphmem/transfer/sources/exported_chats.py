@@ -10,12 +10,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from uuid import NAMESPACE_OID, uuid5
 
+from graphmem.coding_agents.hook import project_id
+from graphmem.coding_agents.turns import MAX_CHARS, has_tool_result, message_id, spoken, stored_words, text_of
 from graphmem.ingest.chat_deduplication import message_text
 from graphmem.model import Attachment, AttachmentKind
 from graphmem.transfer.sources.conversations import (
+    MAX_NAME,
     ChatMessage,
     Conversation,
     LeftOut,
@@ -30,12 +35,12 @@ HIDDEN = "instructions, commands and inserted texts"
 REPLACED = "messages that an edited one or another answer replaced"
 SUBAGENTS = "messages of subagents"
 DOCUMENTS = "texts of attached documents"
+ENDS = f"ends of messages with more than {MAX_CHARS:,} characters"
 WORDLESS = "messages without words (images, sounds, or nothing)"
 
 # A citation in an answer of ChatGPT: private characters around the ids of search results.
 _CITATION = re.compile("\ue200[^\ue201]*\ue201")
 _SPEAKERS = frozenset({"user", "assistant"})
-_INSERTED = ("<command-", "<local-command-", "<bash-", "[Request interrupted by user")
 
 
 # --- ChatGPT -------------------------------------------------------------------------------------------------------
@@ -171,17 +176,18 @@ def _ancestors(id_: Any, parents: Mapping[str, Any]) -> Iterator[str]:
 def of_claude_code(lines: Sequence[Mapping[str, Any]], name: str, left_out: LeftOut) -> list[Conversation]:
     """Reads the lines of a session file called `name`, as a conversation for each session that they are of.
 
+    Words are those that the hooks of Claude Code store: without what it inserts, without secrets, and not too long.
     Of several prompts at the same place of a conversation, to which its user went back, the last one was kept.
     """
     by_id = {line["uuid"]: line for line in lines if isinstance(line.get("uuid"), str)}
     replaced = _replaced_prompts(by_id)
-    sessions = dict[str, list[ChatMessage]]()
-    projects = dict[str, str]()
+    sessions = dict[str, _Session]()
     is_on_replaced = dict[str, bool]()
     for number, line in enumerate(lines):
         if line.get("type") not in _SPEAKERS:
             continue
-        words, content = message_text(_object(line.get("message"))), _object(line.get("message")).get("content")
+        content = _object(line.get("message")).get("content")
+        words = text_of(content).strip()
         id_ = line["uuid"] if isinstance(line.get("uuid"), str) else f"#{number}"
         if line.get("isSidechain"):
             left_out.add(SUBAGENTS, len(words))
@@ -192,28 +198,61 @@ def of_claude_code(lines: Sequence[Mapping[str, Any]], name: str, left_out: Left
         is_tool_only = not words and any(block.get("type") not in {"image", "text"} for block in blocks)
         if is_tool_only:
             continue
-        if _is_inserted(line, words):
+        said = spoken(words)
+        if _is_of_program(line) or (words and not said):
             left_out.add(HIDDEN, len(words))
         elif _leads_to(id_, replaced, by_id, is_on_replaced):
             left_out.add(REPLACED, len(words))
         else:
-            session = line["sessionId"] if isinstance(line.get("sessionId"), str) else name
-            sessions.setdefault(session, []).extend(
-                _said(id_, line["type"], words, line.get("timestamp"), (), left_out)
-            )
-            if isinstance(line.get("cwd"), str):
-                projects.setdefault(session, line["cwd"])
-    return [
-        Conversation(
-            "claude-code", session, messages, {"project": storable(projects[session])} if session in projects else {}
-        )
-        for session, messages in sessions.items()
-    ]
+            session_id = line["sessionId"] if isinstance(line.get("sessionId"), str) else name
+            sessions.setdefault(session_id, _Session()).add(id_, line, said, left_out)
+    return [session.conversation(session_id) for session_id, session in sessions.items()]
 
 
-def _is_inserted(line: Mapping[str, Any], words: str) -> bool:
-    """Whether the program, not a person or the model, wrote the words of a line."""
-    return bool(line.get("isMeta") or line.get("isCompactSummary")) or words.startswith(_INSERTED)
+class _Session:
+    """A session of Claude Code while its lines are read: its messages are those that the hooks store, and more.
+
+    Of each turn, hooks store the prompt and the last answer; here are the answers between as well. What both store has
+    the same words and the same id, so that it is stored once.
+    """
+
+    def __init__(self) -> None:
+        self.messages: list[ChatMessage] = []
+        self._folder: str | None = None
+        # The id of the prompt that began the turn, if hooks store the turn.
+        self._turn: str | None = None
+        self._stored_ids = set[str]()
+
+    def add(self, id_: str, line: Mapping[str, Any], said: str, left_out: LeftOut) -> None:
+        """Adds the words of a line, without secrets."""
+        words, role = stored_words(said), line["type"]
+        if len(said) > MAX_CHARS:
+            left_out.add(ENDS, len(said) - MAX_CHARS)
+        if role == "user" and not has_tool_result(line["message"]):
+            self._turn = line.get("uuid") if words else None
+        stored_id = message_id("claude-code", self._turn, role, words) if isinstance(self._turn, str) else None
+        if stored_id in self._stored_ids:  # the same answer again in a turn: hooks store one of them
+            stored_id = None
+        for message in _said(id_, role, words, line.get("timestamp"), (), left_out):
+            self.messages.append(replace(message, stored_id=stored_id))
+            if stored_id is not None:
+                self._stored_ids.add(stored_id)
+        if self._folder is None and isinstance(line.get("cwd"), str) and line["cwd"]:
+            self._folder = storable(line["cwd"])
+
+    def conversation(self, id_: str) -> Conversation:
+        """Returns the session as a conversation of its project."""
+        metadata = {"client": "claude-code", "session": id_[:MAX_NAME]}
+        if self._folder is None:
+            return Conversation("claude-code", id_, self.messages, metadata)
+        # A folder of another system, such as C:\code, is in no repository here.
+        project = project_id(self._folder) if Path(self._folder).is_absolute() else self._folder[-MAX_NAME:]
+        return Conversation("claude-code", id_, self.messages, {**metadata, "project": project}, project)
+
+
+def _is_of_program(line: Mapping[str, Any]) -> bool:
+    """Whether Claude Code wrote a line for itself: instructions, a summary, or an error in place of an answer."""
+    return bool(line.get("isMeta") or line.get("isCompactSummary") or line.get("isApiErrorMessage"))
 
 
 def _replaced_prompts(by_id: Mapping[str, Mapping[str, Any]]) -> set[str]:
@@ -221,8 +260,8 @@ def _replaced_prompts(by_id: Mapping[str, Mapping[str, Any]]) -> set[str]:
     last = dict[str | None, str]()
     replaced = set[str]()
     for id_, line in by_id.items():
-        words = message_text(_object(line.get("message")))
-        if line.get("type") != "user" or line.get("isSidechain") or not words or _is_inserted(line, words):
+        words = spoken(text_of(_object(line.get("message")).get("content")))
+        if line.get("type") != "user" or line.get("isSidechain") or not words or _is_of_program(line):
             continue
         place = _parent(line)
         seen = set[str]()
