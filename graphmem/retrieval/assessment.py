@@ -10,6 +10,7 @@ from itertools import chain, islice
 
 import numpy as np
 
+from graphmem.extraction.language_detection import is_english
 from graphmem.extraction.name_patterns import NameCandidate, names_asked
 from graphmem.folding import fold, typed_spellings
 from graphmem.model import ASSISTANT, CandidateRow, EntityType, MentionKind, embedded_text
@@ -69,8 +70,14 @@ def relevances_of(candidates: Candidates, ranked: Sequence[RankedMemory], deps: 
         if kind < MentionKind.NOUN_PHRASE and entity_type == EntityType.PERSON:
             people[evidence.ids[row]].append(name)
     words, statistics = term_overlap.query_words(retrieved.query.text), candidates.statistics
-    is_inflected = not retrieved.encoded.is_supported_script
-    terms = term_overlap.weigh_terms(words, statistics.size, statistics.frequencies, inflected=is_inflected)
+    is_read, is_keywords = retrieved.encoded.is_supported_script, analysis.is_keywords
+    terms = term_overlap.weigh_terms(
+        words,
+        statistics.size,
+        statistics.frequencies,
+        # A single word ("lodz") tells no language, but the texts do.
+        lambda text: not is_read or (is_keywords and not is_english(text)),
+    )
     replies.update(
         uid
         for uid, question in questions.items()

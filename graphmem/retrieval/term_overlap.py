@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from graphmem.extraction.language_detection import is_german
-from graphmem.retrieval.matching import PARTIAL_WEIGHT, stem_prefix
+from graphmem.retrieval.matching import PARTIAL_WEIGHT
+from graphmem.retrieval.word_forms import forms_of, is_form
 from graphmem.text import bare_terms, idf, is_unspaced, query_tokens, term_id, tokens, tokens_with_and_without_marks
 
 # The least letters of a word that is found as the end of a German compound (Karte in Krankenversicherungskarte), and of
@@ -38,20 +39,22 @@ class WeightedTerms:
     """A query's words that name something, with their weights; a word that one memory alone has weighs 1.
 
     A word that differs in marks of Latin letters only, and a German compound that ends with the word, count
-    `PARTIAL_WEIGHT`. `inflected`: other forms of a word do so too. Not needed for scripts that the embedder reads:
-    cosines cover inflection there.
+    `PARTIAL_WEIGHT`. Other forms of a word (`word_forms`) do so too in the texts that are `inflected`. Not needed where
+    the embedder reads the text: cosines cover inflection there.
     """
 
     weights: Mapping[str, float] = field(default_factory=dict)
-    inflected: bool = False
+    inflected: Callable[[str], bool] = lambda _: False
 
     def overlap(self, texts: Iterable[str]) -> float:
         """Returns the summed weight of the words that occur in any of these texts."""
-        words, bare_words, compounds = set[str](), set[str](), set[str]()
+        words, bare_words, forms, compounds = set[str](), set[str](), set[str](), set[str]()
         for text in texts:
             terms, bare = tokens_with_and_without_marks(text)
             words.update(terms)
             bare_words.update(bare)
+            if self.inflected(text):
+                forms |= forms_of({*terms, *bare})
             # Long and capitalised words of a German text may be compounds.
             long_words = _CAPITALISED.findall(text)
             if long_words and is_german(text):
@@ -62,10 +65,9 @@ class WeightedTerms:
                 return 1.0
             if is_unspaced(word):
                 return 0.0
-            prefix = stem_prefix(word) if self.inflected else ""
             occurs_otherwise = (
                 not bare_words.isdisjoint(bare_terms(word))
-                or (prefix and any(other.startswith(prefix) for other in words))
+                or is_form(word, forms)
                 or any(
                     MIN_COMPOUND_END <= len(term) <= len(compound) - MIN_COMPOUND_START and compound.endswith(term)
                     for compound in compounds
@@ -82,7 +84,9 @@ def query_words(query: str) -> list[str]:
     return [word for word in query_tokens(query) if word not in _EMPTY_WORDS]
 
 
-def weigh_terms(words: Iterable[str], size: int, frequencies: Mapping[int, int], *, inflected: bool) -> WeightedTerms:
+def weigh_terms(
+    words: Iterable[str], size: int, frequencies: Mapping[int, int], inflected: Callable[[str], bool]
+) -> WeightedTerms:
     """Weighs words by their idf in a partition of `size` memories, divided by the idf of a word in one memory.
 
     `frequencies` has document frequencies by term id.

@@ -16,7 +16,7 @@ def measure_overlap(question: str, text: str, *, inflected: bool = False) -> flo
         for term in term_counts(stored_text):
             frequencies[term] = frequencies.get(term, 0) + 1
     words = term_overlap.query_words(question)
-    return term_overlap.weigh_terms(words, len(TEXTS), frequencies, inflected=inflected).overlap([text])
+    return term_overlap.weigh_terms(words, len(TEXTS), frequencies, lambda _: inflected).overlap([text])
 
 
 def test_a_word_of_one_memory_alone_weighs_one_and_a_more_frequent_one_less() -> None:
@@ -57,3 +57,31 @@ def test_function_words_do_not_count(question: str, text: str) -> None:
 @pytest.mark.parametrize("question", ["And what happened then?", "What do you know?", "…", "后来他怎么说？"])
 def test_a_question_without_content_words_has_no_query_words(question: str) -> None:
     assert term_overlap.query_words(question) == []
+
+
+@pytest.mark.parametrize(
+    ("word", "text"),
+    [
+        ("ёлка", "Мы поставили ёлку в гостиной."),
+        ("велосипеды", "Вчера я купил велосипед."),
+        ("Αθήνα", "Ο καιρός της Αθήνας."),
+        ("लड़का", "लड़के खेलते हैं"),
+        ("lodz", "Mieszkam w Łodzi."),
+        ("okul", "Okula bisikletle gidiyorum."),
+        ("أحمد", "اشتريت هدية لأحمد."),
+        ("والكتاب", "قرأت الكتاب."),
+        ("كتاب", "نسيت الحقيبة والكتاب."),
+        ("للمدرسة", "المدرسة بعيدة."),
+        ("كتابي", "قرأت الكتاب."),
+    ],
+)
+def test_another_form_of_a_word_counts_in_part(word: str, text: str) -> None:
+    assert 0 < measure_overlap(word, text, inflected=True) < measure_overlap(word, word, inflected=True)
+    assert measure_overlap(word, text) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("word", "text"), [("морг", "Летом мы ездили на море."), ("ولد", "اسمي لد"), ("كتاب", "تاب"), ("والد", "الدب")]
+)
+def test_a_word_that_begins_with_the_same_letters_is_another(word: str, text: str) -> None:
+    assert measure_overlap(word, text, inflected=True) == 0.0

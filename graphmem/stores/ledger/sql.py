@@ -38,7 +38,17 @@ from sqlalchemy.sql.functions import FunctionElement, GenericFunction
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from graphmem.errors import StoreUnavailable
-from graphmem.folding import DROPPED, SEVERAL_LETTERS, fold, translation_to, without_marks
+from graphmem.folding import (
+    ANUSVARA,
+    DROPPED,
+    HAMZA_ON_WAW,
+    HAMZA_ON_YEH,
+    NASAL,
+    SEVERAL_LETTERS,
+    fold,
+    translation_to,
+    without_marks,
+)
 from graphmem.model import EntityType, MentionKind, from_micros
 
 if TYPE_CHECKING:
@@ -104,7 +114,9 @@ def _strpos(element: contains_word, compiler: SQLCompiler, **options: Any) -> st
     text, word, others, letters = (compiler.process(clause, **options) for clause in element.clauses)
     # Whatever the database's own collation is: that of "C" knows the capitals of ASCII only.
     text = f'normalize(lower(normalize({text}, NFKC) COLLATE "und-x-icu"), NFKC)'
-    text = f"translate(regexp_replace({text}, '{DROPPED}', '', 'g'), {others}, {letters})"
+    for pattern, letter in ((HAMZA_ON_WAW, HAMZA_ON_YEH), (DROPPED, ""), (NASAL, ANUSVARA)):
+        text = f"regexp_replace({text}, '{pattern}', '{letter}', 'g')"
+    text = f"translate({text}, {others}, {letters})"
     for joined in SEVERAL_LETTERS:
         text = f"replace({text}, '{joined}', '{without_marks(fold(joined))}')"
     return f"(strpos({text}, {word}) > 0)"
