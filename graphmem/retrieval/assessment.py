@@ -12,7 +12,7 @@ import numpy as np
 
 from graphmem.extraction.name_patterns import NameCandidate, names_asked
 from graphmem.folding import fold, typed_spellings
-from graphmem.model import ASSISTANT, CandidateRow, EntityType, MentionKind, embedded_text
+from graphmem.model import ASSISTANT, AnswerType, CandidateRow, EntityType, MentionKind, embedded_text
 from graphmem.retrieval import relevance, term_overlap
 from graphmem.retrieval.candidates import Candidates
 from graphmem.retrieval.dependence import depends_on_conversation
@@ -21,7 +21,7 @@ from graphmem.retrieval.relevance import AskedQuestion, FoundMemory, Relevance
 from graphmem.retrieval.reordering import RankedMemory
 from graphmem.retrieval.term_overlap import WeightedTerms
 from graphmem.retrieval.types import SearchDeps
-from graphmem.text import normalise_key, possessors
+from graphmem.text import UNSPACED_RANGES, normalise_key, possessors
 
 # Types of the entities that a query names, as opposed to things it is about.
 NAMED_TYPES = frozenset({EntityType.PERSON, EntityType.PLACE, EntityType.ORGANIZATION})
@@ -35,6 +35,22 @@ SAME_QUESTION, LIKE_QUESTION, MOST_WORDS = 0.8, 0.7, 0.7
 # A number with so many digits, or that begins with a letter, is the name of a thing: an order, a ticket, a part.
 MANY_DIGITS = 3
 _NUMBER = re.compile(r"(?<![a-z\d-])(?<!\d[.,])[a-z\d]+(?:-[a-z\d]+)*(?![a-z\d-]|[.,]\d)")
+# What a number is of, by the word before it ("order number A-5591", "Ticket #250"), and the number.
+_WITH_DIGIT = rf"(?=[a-z-]*\d){_NUMBER.pattern}"
+_LABELLED = re.compile(
+    rf"([^\W\d_]+)[\s.:#№]{{1,3}}(?:(?:number|num|no|nr|nummer)\b[\s.:#№]{{1,3}})?({_WITH_DIGIT})"
+    rf"|([{UNSPACED_RANGES}]{{2}})\s?#?({_WITH_DIGIT})"
+)
+# An open question, to which digits are a condition ("Which bike cost 850?") and not what is asked ("Did it cost 850?").
+_IS_OPEN = re.compile(
+    r"\b(?:what|which|who|whom|whose|when|where|why|how|wer|wem|wen|wann|warum|wieso|wo\w*|wie|welche\w*)\b"
+    r"|[谁誰哪]|[什甚][么麼]|怎[么麼样樣]"
+)
+# A number from which other ones are asked for: "What came in after ticket 104?"
+_FROM_NUMBER = re.compile(
+    r"\b(?:after|before|since|until|till|between|besides?|except|like|similar|other|else|next|following|previous"
+    r"|nach|vor|seit|bis|ab|zwischen|außer|ähnlich\w*|ander\w*|nächst\w*)\b|以?[前后後]|以[来來外]|[除类類][了似]|其[他它]|之[间間]|别的|別的"
+)
 # From this share of questions in a memory on, the memory asks and tells nothing.
 ASKS = 0.5
 
@@ -100,9 +116,11 @@ def relevances_of(candidates: Candidates, ranked: Sequence[RankedMemory], deps: 
             row.question_share,
             entities[uid],
             people[uid],
+            uid in others,
         )
 
     asked = _asked_question(candidates, terms, speakers, list(texts.values()))
+    others = _of_other_numbers(retrieved.query.text, analysis, texts)
     assessed = relevance.assess(asked, [found(uid) for uid in ids], with_shares=retrieved.query.explain)
     values = {uid: one.value for uid, one in zip(ids, assessed, strict=True)}
     if analysis.is_only_temporal and not depends_on_conversation(retrieved.query.text):
@@ -196,6 +214,39 @@ def _numbers(text: str) -> set[str]:
     """Returns the numbers of things in a text (folded): "a-5591" and "101", not "2 sisters" or "20,000 euros"."""
     tokens = _NUMBER.findall(fold(text))
     return {token for token in tokens if sum(map(str.isdigit, token)) >= (MANY_DIGITS if token[0].isdigit() else 1)}
+
+
+def _of_other_numbers(query: str, analysis: AnalyzedQuery, texts: Mapping[str, str]) -> set[str]:
+    """Returns the memories of another number of what the query names by one: "Ticket 104 …" for "… ticket 250?".
+
+    Not those that name a number of the query as well, or one that is told together with such a number. Mere digits
+    count in open questions that ask for no number.
+    """
+    folded = fold(query)
+    if analysis.periods or _FROM_NUMBER.search(folded):
+        return set()
+    asked, known = _labelled_numbers(query), _numbers(query)
+    if not _IS_OPEN.search(folded) or analysis.answer_types & AnswerType.NUMBER:
+        asked = {(label, number) for label, number in asked if not number.isdigit()}
+    if not asked:
+        return set()
+    told = {uid: _numbers(text) for uid, text in texts.items()}
+    known.update(*(numbers for numbers in told.values() if not known.isdisjoint(numbers)))
+    labels = {label for label, _ in asked}
+    return {
+        uid
+        for uid, numbers in told.items()
+        if numbers and known.isdisjoint(numbers) and any(label in labels for label, _ in _labelled_numbers(texts[uid]))
+    }
+
+
+def _labelled_numbers(text: str) -> set[tuple[str, str]]:
+    """Returns the numbers of things (`_numbers`) with the word before them, in the singular: ("ticket", "250")."""
+    numbers, found = _numbers(text), set[tuple[str, str]]()
+    for spaced, number, unspaced, behind in _LABELLED.findall(fold(text)):
+        if (number or behind) in numbers and (unspaced or term_overlap.query_words(spaced)):
+            found.add((unspaced or spaced.removesuffix("s"), number or behind))
+    return found
 
 
 def _stands_in(texts: Sequence[str], name: str, ending: str = "") -> bool:

@@ -100,7 +100,8 @@ class FoundMemory:
     `match`, `match_beside`: its token matches and the better of its neighbours', 0..1. `overlap`, `reply_overlap`: the
     weight of the query's words in it and in the question to which it replies. `date`: how near it is to the query's
     times. `is_speaker_asked`: whether the one person whom the query names said it. `entities`: the document frequency
-    of each entity that it names, by key; `people`: the names of the people among them.
+    of each entity that it names, by key; `people`: the names of the people among them. `is_of_another`: whether it
+    tells of another number of what the query names by one (ticket 104, not 250).
     """
 
     text: str
@@ -118,6 +119,7 @@ class FoundMemory:
     question_share: float
     entities: Mapping[str, int] = field(default_factory=dict)
     people: Collection[str] = ()
+    is_of_another: bool = False
 
 
 def table(question: AskedQuestion, memories: Sequence[FoundMemory], vectors: Row | None) -> tuple[list[str], Row]:
