@@ -9,16 +9,19 @@ from dataclasses import replace
 from itertools import chain, islice
 
 import numpy as np
+import numpy.typing as npt
 
 from graphmem.extraction.name_patterns import NameCandidate, names_asked
 from graphmem.folding import fold, typed_spellings
 from graphmem.model import ASSISTANT, AnswerType, CandidateRow, EntityType, MentionKind, embedded_text
 from graphmem.retrieval import relevance, term_overlap
+from graphmem.retrieval.arms import Retrieved
 from graphmem.retrieval.candidates import Candidates
 from graphmem.retrieval.dependence import depends_on_conversation
-from graphmem.retrieval.query_analysis import AnalyzedQuery
+from graphmem.retrieval.query_analysis import AnalyzedQuery, analyze_query
 from graphmem.retrieval.relevance import AskedQuestion, FoundMemory, Relevance
 from graphmem.retrieval.reordering import RankedMemory
+from graphmem.retrieval.small_talk import is_small_talk
 from graphmem.retrieval.term_overlap import WeightedTerms
 from graphmem.retrieval.types import SearchDeps
 from graphmem.text import UNSPACED_RANGES, normalise_key, possessors
@@ -30,8 +33,11 @@ NAMED_TYPES = frozenset({EntityType.PERSON, EntityType.PLACE, EntityType.ORGANIZ
 REPLY_RELEVANCE = TOLD_RELEVANCE = 0.5
 # A reply of at most so many characters ("Yes.", "Not any more.") says only what its question says, so it answers a
 # query that asks the same: one with this cosine to the question, or a less similar one with most of its words in it.
+# Where "you" and "I" bend the verb, no word is shared ("Rauchst du?", "Rauche ich?"), but both are near each other in
+# the multilingual space. Other questions ("Do you speak Spanish?", "Do I speak Italian?") have a cosine of at most .75
+# there, except for those that differ in their times.
 SHORT_REPLY_CHARS = 40
-SAME_QUESTION, LIKE_QUESTION, MOST_WORDS = 0.8, 0.7, 0.7
+SAME_QUESTION, LIKE_QUESTION, MOST_WORDS, SAME_MULTILINGUAL = 0.8, 0.7, 0.7, 0.8
 # A number with so many digits, or that begins with a letter, is the name of a thing: an order, a ticket, a part.
 MANY_DIGITS = 3
 _NUMBER = re.compile(r"(?<![a-z\d-])(?<!\d[.,])[a-z\d]+(?:-[a-z\d]+)*(?![a-z\d-]|[.,]\d)")
@@ -59,9 +65,9 @@ def relevances_of(candidates: Candidates, ranked: Sequence[RankedMemory], deps: 
     """Returns the relevance of these memories, best first, to the query, by id.
 
     The reply to a stored repetition of the query is relevant whatever its words are, and so is a short one to the same
-    question of the assistant in other words. So is, if the query asks what the assistant said, the best of the
-    assistant's words, or the fact drawn from these; and, if it asks for all of a time, what was told then, or for all
-    that is known of its asker, what was told at all.
+    question of the assistant in other words; an assistant's nod is not. So is, if the query asks what the assistant
+    said, the best of the assistant's words, or the fact drawn from these; and, if it asks for all of a time, what was
+    told then, or for all that is known of its asker, what was told at all.
     """
     if not ranked:
         return {}
@@ -75,7 +81,7 @@ def relevances_of(candidates: Candidates, ranked: Sequence[RankedMemory], deps: 
     questions = {uid: question for uid in ids if (question := evidence.replies_to(uid)) is not None}
     sources = {memory.id: memory.sources for memory in ranked}
     texts = candidates.reader.texts(evidence, {*ids, *questions.values(), *chain(*sources.values())})
-    vectors = candidates.reader.vectors(evidence, ids)
+    vectors = candidates.reader.vectors(evidence, list({*ids, *questions.values()}))
     entities, people = defaultdict[str, dict[str, int]](dict), defaultdict[str, list[str]](list)
     with deps.ledger.read() as connection:
         mentioned = candidates.reader.candidates.mentions(connection, [rows[uid].row for uid in ids])
@@ -92,7 +98,10 @@ def relevances_of(candidates: Candidates, ranked: Sequence[RankedMemory], deps: 
         for uid, question in questions.items()
         if rows[question].role == ASSISTANT
         and len(texts.get(uid, "")) <= SHORT_REPLY_CHARS
-        and _asks_the_same(terms, evidence.similarity.get(question, 0.0), texts.get(question, ""))
+        and (
+            _asks_the_same(terms, evidence.similarity.get(question, 0.0), texts.get(question, ""))
+            or _means_the_same(retrieved, texts.get(question, ""), vectors.get(question))
+        )
     )
     speakers = analysis.speakers_named({rows[uid].speaker for uid in candidates.ids})
     beside = {uid: evidence.beside(uid) for uid in ids}
@@ -128,6 +137,9 @@ def relevances_of(candidates: Candidates, ranked: Sequence[RankedMemory], deps: 
     elif _asks_for_everything(asked, words):
         told = (uid for uid in ids if rows[uid].question_share < ASKS and rows[uid].role != ASSISTANT)
         values |= {uid: TOLD_RELEVANCE + (1 - TOLD_RELEVANCE) * values[uid] for uid in told}
+    # Short texts have vectors near to many; an assistant that nods ("Got it, thanks!") has told nothing.
+    nods = (uid for uid in ids if rows[uid].role == ASSISTANT and is_small_talk(texts.get(uid, "")))
+    values |= dict.fromkeys(nods, 0.0)
     values |= {uid: max(values[uid], REPLY_RELEVANCE) for uid in replies.intersection(ids)}
     return {
         uid: one if one.value == values[uid] else replace(one, value=values[uid])
@@ -140,6 +152,15 @@ def _asks_the_same(terms: WeightedTerms, similarity: float, question: str) -> bo
     if similarity < LIKE_QUESTION:
         return False
     return similarity >= SAME_QUESTION or terms.overlap([question]) >= MOST_WORDS * sum(terms.weights.values())
+
+
+def _means_the_same(retrieved: Retrieved, question: str, vector: npt.NDArray[np.float32] | None) -> bool:
+    """Whether a stored question means in the multilingual space what the query does, and names no other time."""
+    asked = retrieved.encoded.multilingual
+    if asked is None or vector is None or float(vector @ asked) < SAME_MULTILINGUAL:
+        return False
+    now = retrieved.query.now or retrieved.query.view.moment
+    return analyze_query(question, now).periods == retrieved.analysis.periods
 
 
 def _asks_for_everything(asked: AskedQuestion, words: Sequence[str]) -> bool:
