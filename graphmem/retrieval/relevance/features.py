@@ -28,6 +28,9 @@ BEND, MULTILINGUAL_BEND = 0.35, 0.3
 MAX_OVERLAP, MAX_REPLY_OVERLAP, MAX_SIZE = 3.0, 2.0, 600
 # The temperature of topics, and the similarity to prototypes from which on a text is advice or a standing fact.
 TOPIC_TEMPERATURE, PROTOTYPE_SIMILARITY = 0.06, 0.3
+# A question that surely asks for an attribute ("What's my favourite food?") asks for no advice: where it is less unsure
+# than this that one is asked for, a standing fact counts less.
+UNSURE = 0.25
 # The similarity to prototypes from which on a question asks for all that is known of its asker.
 EVERYTHING_SIMILARITY = 0.7
 # The cosine of unrelated texts, where there are only so many memories.
@@ -129,9 +132,10 @@ def table(question: AskedQuestion, memories: Sequence[FoundMemory], vectors: Row
     """
     columns = {**_own_space(question, memories), **_words(question, memories), **_people(question, memories)}
     if question.vector is not None and vectors is not None:
-        columns |= _multilingual(question, vectors) | _topics(question.vector, vectors)
         sizes = np.array([len(memory.text.encode()) for memory in memories])
-        columns |= attributes.compared(question.vector, vectors, sizes)
+        compared = attributes.compared(question.vector, vectors, sizes)
+        columns |= _multilingual(question, vectors) | _topics(question.vector, vectors) | compared
+        columns["standing_for_advice"] *= np.minimum((1.0 - compared["attribute_sure"]) / UNSURE, 1.0)
     return list(columns), np.column_stack(list(columns.values()))
 
 
