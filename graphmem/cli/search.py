@@ -97,35 +97,37 @@ def context(
     ] = None,
     whole: Annotated[bool, typer.Option("--whole", help="Take whole memories, not sentences.")] = False,  # noqa: FBT002
     profile: Annotated[bool, typer.Option("--profile", help="Begin with standing facts.")] = False,  # noqa: FBT002
-    min_relevance: MinRelevance = "default",
+    filters: Filters = None,
+    threshold: Threshold = None,
+    min_relevance: MinRelevance = None,
     reference_date: ReferenceDate = None,
 ) -> None:
-    """Prints the memories for a query as a block for a prompt."""
+    """Prints the memories for a query as a block for a prompt.
+
+    Without --threshold, --min-relevance is "default".
+    """
     from graphmem.boundary.validation import MAX_CONTEXT_CHARS, ROOMY_CONTEXT  # noqa: PLC0415
 
+    conditions = json_object(filters, "--filters")
+    # What is not given is left out: with a threshold there is no default of the relevance.
+    given = {"threshold": threshold, "min_relevance": min_relevance}
+    least = {name: value for name, value in given.items() if value is not None}
     with call.memory(embeds=True) as memory:
-        find = partial(
-            memory.context,
-            query,
-            **call.scope,
-            whole=whole,
-            profile=profile,
-            min_relevance=min_relevance,
-            reference_date=reference_date,
-        )
+        search = partial(memory.context, query, **call.scope, filters=conditions)
+        find = partial(search, whole=whole, profile=profile, reference_date=reference_date, **least)
         block = find(max_chars=max_chars, max_tokens=max_tokens)
         is_short = (max_chars if max_tokens is None else max_tokens) < ROOMY_CONTEXT
         is_too_small = not block and is_short and bool(find(max_chars=MAX_CONTEXT_CHARS))
-        has_less_relevant = (
-            not block and min_relevance != 0 and bool(memory.context(query, **call.scope, min_relevance=0))
-        )
+        searched_all = min_relevance == 0 or (threshold is not None and min_relevance is None)
+        has_less_relevant = not block and not searched_all and bool(search(**{**least, "min_relevance": 0}))
     call.print_answer({"context": block}, lambda renderer: renderer.plain(block))
     if is_too_small:
         from graphmem.integrations.base import nothing_fits  # noqa: PLC0415  (takes a second)
 
         _say(nothing_fits(f"raise {'--max-chars' if max_tokens is None else '--max-tokens'}"))
     elif not block:
-        _say_nothing_relevant(was_found=has_less_relevant)
+        is_narrowed = filters is not None or threshold is not None
+        _say_nothing_relevant(was_found=has_less_relevant, is_narrowed=is_narrowed)
 
 
 def _say_nothing_relevant(*, was_found: bool, is_narrowed: bool = False) -> None:

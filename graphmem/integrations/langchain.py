@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime, tzinfo
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 from uuid import uuid4
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -107,10 +107,11 @@ def user_of_run(runtime: Any) -> Any:
 class GraphmemRetriever(BaseRetriever):
     """Retrieves memories as documents: `GraphmemRetriever(memory=m, user_id="ana", k=5)`.
 
-    The fields but `k`, the number of documents, are arguments of `Memory.search`, as are further arguments of `invoke`,
-    which replace them for one call. A document has the memory's id, its text, and in `metadata` "score", "similarity",
-    "relevance", "kind", "at", "path" and "sources" beside the memory's own metadata, which win. Raises what
-    `Memory.search` raises. The constructor raises ValueError for unknown fields and unusable values.
+    The fields but `k`, the number of documents (or "auto", as in `top_k`), are arguments of `Memory.search`, as are
+    further arguments of `invoke`, which replace them for one call. A document has the memory's id, its text, and in
+    `metadata` "score", "similarity", "relevance", "kind", "at", "path" and "sources" beside the memory's own metadata,
+    which win. Raises what `Memory.search` raises. The constructor raises ValueError for unknown fields and unusable
+    values.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -119,7 +120,7 @@ class GraphmemRetriever(BaseRetriever):
     user_id: str | None = None
     agent_id: str | None = None
     run_id: str | None = None
-    k: int = Field(5, ge=1)
+    k: Annotated[int, Field(ge=1)] | Literal["auto"] = 5
     filters: dict[str, Any] | None = None
     kinds: str | Sequence[str] | None = None
     as_of: datetime | str | float | None = None
@@ -136,7 +137,7 @@ class GraphmemRetriever(BaseRetriever):
         query: str,
         *,
         run_manager: CallbackManagerForRetrieverRun,  # noqa: ARG002
-        k: int | None = None,
+        k: int | Literal["auto"] | None = None,
         **options: Any,
     ) -> list[Document]:
         return self._documents(query, k, options)
@@ -146,12 +147,12 @@ class GraphmemRetriever(BaseRetriever):
         query: str,
         *,
         run_manager: AsyncCallbackManagerForRetrieverRun,  # noqa: ARG002
-        k: int | None = None,
+        k: int | Literal["auto"] | None = None,
         **options: Any,
     ) -> list[Document]:
         return await asyncio.to_thread(self._documents, query, k, options)
 
-    def _documents(self, query: str, k: int | None, options: Mapping[str, Any]) -> list[Document]:
+    def _documents(self, query: str, k: int | Literal["auto"] | None, options: Mapping[str, Any]) -> list[Document]:
         names = ("user_id", "agent_id", "run_id", "filters", "kinds", "as_of", "threshold", "min_relevance", "rerank")
         arguments = {name: getattr(self, name) for name in names}
         arguments |= {"top_k": self.k if k is None else k, **options}
@@ -376,7 +377,8 @@ class SearchMemories(_MemoryTool):
 
     def _output(self, result: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         was_found, zone = result.pop("was_found", False), sync_memory(self.memory).limits.timezone
-        lines = [_line(hit, zone) for hit in result["results"]]
+        shown = context.said_once(_shown_hit(hit, zone) for hit in result["results"])
+        lines = [context.memory_line(one["memory"], one["at"], one["speaker"], one.get("id")) for one in shown]
         return context.block(lines) if lines else nothing_relevant(SEARCH_AGAIN, was_found=was_found), result
 
 
@@ -401,11 +403,12 @@ class AddMemory(_MemoryTool):
         return f"Stored{shown_ids}." if content.strip() else "Nothing to store: content is empty.", result
 
 
-def _line(hit: Mapping[str, Any], zone: tzinfo | None) -> str:
-    """Returns a hit as a line of a prompt block, with the day in `zone`; of a long one the part that matches."""
+def _shown_hit(hit: Mapping[str, Any], zone: tzinfo | None) -> dict[str, Any]:
+    """Returns what a prompt block shows of a hit, with the day in `zone`; of a long one the part that matches."""
     text = hit["explain"].get("part", hit["memory"])
     cut = f"{text[:MAX_HIT_CHARS]} …" if len(text) > MAX_HIT_CHARS else text
-    return context.memory_line(cut, shown_iso(hit["at"], zone), context.speaker_of(hit), hit.get("id"))
+    ids = {"id": hit["id"]} if "id" in hit else {}
+    return {"memory": cut, "at": shown_iso(hit["at"], zone), "speaker": context.speaker_of(hit), **ids}
 
 
 def _shown_id(item: Mapping[str, Any]) -> str:

@@ -42,7 +42,7 @@ from graphmem.integrations.items import ItemStore
 from graphmem.integrations.turns import Session, last_question, plain_turns
 from graphmem.memory import Memory
 from graphmem.model import MinRelevance, Scope
-from graphmem.retrieval.context import Placement
+from graphmem.retrieval.context import Placement, said_once, speaker_of
 from graphmem.times import shown_iso
 
 with required("agents", extra="openai-agents"):
@@ -222,14 +222,17 @@ def memory_tools(
             searched = searched_memory.search(query, **scope_ids, top_k=found, min_relevance=least)
             return [hit for hit in result_dict(searched)["results"] if hit["memory"] not in asked][:wanted]
 
-        shown = [
+        shown = said_once(
             {
                 **{name: hit[name] for name in (*names, "memory")},
                 "at": shown_iso(hit["at"], limits.timezone),
                 "relevance": round(hit["relevance"], 2),
+                "speaker": speaker_of(hit),
             }
             for hit in others(min_relevance)
-        ]
+        )
+        for one in shown:
+            del one["speaker"]
         if not shown:
             return nothing_relevant(SEARCH_AGAIN, was_found=bool(others(None)))
         return json.dumps(shown, ensure_ascii=False)

@@ -9,20 +9,23 @@ from dataclasses import replace
 from itertools import chain, islice
 
 import numpy as np
+import numpy.typing as npt
 
 from graphmem.extraction.language_detection import is_english
 from graphmem.extraction.name_patterns import NameCandidate, names_asked
 from graphmem.folding import fold, typed_spellings
-from graphmem.model import ASSISTANT, CandidateRow, EntityType, MentionKind, embedded_text
+from graphmem.model import ASSISTANT, AnswerType, CandidateRow, EntityType, MentionKind, embedded_text
 from graphmem.retrieval import relevance, term_overlap
+from graphmem.retrieval.arms import Retrieved
 from graphmem.retrieval.candidates import Candidates
 from graphmem.retrieval.dependence import depends_on_conversation
-from graphmem.retrieval.query_analysis import AnalyzedQuery
+from graphmem.retrieval.query_analysis import AnalyzedQuery, analyze_query
 from graphmem.retrieval.relevance import AskedQuestion, FoundMemory, Relevance
 from graphmem.retrieval.reordering import RankedMemory
+from graphmem.retrieval.small_talk import is_small_talk
 from graphmem.retrieval.term_overlap import WeightedTerms
 from graphmem.retrieval.types import SearchDeps
-from graphmem.text import normalise_key, possessors
+from graphmem.text import UNSPACED_RANGES, normalise_key, possessors
 
 # Types of the entities that a query names, as opposed to things it is about.
 NAMED_TYPES = frozenset({EntityType.PERSON, EntityType.PLACE, EntityType.ORGANIZATION})
@@ -31,11 +34,30 @@ NAMED_TYPES = frozenset({EntityType.PERSON, EntityType.PLACE, EntityType.ORGANIZ
 REPLY_RELEVANCE = TOLD_RELEVANCE = 0.5
 # A reply of at most so many characters ("Yes.", "Not any more.") says only what its question says, so it answers a
 # query that asks the same: one with this cosine to the question, or a less similar one with most of its words in it.
+# Where "you" and "I" bend the verb, no word is shared ("Rauchst du?", "Rauche ich?"), but both are near each other in
+# the multilingual space. Other questions ("Do you speak Spanish?", "Do I speak Italian?") have a cosine of at most .75
+# there, except for those that differ in their times.
 SHORT_REPLY_CHARS = 40
-SAME_QUESTION, LIKE_QUESTION, MOST_WORDS = 0.8, 0.7, 0.7
+SAME_QUESTION, LIKE_QUESTION, MOST_WORDS, SAME_MULTILINGUAL = 0.8, 0.7, 0.7, 0.8
 # A number with so many digits, or that begins with a letter, is the name of a thing: an order, a ticket, a part.
 MANY_DIGITS = 3
 _NUMBER = re.compile(r"(?<![a-z\d-])(?<!\d[.,])[a-z\d]+(?:-[a-z\d]+)*(?![a-z\d-]|[.,]\d)")
+# What a number is of, by the word before it ("order number A-5591", "Ticket #250"), and the number.
+_WITH_DIGIT = rf"(?=[a-z-]*\d){_NUMBER.pattern}"
+_LABELLED = re.compile(
+    rf"([^\W\d_]+)[\s.:#№]{{1,3}}(?:(?:number|num|no|nr|nummer)\b[\s.:#№]{{1,3}})?({_WITH_DIGIT})"
+    rf"|([{UNSPACED_RANGES}]{{2}})\s?#?({_WITH_DIGIT})"
+)
+# An open question, to which digits are a condition ("Which bike cost 850?") and not what is asked ("Did it cost 850?").
+_IS_OPEN = re.compile(
+    r"\b(?:what|which|who|whom|whose|when|where|why|how|wer|wem|wen|wann|warum|wieso|wo\w*|wie|welche\w*)\b"
+    r"|[谁誰哪]|[什甚][么麼]|怎[么麼样樣]"
+)
+# A number from which other ones are asked for: "What came in after ticket 104?"
+_FROM_NUMBER = re.compile(
+    r"\b(?:after|before|since|until|till|between|besides?|except|like|similar|other|else|next|following|previous"
+    r"|nach|vor|seit|bis|ab|zwischen|außer|ähnlich\w*|ander\w*|nächst\w*)\b|以?[前后後]|以[来來外]|[除类類][了似]|其[他它]|之[间間]|别的|別的"
+)
 # From this share of questions in a memory on, the memory asks and tells nothing.
 ASKS = 0.5
 
@@ -44,9 +66,9 @@ def relevances_of(candidates: Candidates, ranked: Sequence[RankedMemory], deps: 
     """Returns the relevance of these memories, best first, to the query, by id.
 
     The reply to a stored repetition of the query is relevant whatever its words are, and so is a short one to the same
-    question of the assistant in other words. So is, if the query asks what the assistant said, the best of the
-    assistant's words, or the fact drawn from these; and, if it asks for all of a time, what was told then, or for all
-    that is known of its asker, what was told at all.
+    question of the assistant in other words; an assistant's nod is not. So is, if the query asks what the assistant
+    said, the best of the assistant's words, or the fact drawn from these; and, if it asks for all of a time, what was
+    told then, or for all that is known of its asker, what was told at all.
     """
     if not ranked:
         return {}
@@ -60,7 +82,7 @@ def relevances_of(candidates: Candidates, ranked: Sequence[RankedMemory], deps: 
     questions = {uid: question for uid in ids if (question := evidence.replies_to(uid)) is not None}
     sources = {memory.id: memory.sources for memory in ranked}
     texts = candidates.reader.texts(evidence, {*ids, *questions.values(), *chain(*sources.values())})
-    vectors = candidates.reader.vectors(evidence, ids)
+    vectors = candidates.reader.vectors(evidence, list({*ids, *questions.values()}))
     entities, people = defaultdict[str, dict[str, int]](dict), defaultdict[str, list[str]](list)
     with deps.ledger.read() as connection:
         mentioned = candidates.reader.candidates.mentions(connection, [rows[uid].row for uid in ids])
@@ -83,7 +105,10 @@ def relevances_of(candidates: Candidates, ranked: Sequence[RankedMemory], deps: 
         for uid, question in questions.items()
         if rows[question].role == ASSISTANT
         and len(texts.get(uid, "")) <= SHORT_REPLY_CHARS
-        and _asks_the_same(terms, evidence.similarity.get(question, 0.0), texts.get(question, ""))
+        and (
+            _asks_the_same(terms, evidence.similarity.get(question, 0.0), texts.get(question, ""))
+            or _means_the_same(retrieved, texts.get(question, ""), vectors.get(question))
+        )
     )
     speakers = analysis.speakers_named({rows[uid].speaker for uid in candidates.ids})
     beside = {uid: evidence.beside(uid) for uid in ids}
@@ -107,9 +132,11 @@ def relevances_of(candidates: Candidates, ranked: Sequence[RankedMemory], deps: 
             row.question_share,
             entities[uid],
             people[uid],
+            uid in others,
         )
 
     asked = _asked_question(candidates, terms, speakers, list(texts.values()))
+    others = _of_other_numbers(retrieved.query.text, analysis, texts)
     assessed = relevance.assess(asked, [found(uid) for uid in ids], with_shares=retrieved.query.explain)
     values = {uid: one.value for uid, one in zip(ids, assessed, strict=True)}
     if analysis.is_only_temporal and not depends_on_conversation(retrieved.query.text):
@@ -117,6 +144,9 @@ def relevances_of(candidates: Candidates, ranked: Sequence[RankedMemory], deps: 
     elif _asks_for_everything(asked, words):
         told = (uid for uid in ids if rows[uid].question_share < ASKS and rows[uid].role != ASSISTANT)
         values |= {uid: TOLD_RELEVANCE + (1 - TOLD_RELEVANCE) * values[uid] for uid in told}
+    # Short texts have vectors near to many; an assistant that nods ("Got it, thanks!") has told nothing.
+    nods = (uid for uid in ids if rows[uid].role == ASSISTANT and is_small_talk(texts.get(uid, "")))
+    values |= dict.fromkeys(nods, 0.0)
     values |= {uid: max(values[uid], REPLY_RELEVANCE) for uid in replies.intersection(ids)}
     return {
         uid: one if one.value == values[uid] else replace(one, value=values[uid])
@@ -129,6 +159,15 @@ def _asks_the_same(terms: WeightedTerms, similarity: float, question: str) -> bo
     if similarity < LIKE_QUESTION:
         return False
     return similarity >= SAME_QUESTION or terms.overlap([question]) >= MOST_WORDS * sum(terms.weights.values())
+
+
+def _means_the_same(retrieved: Retrieved, question: str, vector: npt.NDArray[np.float32] | None) -> bool:
+    """Whether a stored question means in the multilingual space what the query does, and names no other time."""
+    asked = retrieved.encoded.multilingual
+    if asked is None or vector is None or float(vector @ asked) < SAME_MULTILINGUAL:
+        return False
+    now = retrieved.query.now or retrieved.query.view.moment
+    return analyze_query(question, now).periods == retrieved.analysis.periods
 
 
 def _asks_for_everything(asked: AskedQuestion, words: Sequence[str]) -> bool:
@@ -203,6 +242,39 @@ def _numbers(text: str) -> set[str]:
     """Returns the numbers of things in a text (folded): "a-5591" and "101", not "2 sisters" or "20,000 euros"."""
     tokens = _NUMBER.findall(fold(text))
     return {token for token in tokens if sum(map(str.isdigit, token)) >= (MANY_DIGITS if token[0].isdigit() else 1)}
+
+
+def _of_other_numbers(query: str, analysis: AnalyzedQuery, texts: Mapping[str, str]) -> set[str]:
+    """Returns the memories of another number of what the query names by one: "Ticket 104 …" for "… ticket 250?".
+
+    Not those that name a number of the query as well, or one that is told together with such a number. Mere digits
+    count in open questions that ask for no number.
+    """
+    folded = fold(query)
+    if analysis.periods or _FROM_NUMBER.search(folded):
+        return set()
+    asked, known = _labelled_numbers(query), _numbers(query)
+    if not _IS_OPEN.search(folded) or analysis.answer_types & AnswerType.NUMBER:
+        asked = {(label, number) for label, number in asked if not number.isdigit()}
+    if not asked:
+        return set()
+    told = {uid: _numbers(text) for uid, text in texts.items()}
+    known.update(*(numbers for numbers in told.values() if not known.isdisjoint(numbers)))
+    labels = {label for label, _ in asked}
+    return {
+        uid
+        for uid, numbers in told.items()
+        if numbers and known.isdisjoint(numbers) and any(label in labels for label, _ in _labelled_numbers(texts[uid]))
+    }
+
+
+def _labelled_numbers(text: str) -> set[tuple[str, str]]:
+    """Returns the numbers of things (`_numbers`) with the word before them, in the singular: ("ticket", "250")."""
+    numbers, found = _numbers(text), set[tuple[str, str]]()
+    for spaced, number, unspaced, behind in _LABELLED.findall(fold(text)):
+        if (number or behind) in numbers and (unspaced or term_overlap.query_words(spaced)):
+            found.add((unspaced or spaced.removesuffix("s"), number or behind))
+    return found
 
 
 def _stands_in(texts: Sequence[str], name: str, ending: str = "") -> bool:

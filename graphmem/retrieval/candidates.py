@@ -10,12 +10,13 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection
 
-from graphmem.model import Entity, MentionKind
+from graphmem.model import ASSISTANT, Entity, MentionKind
 from graphmem.retrieval import matching, scoring, term_overlap
 from graphmem.retrieval.arms import ARMS, Attempt, Retrieved
 from graphmem.retrieval.evidence_reader import EvidenceReader
 from graphmem.retrieval.features import Evidence, FeatureTable
 from graphmem.retrieval.matching import CharacterMatches, TokenMatches
+from graphmem.retrieval.small_talk import is_small_talk
 from graphmem.retrieval.types import SearchDeps, SearchPartition
 from graphmem.retrieval.weights import SearchWeights, Weights
 from graphmem.stores.ledger import entity_names, memories, term_stats
@@ -249,19 +250,26 @@ def _kinds(
 def _with_repetitions(candidates: Candidates) -> Candidates:
     """Finds the candidates that repeat the query, a question; the replies to them become candidates.
 
-    A repetition has the query's own words. It matches best of all and answers nothing.
+    A repetition has the query's own words. It matches best of all and answers nothing. Nor does an assistant's reply
+    that is a nod or only asks in return ("ok", "Which one do you mean?"): it is none.
     """
     reader, evidence, query = candidates.reader, candidates.evidence, candidates.retrieved.query
     texts, query_words = reader.texts(evidence, candidates.ids[:REPETITION_LIMIT]), words_of(query.text)
     repetitions = [uid for uid in candidates.ids if uid in texts and words_of(texts[uid]) == query_words]
     replies = {uid: reply for uid in repetitions if (reply := evidence.reply_to(uid)) is not None}
     evidence, visible = reader.visible(evidence, replies.values())
+    rows, said = evidence.rows, reader.texts(evidence, visible)
+    telling = [
+        uid
+        for uid in visible
+        if rows[uid].role != ASSISTANT or not (rows[uid].question_share == 1.0 or is_small_talk(said.get(uid, "")))
+    ]
     return replace(
         candidates,
         evidence=evidence,
-        ids=scoring.union_in_order(candidates.ids, visible),
+        ids=scoring.union_in_order(candidates.ids, telling),
         repetitions=repetitions,
-        replies={uid: reply for uid, reply in replies.items() if reply in visible},
+        replies={uid: reply for uid, reply in replies.items() if reply in telling},
     )
 
 

@@ -134,7 +134,13 @@ async def test_a_retriever_raises_our_errors(teas: Memory) -> None:
         await GraphmemRetriever(memory=teas, user_id="ana").ainvoke("tea")
 
 
-@pytest.mark.parametrize("bad", [{"top_k": 12}, {"k": 0}, {"memory": "./x"}])
+def test_a_retriever_gives_as_many_documents_as_are_relevant(teas: Memory) -> None:
+    found = {hit["id"] for hit in teas.search("tea", user_id="ana", top_k="auto")["results"]}
+    assert {one.id for one in GraphmemRetriever(memory=teas, user_id="ana", k="auto").invoke("tea")} == found
+    assert {one.id for one in GraphmemRetriever(memory=teas, user_id="ana", k=1).invoke("tea", k="auto")} == found
+
+
+@pytest.mark.parametrize("bad", [{"top_k": 12}, {"k": 0}, {"k": "many"}, {"memory": "./x"}])
 def test_unusable_fields_of_a_retriever_are_refused_by_name(teas: Memory, bad: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(bad))) as caught:
         GraphmemRetriever(**{"memory": teas, **bad})
@@ -458,6 +464,15 @@ def test_a_model_sees_texts_and_no_ids_in_either_tool(teas: Memory) -> None:
     shown = json.dumps([message.content, message.artifact, added.content, added.artifact])
     assert not [one for one in ids if one in shown]
     assert "Ana likes cake." in list_texts(teas)
+
+
+def test_what_was_said_twice_is_one_line_with_both_days(tmp_path: Path) -> None:
+    with Memory(tmp_path / "home") as memory:
+        for day in ("2025-05-01", "2025-05-03"):
+            memory.add("I like green tea.", user_id="ana", timestamp=day)
+        message = call(memory_tools(memory, user_id="ana")[0], {"query": "Which tea do I like?"})
+    assert message.content.count("I like green tea.") == 1
+    assert "I like green tea. [said 2025-05-01 to 2025-05-03]" in message.content
 
 
 def test_ids_are_shown_if_told_so(teas: Memory) -> None:

@@ -605,6 +605,15 @@ async def test_a_search_answers_with_texts_and_times(memory: Memory) -> None:
     assert answer == [{"memory": "Ana likes green tea", "at": "2026-03-01T10:00:00.000000+00:00"}]
 
 
+async def test_what_was_said_twice_is_one_answer_with_both_days(memory: Memory) -> None:
+    days = ("2026-03-01", "2026-03-04")
+    ids = {memory.add("I like green tea.", user_id="ana", timestamp=day)["results"][0]["id"] for day in days}
+    for shows_ids in (False, True):
+        answer = json.loads(await use_tool(memory, call_tool("search_memories", query="Which tea?"), ids=shows_ids))
+        assert [one["memory"] for one in answer] == ["I like green tea. [said 2026-03-01 to 2026-03-04]"]
+        assert not shows_ids or set(answer[0]["id"].split(", ")) == ids
+
+
 async def test_ids_are_shown_on_request(memory: Memory) -> None:
     added = memory.add("Ana likes green tea", user_id="ana")["results"][0]["id"]
     answer = json.loads(await use_tool(memory, call_tool("search_memories", query="tea"), ids=True))

@@ -660,6 +660,8 @@ UNUSABLE = {
     "context QUERY": ([" "], ["--user", "ann"]),
     "context --max-chars": (["0"], ["x", "--user", "ann"]),
     "context --max-tokens": (["0"], ["x", "--user", "ann"]),
+    "context --filters": (["{oops", "[1]", '{"OR": 1}', '{"at": {"zz": 1}}'], ["x", "--user", "ann"]),
+    "context --threshold": (["7", "high"], ["x", "--user", "ann"]),
     "context --min-relevance": (["7", "-1", "high"], ["x", "--user", "ann"]),
     "context --reference-date": (["some day"], ["x", "--user", "ann"]),
     "list --limit": (["0", "many"], ["--user", "ann"]),
@@ -905,6 +907,20 @@ def test_a_context_without_a_relevant_memory_says_so(plain_home):
     # A greeting gets no memory whatever its relevance.
     assert run("context", "Good morning!", "--user", "ann").stderr == "graphmem: nothing relevant is remembered\n"
     assert run("context", "Good morning!", "--user", "ann", "--min-relevance", "0").stdout == ""
+
+
+def test_a_context_takes_the_filters_and_the_threshold_of_a_search(plain_home):
+    add("I like tea.", "--user", "ann", "--metadata", '{"n": 1}')
+    add("I like coffee.", "--user", "ann", "--metadata", '{"n": 2}')
+    question = ["context", "What do I like?", "--user", "ann"]
+    block = run(*question, "--filters", '{"n": 2}').stdout
+    assert "coffee" in block and "tea" not in block
+    assert run(*question, "--filters", '{"n": 3}').stderr == "graphmem: no memory passes the filters\n"
+    # With a threshold there is no default of the relevance, as in Python, unless it is given.
+    foreign = ["context", "Which engine drives the spacecraft?", "--user", "ann", "--threshold", "-1"]
+    assert "I like tea." in run(*foreign).stdout
+    assert run(*foreign, "--min-relevance", "default").stdout == ""
+    assert run(*question, "--threshold", "1").stderr == "graphmem: no memory passes the filters\n"
 
 
 def test_a_context_in_which_nothing_fits_says_so(plain_home):

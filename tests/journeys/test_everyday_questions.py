@@ -344,3 +344,26 @@ def test_where_all_that_is_stored_is_about_one_thing_another_gets_an_empty_block
     memory: Memory, user: str, question: str
 ) -> None:
     assert memory.context(question, user_id=user) == ""
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "other"),
+    [
+        ("What is my favourite colour?", "My favourite colour is green.", "I can't stand coriander."),
+        ("What's my favourite food?", "I love sushi.", "My favourite colour is green."),
+        ("What should I cook tonight?", "I'm allergic to walnuts.", "My sister lives in Graz."),
+    ],
+)
+def test_a_standing_fact_is_for_advice_and_not_for_any_attribute(question: str, answer: str, other: str) -> None:
+    said = (
+        "I'm allergic to walnuts.",
+        "I can't stand coriander.",
+        "I love sushi.",
+        "My favourite colour is green.",
+        "I work at a bakery.",
+        "My sister lives in Graz.",
+    )
+    with Memory(":memory:") as memory:
+        memory.add([{"role": "user", "content": text} for text in said], user_id="ana")
+        block = memory.context(question, user_id="ana")
+        assert answer in block and other not in block

@@ -418,6 +418,47 @@ async def test_what_is_not_relevant_enough_is_left_out_and_said(memory: Memory, 
         assert (greeting["context"], greeting["note"]) == ("", "Nothing relevant is remembered.")
 
 
+async def test_a_profile_repeats_nothing_and_comes_with_no_foreign_question(memory: Memory) -> None:
+    told = ("My name is Clara.", "I am allergic to nuts.", "I like green tea.")
+    memory.add([{"role": "user", "content": text} for text in told], user_id=ANA)
+    async with Client(server_of(memory)) as client:
+        known = await client.call_tool("get_context", {})
+        for text in told:
+            assert known.content[0].text.count(text) == 1
+        foreign = await client.call_tool("get_context", {"query": "Which engine drives the spacecraft?"})
+        assert foreign.structured_content["profile_summary"] == ""
+        assert not [text for text in told if text in foreign.content[0].text]
+        asked = await client.call_tool("get_context", {"query": "What am I allergic to?"})
+        assert told[1] in asked.structured_content["context"]
+        assert told[0] in asked.structured_content["profile_summary"]
+        assert asked.content[0].text.count(told[1]) == 1
+
+
+async def test_what_was_said_twice_is_one_line_with_both_days_and_ids(memory: Memory) -> None:
+    days = ("2025-05-01", "2025-05-03")
+    ids = [memory.add("I like green tea.", user_id=ANA, timestamp=day)["results"][0]["id"] for day in days]
+    memory.add("Do I like green tea?", user_id=ANA, timestamp="2025-05-02")
+    async with Client(server_of(memory)) as client:
+        found = await client.call_tool("search_memories", {"query": "Which tea do I like?", "min_relevance": 0})
+    text = found.content[0].text
+    assert text.count("I like green tea.") == 1 and "I like green tea. [said 2025-05-01 to 2025-05-03] (id " in text
+    assert all(one in text for one in ids)
+    assert set(ids) < {hit["id"] for hit in found.structured_content["results"]}  # each is there to be changed
+
+
+@pytest.mark.parametrize("most", ["auto", "Auto ", 50, "50"])
+async def test_as_many_hits_as_are_relevant_may_be_asked_for(memory: Memory, most: Any) -> None:
+    memory.add([f"Clara drinks tea number {number}." for number in range(12)], user_id=ANA)
+    async with Client(server_of(memory)) as client:
+        question = {"query": "Which tea does Clara drink?", "top_k": most}
+        found = [page := await call(client, "search_memories", **question)]
+        while cursor := page["next_cursor"]:
+            found.append(page := await call(client, "search_memories", **question, cursor=cursor))
+    automatic = memory.search("Which tea does Clara drink?", user_id=ANA, top_k="auto")["results"]
+    assert [hit["id"] for page in found for hit in page["results"]] == [hit["id"] for hit in automatic]
+    assert len(automatic) > 5
+
+
 async def test_a_context_in_which_nothing_fits_says_so(memory: Memory) -> None:
     memory.add(f"Clara drinks tea from {'the finest ' * 40}cups.", user_id=ANA)
     async with Client(server_of(memory)) as client:

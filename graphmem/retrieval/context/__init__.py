@@ -20,6 +20,7 @@ from graphmem.retrieval.context.frame import (
     line_head,
     memory_line,
     one_line,
+    said_once,
     speaker_of,
     speaker_shown,
     strip_block,
@@ -50,6 +51,7 @@ __all__ = [
     "memory_line",
     "one_line",
     "plain_lines",
+    "said_once",
     "speaker_of",
     "strip_block",
 ]

@@ -12,7 +12,7 @@ from itertools import islice
 from math import ceil
 
 from graphmem.model import MemoryRecord
-from graphmem.retrieval.context.frame import GAP, line_head, one_line, speaker_shown
+from graphmem.retrieval.context.frame import GAP, line_head, one_line, said_between, speaker_shown
 from graphmem.retrieval.context.relative_dates import RelativeDate, dates_of, insert_dates
 from graphmem.retrieval.context.sentence_values import Sentence
 from graphmem.retrieval.sentence_matching import UNSPLIT_CHARS
@@ -251,5 +251,4 @@ def _asked(question: str) -> str:
 
 def _said_again(line: _Line) -> str:
     """Returns the note of other days on which the same was said."""
-    others = line.repeated - {line.day}
-    return f" [said {min(others | {line.day})} to {max(others | {line.day})}]" if others else ""
+    return said_between({*line.repeated, line.day})

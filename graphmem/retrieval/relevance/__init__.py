@@ -59,6 +59,9 @@ FLOOR_SIZE = 20
 # it takes a third of the lines where the best has a relevance above .5, and 1.5 % of the evidence.
 LEAST_SHARE = 0.05
 
+# The share of what tells of another order or ticket than the one whose number is asked for; its relevance is 0.
+ANOTHER = -30.0
+
 # What is farther from the mean of the rows that the network was fitted to says no more.
 MAX_DEVIATIONS = 4.0
 
@@ -164,7 +167,8 @@ def assess(question: AskedQuestion, memories: Sequence[FoundMemory], *, with_sha
     own = 1.0 / (1.0 + np.exp(-np.clip(logits + meaning, -30.0, 30.0)))
     shared_words = max(model.shared_words, SHARED_KEYWORDS * question.is_keywords)
     own = 1.0 - (1.0 - own) * (1.0 - shared_words * features.plain_evidence(question, memories))
-    joined = _joined(own, sharing, question.size)
+    of_another = np.array([memory.is_of_another for memory in memories])
+    joined = _joined(np.where(of_another, 0.0, own), sharing, question.size)
     shares: list[Mapping[str, float]] = [{} for _ in memories]
     if with_shares:
         shares = [
@@ -172,8 +176,9 @@ def assess(question: AskedQuestion, memories: Sequence[FoundMemory], *, with_sha
                 "constant": model.constant,
                 **dict(zip(names, (row * weights).tolist(), strict=True)),
                 "meaning": float(share),
+                **({"another_number": ANOTHER} if memory.is_of_another else {}),
             }
-            for row, share in zip(table, meaning, strict=True)
+            for memory, row, share in zip(memories, table, meaning, strict=True)
         ]
     return [Relevance(float(value), share) for value, share in zip(joined, shares, strict=True)]
 

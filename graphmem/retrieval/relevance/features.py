@@ -28,6 +28,9 @@ BEND, MULTILINGUAL_BEND = 0.35, 0.3
 MAX_OVERLAP, MAX_REPLY_OVERLAP, MAX_SIZE = 3.0, 2.0, 600
 # The temperature of topics, and the similarity to prototypes from which on a text is advice or a standing fact.
 TOPIC_TEMPERATURE, PROTOTYPE_SIMILARITY = 0.06, 0.3
+# A question that surely asks for an attribute ("What's my favourite food?") asks for no advice: where it is less unsure
+# than this that one is asked for, a standing fact counts less.
+UNSURE = 0.25
 # The similarity to prototypes from which on a question asks for all that is known of its asker.
 EVERYTHING_SIMILARITY = 0.7
 # The cosine of unrelated texts, where there are only so many memories.
@@ -100,7 +103,8 @@ class FoundMemory:
     `match`, `match_beside`: its token matches and the better of its neighbours', 0..1. `overlap`, `reply_overlap`: the
     weight of the query's words in it and in the question to which it replies. `date`: how near it is to the query's
     times. `is_speaker_asked`: whether the one person whom the query names said it. `entities`: the document frequency
-    of each entity that it names, by key; `people`: the names of the people among them.
+    of each entity that it names, by key; `people`: the names of the people among them. `is_of_another`: whether it
+    tells of another number of what the query names by one (ticket 104, not 250).
     """
 
     text: str
@@ -118,6 +122,7 @@ class FoundMemory:
     question_share: float
     entities: Mapping[str, int] = field(default_factory=dict)
     people: Collection[str] = ()
+    is_of_another: bool = False
 
 
 def table(question: AskedQuestion, memories: Sequence[FoundMemory], vectors: Row | None) -> tuple[list[str], Row]:
@@ -127,9 +132,10 @@ def table(question: AskedQuestion, memories: Sequence[FoundMemory], vectors: Row
     """
     columns = {**_own_space(question, memories), **_words(question, memories), **_people(question, memories)}
     if question.vector is not None and vectors is not None:
-        columns |= _multilingual(question, vectors) | _topics(question.vector, vectors)
         sizes = np.array([len(memory.text.encode()) for memory in memories])
-        columns |= attributes.compared(question.vector, vectors, sizes)
+        compared = attributes.compared(question.vector, vectors, sizes)
+        columns |= _multilingual(question, vectors) | _topics(question.vector, vectors) | compared
+        columns["standing_for_advice"] *= np.minimum((1.0 - compared["attribute_sure"]) / UNSURE, 1.0)
     return list(columns), np.column_stack(list(columns.values()))
 
 

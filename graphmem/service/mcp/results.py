@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from graphmem.retrieval import context
+from graphmem.retrieval.sentence_matching import sentences
 from graphmem.service.listing import cursor_at, offset_at
 from graphmem.times import shown_iso
 
@@ -142,7 +143,7 @@ class SearchResult(Result):
     next_cursor: str = Cursor
 
     def shown(self) -> str:
-        return memory_block([hit.model_dump() for hit in self.results]) if self.results else self.note
+        return memory_block(context.said_once(hit.model_dump() for hit in self.results)) if self.results else self.note
 
 
 class ListResult(Result):
@@ -160,8 +161,8 @@ class ListResult(Result):
 
 
 class ContextResult(Result):
-    """A prompt block of memories, the newest summaries of conversations or the first standing facts, and the names that
-    recent memories mention. `note`: why there is no block for a question.
+    """A prompt block of memories, what it does not have of the newest summaries of conversations or the first standing
+    facts, and the names that recent memories mention. `note`: why there is no block, nor a summary, for a question.
     """
 
     context: str
@@ -337,6 +338,12 @@ def memory_block(memories: Sequence[Mapping[str, Any]]) -> str:
         since = "".join(f" ({state} since {one[name][:10]})" for name, state in states if one.get(name))
         lines.append(context.memory_line(one["memory"] + since, one.get("at"), one.get("speaker"), one.get("id")))
     return context.block(lines)
+
+
+def unshown(summary: str, block: str) -> str:
+    """Returns the sentences of a summary that a block does not have."""
+    parts = [summary[begin:end].strip() for begin, end in sentences(summary)]
+    return " ".join(part for part in parts if part.rstrip("…").rstrip() not in block)
 
 
 def shortened(text: str, max_chars: int = MAX_LISTED_CHARS) -> str:

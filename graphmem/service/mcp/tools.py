@@ -27,7 +27,16 @@ from graphmem.service import limits
 from graphmem.service.listing import cursor_after, cursor_at, list_memories, offset_at, place_after, within_answer
 from graphmem.service.mcp import results
 from graphmem.service.mcp.base import Tool
-from graphmem.service.mcp.results import entity_shape, fitting, fitting_chars, graph_around, page, paged, shortened
+from graphmem.service.mcp.results import (
+    entity_shape,
+    fitting,
+    fitting_chars,
+    graph_around,
+    page,
+    paged,
+    shortened,
+    unshown,
+)
 
 # How many entities or hits a search in the graph starts from.
 GRAPH_STARTS = 5
@@ -57,6 +66,11 @@ def _as_list(value: object) -> object:
 def _as_number(value: object) -> object:
     """Reads a whole number that a client sends as text."""
     return int(value) if isinstance(value, str) and _DIGITS.fullmatch(value) else value
+
+
+def _as_hits(value: object) -> object:
+    """Reads "auto", as `Memory.search` takes it: this tool leaves out what is not relevant enough anyway."""
+    return MAX_TOOL_HITS if isinstance(value, str) and value.strip().casefold() == "auto" else value
 
 
 def _as_fraction(value: object) -> object:
@@ -255,7 +269,7 @@ class SearchMemories(Tool):
     reads = True
 
     query: Query
-    top_k: Limit = 5
+    top_k: Annotated[Limit, BeforeValidator(_as_hits)] = 5
     memory_types: Annotated[
         list[Literal["episodic", "semantic", "preference", "fact", "procedural"]], BeforeValidator(_as_list)
     ] = Field(default=[], description="Only memories that were stored with one of these types")
@@ -330,7 +344,11 @@ class GetContext(Tool):
                 note = nothing_fits("raise max_tokens")
             elif not block:
                 note = nothing_relevant(_SHOW_REST, was_found=least != 0 and bool(await find(min_relevance=0)))
-        return results.ContextResult.model_validate({**profile, "context": block, "note": note})
+        # A question to which nothing is relevant gets no profile either: without a question there is one.
+        summary = "" if note else unshown(profile["profile_summary"], block)
+        return results.ContextResult.model_validate(
+            {**profile, "context": block, "note": note, "profile_summary": summary}
+        )
 
 
 def _least(min_relevance: float | None) -> MinRelevance:

@@ -13,7 +13,7 @@ const FEATURES = {
   meaning: ["similarity", "similarity_high", "similarity_above", "multilingual", "multilingual_high", "multilingual_above",
     "multilingual_unread", "multilingual_above_unread", "meaning", "topic", "topic_above", "standing_for_advice"],
   words: ["match", "match_unread", "match_beside", "overlap", "overlap_share", "reply_overlap"],
-  about: ["first_person_both", "about_another", "about_asker", "named", "not_named", "subject", "subject_clash"],
+  about: ["first_person_both", "about_another", "about_asker", "named", "not_named", "subject", "subject_clash", "another_number"],
   speaker: ["speaker_asked", "assistant", "assistant_asked"],
   answer: ["answer_type", "attribute_told", "attribute_missing", "attribute_odds"],
   time: ["date", "date_and_words"],
