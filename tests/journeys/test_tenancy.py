@@ -373,7 +373,7 @@ OPERATOR_COMMANDS = {
     "demo", "backup", "import", "migrate", "verify", "repair", "rebuild", "retry-failed", "stats", "bench", "keys",
     "mcp", "serve",  # tests/service has their strangers
     "worker",
-    "install", "uninstall", "hook",  # files of the coding agents; the service that hooks ask has its strangers there too
+    "install", "uninstall", "hook",  # the service that hooks ask has its strangers there too
 }  # fmt: skip
 
 
