@@ -11,7 +11,8 @@ become. `traditional.txt` is the first target of each line of TSCharacters.txt i
 LICENSE.opencc.txt). `japanese.txt` is JPShinjitaiCharacters.txt there: new Japanese forms above what `traditional.txt`
 makes of the old ones. Left out are new forms that are characters of Chinese (in GB 2312, the first level of Big5 or
 OpenCC's Chinese tables: 芸, which is not 藝), whose rare old forms stand above them (郞 over 郎), and those that would
-become another everyday character of Japanese (JIS level 1: 嬢, 娘). Pure; safe to call from several threads.
+become another everyday character of Japanese (JIS level 1: 嬢, 娘), or have none in GB 2312 (桝). Pure; safe to call
+from several threads.
 """
 
 from __future__ import annotations

@@ -57,6 +57,32 @@ def test_what_was_said_is_found_in_other_words_and_other_languages(memory: Memor
     assert any(answer in hit["memory"] for hit in hits), [hit["memory"] for hit in hits]
 
 
+# Sentences of everyday life around the one that a single word asks for, in another form.
+BESIDE = {
+    "ru": ("Я работаю врачом.", "Моя сестра живёт в Казани.", "Летом мы ездили на море.", "Кот спит на диване."),
+    "pl": ("Pracuję jako nauczyciel.", "Mój brat lubi koty.", "Nie lubię grzybów.", "Samochód stoi w garażu."),
+    "tr": ("Annem pazarları arar.", "Arabam garajda.", "Mantar sevmem.", "Yeni bir iş arıyorum."),
+    "ar": ("أعمل طبيبا في المستشفى.", "أختي تسكن في القاهرة.", "نشرب القهوة في الصباح.", "سيارتي قديمة."),
+}
+
+
+@pytest.mark.parametrize(
+    ("language", "word", "said"),
+    [
+        ("ru", "ЁЛКА", "Мы поставили ёлку в гостиной."),
+        ("pl", "lodz", "Mieszkam w Łodzi od pięciu lat."),
+        ("tr", "okul", "Okula bisikletle gidiyorum."),
+        ("ar", "أحمد", "اشتريت هدية لأحمد أمس."),
+        ("ar", "والكتاب", "قرأت الكتاب في المكتبة."),
+    ],
+)
+def test_a_single_word_brings_what_has_it_in_another_form(language: str, word: str, said: str) -> None:
+    with closing(Memory(":memory:", settings=Settings.from_dict(SETTINGS))) as memory:
+        memory.add([{"role": "user", "content": text} for text in (said, *BESIDE[language])], user_id="u")
+        block = memory.context(word, user_id="u")
+    assert [text for text in (said, *BESIDE[language]) if text.split()[0] in block] == [said]
+
+
 @pytest.mark.parametrize(
     "text",
     [
