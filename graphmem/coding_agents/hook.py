@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 
 from graphmem.coding_agents.connection import HookError, home_folder, post, read_settings
@@ -198,7 +199,10 @@ def project_id(folder: str) -> str:
     A worktree belongs to its repository. A path that is too long for an id keeps its end.
     """
     home = os.path.realpath(os.path.expanduser("~"))
-    start = path = os.path.realpath(folder)
+    try:
+        start = path = os.path.realpath(folder)
+    except ValueError:  # characters that no path has
+        start = path = folder
     root = None
     while root is None and path != home:
         root = _repository(path)
@@ -209,6 +213,8 @@ def project_id(folder: str) -> str:
     found = root or start
     if found == home or found.startswith(home.rstrip(os.sep) + os.sep):
         found = "~" + found[len(home) :]
+    # An id is text without control characters.
+    found = re.sub(r"[\x00-\x1f\x7f-\x9f]", "?", found.encode("utf-8", "replace").decode()).strip()
     return found if len(found) <= MAX_ID_CHARS else "…" + found[1 - MAX_ID_CHARS :]
 
 

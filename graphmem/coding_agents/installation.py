@@ -87,6 +87,9 @@ class Installation:
             changes.append(Change(self._plugin_file(), _read(self._plugin_file()), self._plugin().encode()))
         else:
             changes.append(self._with_hooks())
+        for path in (self.home, *(change.path for change in changes)):
+            if str(path).encode("utf-8", "replace") != os.fsencode(path):
+                raise StoreError(f"{str(path)!r} is not UTF-8, as the client's files are; nothing was changed")
         return [change for change in changes if change.before != change.after]
 
     def uninstalled(self) -> list[Change]:

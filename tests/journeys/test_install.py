@@ -214,6 +214,15 @@ def test_installations_at_once_keep_the_notes_of_each_other(place):
     assert contents(place) == {} and not (place / ".graphmem/hooks.json").exists()
 
 
+def test_a_folder_whose_name_is_no_text_is_refused(place, monkeypatch):
+    folder = Path(os.fsdecode(os.fsencode(place) + b"/b\xff"))
+    folder.mkdir()
+    monkeypatch.setenv("HOME", str(folder))
+    for client in CLIENTS:
+        assert "is not UTF-8" in run("install", client, "--user", "ana", status=1).stderr
+    assert contents(folder) == {}
+
+
 def test_what_a_client_writes_in_the_meantime_is_not_lost(place):
     wanted = Installation("claude-code", place / ".graphmem")
     changes = wanted.installed("ana")

@@ -208,7 +208,7 @@ def test_a_session_of_claude_code_has_what_was_said() -> None:
         ("", "~"),
         ("gone", "~/gone"),
         ("C:\\code\\billing", "C:\\code\\billing"),
-        ("/srv/\0\ud800billing", "/srv/billing"),
+        ("/srv/\0\ud800billing", "/srv/??billing"),
         ("/" + "x" * 300, "…" + "x" * 255),
     ],
 )

@@ -238,7 +238,7 @@ class _Session:
             if stored_id is not None:
                 self._stored_ids.add(stored_id)
         if self._folder is None and isinstance(line.get("cwd"), str) and line["cwd"]:
-            self._folder = storable(line["cwd"])
+            self._folder = line["cwd"]
 
     def conversation(self, id_: str) -> Conversation:
         """Returns the session as a conversation of its project."""
@@ -246,7 +246,7 @@ class _Session:
         if self._folder is None:
             return Conversation("claude-code", id_, self.messages, metadata)
         # A folder of another system, such as C:\code, is in no repository here.
-        project = project_id(self._folder) if Path(self._folder).is_absolute() else self._folder[-MAX_NAME:]
+        project = project_id(self._folder) if Path(self._folder).is_absolute() else storable(self._folder)[-MAX_NAME:]
         return Conversation("claude-code", id_, self.messages, {**metadata, "project": project}, project)
 
 
