@@ -48,10 +48,12 @@ _LABELLED = re.compile(
     rf"([^\W\d_]+)[\s.:#№]{{1,3}}(?:(?:number|num|no|nr|nummer)\b[\s.:#№]{{1,3}})?({_WITH_DIGIT})"
     rf"|([{UNSPACED_RANGES}]{{2}})\s?#?({_WITH_DIGIT})"
 )
-# An open question, to which digits are a condition ("Which bike cost 850?") and not what is asked ("Did it cost 850?").
+# An open question or a request, to which digits are a condition ("Which bike cost 850?", "Tell me about ticket 104") and
+# not what is asked ("Did it cost 850?").
 _IS_OPEN = re.compile(
-    r"\b(?:what|which|who|whom|whose|when|where|why|how|wer|wem|wen|wann|warum|wieso|wo\w*|wie|welche\w*)\b"
-    r"|[谁誰哪]|[什甚][么麼]|怎[么麼样樣]"
+    r"\b(?:what|which|who|whom|whose|when|where|why|how|wer|wem|wen|wann|warum|wieso|wo\w*|wie|welche\w*"
+    r"|tell|describe|show|summari[sz]e|erzähl\w*|beschreib\w*|zeig\w*)\b"
+    r"|[谁誰哪]|[什甚][么麼]|怎[么麼样樣]|介[绍紹]|[说說][说說]"
 )
 # A number from which other ones are asked for: "What came in after ticket 104?"
 _FROM_NUMBER = re.compile(

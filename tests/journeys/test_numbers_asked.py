@@ -45,6 +45,7 @@ def told(memory: Memory, question: str, what: str) -> set[str]:
             "Order",
             {"Order A-5503 was shipped to Wien.", "Order A-5504 was shipped to Salzburg."},
         ),
+        ("Tell me about ticket 103.", "Ticket", {"Ticket 103 is about dark mode."}),
         ("Wohin ging Bestellung B-72?", "Bestellung", {"Bestellung B-72 ging nach Linz."}),
         ("订单C-3302发到哪里了？", "订单", {"订单C-3302已经发往成都。"}),
     ],
