@@ -48,7 +48,7 @@ _LABELLED = re.compile(
     rf"([^\W\d_]+)[\s.:#№]{{1,3}}(?:(?:number|num|no|nr|nummer)\b[\s.:#№]{{1,3}})?({_WITH_DIGIT})"
     rf"|([{UNSPACED_RANGES}]{{2}})\s?#?({_WITH_DIGIT})"
 )
-# An open question or a request, to which digits are a condition ("Which bike cost 850?", "Tell me about ticket 104") and
+# An open question or a request to which digits are a condition ("Which bike cost 850?", "Tell me about ticket 104") and
 # not what is asked ("Did it cost 850?").
 _IS_OPEN = re.compile(
     r"\b(?:what|which|who|whom|whose|when|where|why|how|wer|wem|wen|wann|warum|wieso|wo\w*|wie|welche\w*"
