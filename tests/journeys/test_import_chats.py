@@ -346,6 +346,7 @@ def test_names_of_members_lead_nowhere(tmp_path: Path, home: Path) -> None:
 # --- a large one -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_an_import_that_was_killed_is_finished_by_the_next(tmp_path: Path) -> None:
     chats = [
         chat(f"{number:08}-eafc-83a6-ab22-d89ad9e2b447", *(f"In chat {number} we said {n}." for n in range(30)))
