@@ -433,7 +433,9 @@ def _spaced_term(run: str) -> str | None:
 def _without_joined(words: str) -> str:
     """Returns folded words without the article before the first apostrophe, or without the ending behind it."""
     before, _, behind = words.partition("'")
-    if before in _ELIDED and behind:
+    if not behind:
+        return words
+    if before in _ELIDED:
         return words if behind in _TELLING_NOTHING else behind
     return before if _TURKISH_ENDING.fullmatch(behind) else words
 
@@ -465,7 +467,7 @@ def _is_edge(char: str) -> bool:
 
 def _phrase_keys(words: list[str], *, with_singular: bool) -> Iterator[str]:
     phrase = " ".join(words)
-    keys = [normalise_key(form) for form in (phrase, _POSSESSIVE_INSIDE.sub("", phrase))]
+    keys = [normalise_key(form) for form in dict.fromkeys((phrase, _POSSESSIVE_INSIDE.sub("", phrase)))]
     for key in dict.fromkeys((*keys, *map(_without_joined, keys))):
         if not key or all(_is_stop_word(word) for word in key.split()):
             continue

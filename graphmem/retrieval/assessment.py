@@ -85,31 +85,16 @@ def relevances_of(candidates: Candidates, ranked: Sequence[RankedMemory], deps: 
     sources = {memory.id: memory.sources for memory in ranked}
     texts = candidates.reader.texts(evidence, {*ids, *questions.values(), *chain(*sources.values())})
     vectors = candidates.reader.vectors(evidence, list({*ids, *questions.values()}))
-    entities, people = defaultdict[str, dict[str, int]](dict), defaultdict[str, list[str]](list)
-    with deps.ledger.read() as connection:
-        mentioned = candidates.reader.candidates.mentions(connection, [rows[uid].row for uid in ids])
-    for row, kind, key, name, entity_type, frequency in mentioned:
-        if kind < MentionKind.COMMON_NOUN:
-            entities[evidence.ids[row]][key] = frequency
-        if kind < MentionKind.NOUN_PHRASE and entity_type == EntityType.PERSON:
-            people[evidence.ids[row]].append(name)
-    words, statistics = term_overlap.query_words(retrieved.query.text), candidates.statistics
-    is_read, is_keywords = retrieved.encoded.is_supported_script, analysis.is_keywords
-    terms = term_overlap.weigh_terms(
-        words,
-        statistics.size,
-        statistics.frequencies,
-        # A single word ("lodz") tells no language, but the texts do.
-        lambda text: not is_read or (is_keywords and not is_english(text)),
-    )
+    entities, people = _mentioned(candidates, ids, deps)
+    words = term_overlap.query_words(retrieved.query.text)
+    terms = _weighed(candidates, words)
     replies.update(
         uid
         for uid, question in questions.items()
         if rows[question].role == ASSISTANT
         and len(texts.get(uid, "")) <= SHORT_REPLY_CHARS
-        and (
-            _asks_the_same(terms, evidence.similarity.get(question, 0.0), texts.get(question, ""))
-            or _means_the_same(retrieved, texts.get(question, ""), vectors.get(question))
+        and _asks_the_same(
+            retrieved, terms, texts.get(question, ""), evidence.similarity.get(question, 0.0), vectors.get(question)
         )
     )
     speakers = analysis.speakers_named({rows[uid].speaker for uid in candidates.ids})
@@ -132,8 +117,8 @@ def relevances_of(candidates: Candidates, ranked: Sequence[RankedMemory], deps: 
             len(speakers) == 1 and row.speaker in speakers,
             int(row.answer_types),
             row.question_share,
-            entities[uid],
-            people[uid],
+            entities.get(uid, {}),
+            people.get(uid, ()),
             uid in others,
         )
 
@@ -156,15 +141,49 @@ def relevances_of(candidates: Candidates, ranked: Sequence[RankedMemory], deps: 
     }
 
 
-def _asks_the_same(terms: WeightedTerms, similarity: float, question: str) -> bool:
-    """Whether a stored question asks what the query does."""
-    if similarity < LIKE_QUESTION:
-        return False
-    return similarity >= SAME_QUESTION or terms.overlap([question]) >= MOST_WORDS * sum(terms.weights.values())
+def _mentioned(
+    candidates: Candidates, ids: Sequence[str], deps: SearchDeps
+) -> tuple[Mapping[str, Mapping[str, int]], Mapping[str, Sequence[str]]]:
+    """Returns what each of these memories names, by its id: entities with their document frequencies, and people."""
+    evidence = candidates.evidence
+    entities, people = defaultdict[str, dict[str, int]](dict), defaultdict[str, list[str]](list)
+    with deps.ledger.read() as connection:
+        mentions = candidates.reader.candidates.mentions(connection, [evidence.rows[uid].row for uid in ids])
+    for row, kind, key, name, entity_type, frequency in mentions:
+        if kind < MentionKind.COMMON_NOUN:
+            entities[evidence.ids[row]][key] = frequency
+        if kind < MentionKind.NOUN_PHRASE and entity_type == EntityType.PERSON:
+            people[evidence.ids[row]].append(name)
+    return entities, people
 
 
-def _means_the_same(retrieved: Retrieved, question: str, vector: npt.NDArray[np.float32] | None) -> bool:
-    """Whether a stored question means in the multilingual space what the query does, and names no other time."""
+def _weighed(candidates: Candidates, words: Sequence[str]) -> WeightedTerms:
+    """Returns the query's words by rarity; other forms of them count in texts that the embedder does not read."""
+    statistics, retrieved = candidates.statistics, candidates.retrieved
+    is_read, is_keywords = retrieved.encoded.is_supported_script, retrieved.analysis.is_keywords
+
+    def is_inflected(text: str) -> bool:  # a single word ("lodz") tells no language, but the texts do
+        return not is_read or (is_keywords and not is_english(text))
+
+    return term_overlap.weigh_terms(words, statistics.size, statistics.frequencies, is_inflected)
+
+
+def _asks_the_same(
+    retrieved: Retrieved,
+    terms: WeightedTerms,
+    question: str,
+    similarity: float,
+    vector: npt.NDArray[np.float32] | None,
+) -> bool:
+    """Whether a stored question asks what the query does, by its words or its meaning.
+
+    `similarity` is the cosine of both, `vector` the question's in the multilingual space: there it counts only if it
+    names no other time.
+    """
+    if similarity >= SAME_QUESTION:
+        return True
+    if similarity >= LIKE_QUESTION and terms.overlap([question]) >= MOST_WORDS * sum(terms.weights.values()):
+        return True
     asked = retrieved.encoded.multilingual
     if asked is None or vector is None or float(vector @ asked) < SAME_MULTILINGUAL:
         return False

@@ -189,9 +189,9 @@ class _ImportProgress:
             self._unenriched += self._in_work.popleft().result()
 
     def close(self) -> None:
-        """Waits for the batches in work."""
-        self._wait_for_batches(0)
-        self._pool.shutdown(wait=True)
+        """Waits for the batches in work, and ends their threads."""
+        with self._pool:
+            self._wait_for_batches(0)
 
     def _unenriched_of(self, records: Sequence[MemoryRecord]) -> list[MemoryRecord]:
         with self._engine.ledger.read() as connection:

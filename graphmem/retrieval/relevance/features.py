@@ -265,8 +265,11 @@ def asks_for_everything(question: Row) -> bool:
     It does not if it is nearer to one about a topic, the assistant or somebody else.
     """
     prototypes, asked = _prototypes(), question[None]
+    similarity = _nearest(asked, prototypes.everything).max()
+    if similarity < EVERYTHING_SIMILARITY:
+        return False
     others = max(prototypes.asked.nearest(asked).max(), _nearest(asked, prototypes.not_everything).max())
-    return bool(_nearest(asked, prototypes.everything).max() >= max(EVERYTHING_SIMILARITY, others))
+    return bool(similarity >= others)
 
 
 def _topics(question: Row, vectors: Row) -> dict[str, Row]:
