@@ -456,7 +456,7 @@ def attachments(value: object, argument: str, known: tuple[Attachment, ...] = ()
     other is.
     """
     found, left = [], list(known)
-    for index, item in enumerate(as_list(value, argument)):
+    for index, item in enumerate(as_list(value, argument, MAX_ATTACHMENTS)):
         path = f"{argument}[{index}]"
         fields = _checked_mapping(item, path)
         kind = AttachmentKind(one_of(fields.get("kind"), f"{path}.kind", AttachmentKind))
@@ -835,10 +835,12 @@ def share(value: object, argument: str) -> float:
     return float(value)
 
 
-def as_list(value: object, argument: str) -> list[Any]:
-    """Returns a list or tuple as a list."""
+def as_list(value: object, argument: str, most: int | None = None) -> list[Any]:
+    """Returns a list or tuple of at most `most` items (None: any number) as a list."""
     if not isinstance(value, list | tuple):
         refuse(argument, value, "must be a list")
+    if most is not None and len(value) > most:
+        refuse_unseen(argument, value, f"has {len(value):,} items; give at most {most:,}")
     return list(value)
 
 

@@ -14,7 +14,7 @@ from functools import lru_cache, partial
 from types import UnionType
 from typing import Annotated, Any, Literal, NotRequired, TypeAlias, TypeVar, Union, get_args, get_origin
 
-from annotated_types import Ge, Le
+from annotated_types import Ge, Le, MaxLen
 from pydantic.fields import FieldInfo
 from typing_extensions import get_type_hints, is_typeddict
 
@@ -124,8 +124,10 @@ def _read_of(annotation: Any, zone: tzinfo | None) -> tuple[Read, bool]:
 
 
 def _read_of_type(bare: Any, notes: Sequence[Any], zone: tzinfo | None) -> Read:
+    bounds: list[Any] = [one for note in notes for one in (note.metadata if isinstance(note, FieldInfo) else [note])]
     if get_origin(bare) is list:
-        return partial(read_list, read=_read_of(get_args(bare)[0], zone)[0])
+        most: int | None = next((bound.max_length for bound in bounds if isinstance(bound, MaxLen)), None)
+        return partial(read_list, read=_read_of(get_args(bare)[0], zone)[0], most=most)
     if get_origin(bare) is Literal:
         return partial(validation.one_of, names=get_args(bare))
     if is_typeddict(bare):
@@ -133,9 +135,6 @@ def _read_of_type(bare: Any, notes: Sequence[Any], zone: tzinfo | None) -> Read:
     if bare is bool:
         return validation.flag
     if bare is int:
-        bounds: list[Any] = [
-            one for note in notes for one in (note.metadata if isinstance(note, FieldInfo) else [note])
-        ]
         minimum: Any = next((bound.ge for bound in bounds if isinstance(bound, Ge)), None)
         maximum: Any = next((bound.le for bound in bounds if isinstance(bound, Le)), None)
         if minimum is not None and maximum is not None:
@@ -145,9 +144,9 @@ def _read_of_type(bare: Any, notes: Sequence[Any], zone: tzinfo | None) -> Read:
     raise TypeError(f"no check reads {bare}; give it one")
 
 
-def read_list(value: object, path: str, read: Callable[[Any, str], T]) -> list[T]:
-    """Returns a list with each item converted by `read`."""
-    return [read(item, f"{path}[{index}]") for index, item in enumerate(validation.as_list(value, path))]
+def read_list(value: object, path: str, read: Callable[[Any, str], T], most: int | None = None) -> list[T]:
+    """Returns a list of at most `most` items (None: any number), each converted by `read`."""
+    return [read(item, f"{path}[{index}]") for index, item in enumerate(validation.as_list(value, path, most))]
 
 
 def _read_member(value: object, path: str, enum: type[Enum]) -> Enum:

@@ -175,6 +175,10 @@ def test_updates_pass_stored_text_through_the_hook(make_memory, tmp_path):
         (lambda message: {**message, "content": 5}, "before_store returned what cannot be stored: messages.content"),
         (lambda message: {**message, "metadata": {"a": object()}}, "before_store returned what cannot be stored"),
         (lambda message: {**message, "timestamp": "soon"}, "before_store returned what cannot be stored"),
+        (
+            lambda message: {**message, "attachments": [{"kind": "image", "ref": "x"}] * 101},
+            "before_store returned what cannot be stored: attachments=.*: has 101 items; give at most 100",
+        ),
     ],
 )
 def test_nothing_is_stored_if_the_hook_fails(make_memory, hook, error_text):

@@ -29,7 +29,7 @@ class Leaf(TypedDict):
 class Tree(TypedDict):
     name: Loud
     planted: Annotated[Time | None, Field(description="May be null, but not missing.")]
-    leaves: NotRequired[Annotated[list[Leaf] | None, Field(description="In order.")]]
+    leaves: NotRequired[Annotated[Annotated[list[Leaf], Field(max_length=3)] | None, Field(description="In order.")]]
 
 
 @with_config(ConfigDict(extra="allow"))
@@ -65,6 +65,7 @@ def test_a_null_field_stays_apart_from_a_missing_one() -> None:
         ({"name": "Oak", "planted": 0, "leaves": [{}]}, "leaves[0].size: is missing"),
         ({"name": "Oak", "planted": 0, "leaves": [{"size": 1, "colour": 1}]}, "leaves[0].'colour': is not a field"),
         ({"name": "Oak", "planted": 0, "leaves": 7}, "leaves=7: must be a list"),
+        ({"name": "Oak", "planted": 0, "leaves": [{"size": 1}] * 4}, "leaves=<list>: has 4 items; give at most 3"),
         ({"name": "Oak", "planted": 0, 7: 1}, "'7': is not a field"),
         ([], "record"),
     ],
