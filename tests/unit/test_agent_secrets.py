@@ -32,6 +32,17 @@ def test_tokens_of_known_forms_are_replaced(token):
         ("token=abc123", "token=[secret]"),
         ("My password is hunter2.", "My password is [secret]"),
         ("Das Passwort ist geheim1!", "Das Passwort ist [secret]"),
+        ("password：hunter2x", "password：[secret]"),
+        ("我的密码是hunter2，别告诉别人", "我的密码是[secret]，别告诉别人"),
+        ("token是abc123", "token是[secret]"),
+        ("密碼：abc123", "密碼：[secret]"),
+        ("パスワードはhunter2です", "パスワードは[secret]です"),
+        ("비밀번호는 hunter2! 입니다", "비밀번호는 [secret] 입니다"),
+        ("Mi contraseña es hunter2", "Mi contraseña es [secret]"),
+        ("mot de passe : s3cret", "mot de passe : [secret]"),
+        ("Пароль это hunter2", "Пароль это [secret]"),
+        ("كلمة المرور هي abc123", "كلمة المرور هي [secret]"),
+        ("รหัสผ่านคือ abc12", "รหัสผ่านคือ [secret]"),
         ("postgres://ana:pa55@db.example.org/x", "postgres://ana:[secret]@db.example.org/x"),
         ("Authorization: Bearer abcdefgh12", "Authorization: Bearer [secret]"),
         ("curl -H 'Authorization: Basic YW5hOnB3'", "curl -H 'Authorization: Basic [secret]'"),
@@ -52,6 +63,9 @@ def test_secrets_by_their_names_and_places_are_replaced(text, expected):
     "text",
     [
         "The password is wrong.",
+        "密码是错的，要换",
+        "La clave es sencilla, 5 veces",
+        "El enclave: 12ab!",
         "We rotate the API keys every month.",
         "max_tokens: 4096, tokens=12",
         "Commit 3f786850e387550fdab836ed7e6dc881de23001b broke the build.",
@@ -66,7 +80,8 @@ def test_other_words_stay(text):
 
 
 @pytest.mark.parametrize(
-    "unit", ["password", "-----BEGIN ", "a://b:", "token ", "eyJaaaaaaaa.", "Authorization:", "x" * 50]
+    "unit",
+    ["password", "-----BEGIN ", "a://b:", "token ", "eyJaaaaaaaa.", "Authorization:", "密码", "mot de ", "x" * 50],
 )
 def test_a_long_text_is_searched_to_its_end(unit):
     assert without_secrets(unit * 20_000 + " password=hunter2").endswith("password=[secret]")
