@@ -211,8 +211,9 @@ def test_a_key_says_whose_memories_they_are(tmp_path: Path) -> None:
     with serve_process(tmp_path / "served", GRAPHMEM_ADMIN_API_KEY="k" * 32) as service:
         with service.client("k" * 32) as admin:
             made = admin.post("/api-keys", json={"user_id": USER, "label": "hooks"}).json()["key"]
-        agent = Agent(tmp_path / "home", tmp_path / "p", service.address, api_key=made, **PATIENT)
-        agent.turn(STATEMENT, "Understood.")
+            agent = Agent(tmp_path / "home", tmp_path / "p", service.address, api_key=made, **PATIENT)
+            agent.turn(STATEMENT, "Understood.")
+            admin.post("/flush").raise_for_status()  # a hook does not wait until its turn can be found
         assert STATEMENT in agent.recall(QUESTION)
         refused = Agent(tmp_path / "home2", tmp_path / "p", service.address, api_key="wrong", **PATIENT)
         out, error = refused.hook("claude-code", "recall", {"prompt": QUESTION})
