@@ -154,6 +154,8 @@ class AsyncMemory:
     lifecycle_status = _awaited(Memory.lifecycle_status)
     pending_deletion = _awaited(Memory.pending_deletion)
     why_not = _awaited(Memory.why_not)
+    judge = _awaited(Memory.judge)
+    judgements = _awaited(Memory.judgements)
     purge = _awaited(Memory.purge)
     dead_letters = _awaited(Memory.dead_letters)
     retry_dead_letter = _awaited(Memory.retry_dead_letter)

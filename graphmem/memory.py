@@ -31,6 +31,7 @@ from graphmem.commands.types import (
     ErasureReport,
     ForgetMemory,
     HoldMessage,
+    JudgeMemory,
     Outcome,
     OutcomeType,
     PinMemory,
@@ -50,13 +51,25 @@ from graphmem.ingest.hooks import BeforeStore, apply_before_store
 from graphmem.ingest.messages import message_commands
 from graphmem.jobs.worker import JobFailure
 from graphmem.lifecycle.compression import HIGHEST_LEVEL, MOST_SUMMARISED
-from graphmem.model import ALL_KINDS, LISTED_KINDS, Kind, MemoryEvent, MemoryRecord, Message, MinRelevance, Scope, View
+from graphmem.model import (
+    ALL_KINDS,
+    LISTED_KINDS,
+    Judgement,
+    Kind,
+    MemoryEvent,
+    MemoryRecord,
+    Message,
+    MinRelevance,
+    Scope,
+    Verdict,
+    View,
+)
 from graphmem.queries.graph import build_graph, find_entity, list_entities
 from graphmem.queries.history import events_of_memory, list_forgotten, read_lifecycle, trace_origin, words_of
 from graphmem.queries.memories import count_by_day, find_memory, list_memories, read_profile, read_standing
 from graphmem.retrieval.types import SearchOutcome, SearchQuery
 from graphmem.settings import Settings
-from graphmem.stores.ledger import events, graph_reads, jobs, memories
+from graphmem.stores.ledger import events, graph_reads, jobs, judgements, memories
 from graphmem.stores.ledger.jobs import JobKind
 from graphmem.stores.projection import Progress
 from graphmem.text import estimate_tokens, normalise_key
@@ -78,6 +91,7 @@ CHARS_PER_MEMORY, TOKENS_PER_MEMORY = 100, 25
 DEFAULT_LIST_LIMIT, MAX_LIST_LIMIT = 100, 100_000
 DELETE_BATCH = 500
 MAX_REPEAT_SECONDS = 86_400
+MAX_JUDGED_CHARS = 4000
 # Tokens of a profile (seed 002 §7.1).
 PROFILE_TOKENS = 1000
 
@@ -869,6 +883,60 @@ class Memory:
                 outcome.trace or explanation.Trace(), search_query.limit, search_query.threshold
             )
         return responses.absence(uid, told, degraded)
+
+    def judge(
+        self,
+        query: str,
+        memory_id: str,
+        verdict: str | None,
+        *,
+        user_id: Any = None,
+        agent_id: Any = None,
+        run_id: Any = None,
+    ) -> types.JudgementDict:
+        """Keeps what somebody says of a memory as an answer to a question: an example for `graphmem bench mine`.
+
+        `verdict`: "right" (`search` found it, and it answers), "wrong" (found, and it does not answer), "missing" (it
+        answers, and was not found); None takes back what was said. Of the same question in the same scope and the same
+        memory the last verdict counts. Searches do not change by it. The question, of at most 4,000 characters, is kept
+        as `before_store` returns it, until the memory is erased; an export has it. Raises NotFoundError if the scope
+        has no memory of this id.
+        """
+        self.engine.check_open()
+        scope, _ = validation.required_scope(user_id, agent_id, run_id)
+        uid = validation.memory_id(memory_id)
+        said = None if verdict is None else Verdict(validation.one_of(verdict, "verdict", Verdict))
+        asked, now = validation.query(query, max_chars=MAX_JUDGED_CHARS), datetime.now(UTC)
+        if (hook := self.engine.settings.before_store) is not None:
+            accepted = apply_before_store(hook, Message("user", asked, now), {})
+            if accepted is None:
+                raise ValidationError("query: before_store refuses it; nothing is kept")
+            asked = accepted[0].content
+        judged = Judgement(scope, asked, uid, said, now)
+        self.engine.commit([JudgeMemory(judged)], scope)
+        return responses.judgement(judged)
+
+    def judgements(
+        self,
+        *,
+        user_id: Any = None,
+        agent_id: Any = None,
+        run_id: Any = None,
+        limit: int = DEFAULT_LIST_LIMIT,
+        offset: int = 0,
+    ) -> types.JudgementList:
+        """Lists what was said by `judge`, the latest first.
+
+        Returns `{"results": [{"query", "memory_id", "verdict", "judged_at", "user_id", "agent_id", "run_id"}, …],
+        "total"}`.
+        """
+        self.engine.check_open()
+        scope, _ = validation.required_scope(user_id, agent_id, run_id)
+        checked_limit = validation.count(limit, "limit", 1, MAX_LIST_LIMIT)
+        checked_offset = validation.count(offset, "offset", 0, 2**31)
+        with self.engine.ledger.read() as connection:
+            found = list(judgements.find(connection, scope, checked_limit, checked_offset))
+            return {"results": list(map(responses.judgement, found)), "total": judgements.count(connection, scope)}
 
     def _search_query(
         self,

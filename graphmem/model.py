@@ -758,6 +758,28 @@ class Item:
     expires_at: datetime | None = None
 
 
+class Verdict(StrEnum):
+    """What somebody says of a memory as an answer to a question.
+
+    RIGHT: found, and it answers. WRONG: found, and it does not. MISSING: it answers, and was not found.
+    """
+
+    RIGHT = "right"
+    WRONG = "wrong"
+    MISSING = "missing"
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What somebody said of a memory as an answer to a question of exactly this scope; None: it is taken back."""
+
+    scope: Scope
+    query: str
+    memory_id: str
+    verdict: Verdict | None
+    at: datetime
+
+
 @dataclass(frozen=True, slots=True)
 class Seeds:
     """The nodes from which the graph is read: entity keys and memory ids of one partition."""

@@ -16,6 +16,7 @@ from graphmem.model import (
     NEUTRAL_IMPORTANCE,
     Entity,
     Event,
+    Judgement,
     Layer,
     MemoryRecord,
     Relation,
@@ -48,6 +49,7 @@ from graphmem.types import (
     HeldDict,
     HistoryDict,
     HitDict,
+    JudgementDict,
     LayerCounts,
     LifecycleDict,
     MemoryDict,
@@ -281,6 +283,19 @@ def forgotten(page: ForgottenPage) -> ForgottenResult:
             result["event_id"] = event_id
         results.append(result)
     return ForgottenResult(results=results, total=page.total)
+
+
+def judgement(found: Judgement) -> JudgementDict:
+    """Converts what somebody said of a memory as an answer."""
+    return JudgementDict(
+        query=found.query,
+        memory_id=found.memory_id,
+        verdict=None if found.verdict is None else found.verdict.value,
+        judged_at=iso(found.at),
+        user_id=found.scope.user_id,
+        agent_id=found.scope.agent_id,
+        run_id=found.scope.run_id,
+    )
 
 
 def dead_letter(dead: DeadEvent) -> DeadLetterDict:

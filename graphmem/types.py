@@ -198,6 +198,28 @@ class AbsenceDict(TypedDict):
     degraded: NotRequired[list[str]]
 
 
+class JudgementDict(TypedDict):
+    """What somebody said of a memory as an answer to a question, in exactly this scope; see `Memory.judge`.
+
+    `verdict` is "right", "wrong" or "missing"; None: it was taken back.
+    """
+
+    query: str
+    memory_id: str
+    verdict: str | None
+    judged_at: str
+    user_id: str | None
+    agent_id: str | None
+    run_id: str | None
+
+
+class JudgementList(TypedDict):
+    """The result of `judgements`; `total` counts all of the scope, not only those returned."""
+
+    results: list[JudgementDict]
+    total: int
+
+
 class RelationDict(TypedDict):
     """A relation between two entities, as the memories in view state it; `facts` are the texts that state it."""
 

@@ -111,6 +111,8 @@ for _command in (
     search.show,
     search.history,
     search.explain,
+    search.judge,
+    search.judgements,
     write.update,
     write.undo,
     write.forget,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from graphmem.cli.bench_qa import benchmark_memory, qa, without_locations
-from graphmem.cli.options import CommandContext, comma_separated, unscoped_command
+from graphmem.cli.options import CommandContext, PathOption, comma_separated, command, unscoped_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,6 +64,10 @@ Cases = Annotated[bool, typer.Option("--cases", help="Also what came of each cas
 Examples = Annotated[
     int,
     typer.Option(metavar="N", min=0, help="Also N questions that context alone answers, and N that search alone does."),
+]
+
+Compare = Annotated[
+    Path | None, PathOption(metavar="FILE", help="What an earlier run with --json printed.", show_default=False)
 ]
 
 bench = typer.Typer(
@@ -203,7 +208,40 @@ def lifecycle(
     call.print_answer(report, lambda renderer: print_lifecycle(renderer, report))
 
 
-for _command in (locomo, chats, multihop, pooled, languages, answers, qa, lifecycle):
+@command
+def mine(call: CommandContext, compare: Compare = None) -> None:
+    """Asks the questions again that somebody judged.
+
+    Found, missed and wrong are told by the verdicts of judge, of all scopes that carry the given ids. Nothing is
+    stored. With --compare, the questions that went better and worse since an earlier run are told: with other settings,
+    for example.
+    """
+    from graphmem.cli.bench_table import print_mine  # noqa: PLC0415
+    from graphmem.cli.render import ProgressBar  # noqa: PLC0415
+    from graphmem.evaluation import mine  # noqa: PLC0415
+
+    before = None if compare is None else _earlier_report(compare)
+    with call.memory(embeds=True) as memory, ProgressBar() as bar:
+        report = mine.build_report(
+            mine.run(memory, call.scope, bar.update), {"embedder": str(memory.stats()["embedder"])}
+        )
+    if before is not None:
+        report["compared"] = mine.compare(before, report)
+    call.print_answer(report, lambda renderer: print_mine(renderer, report))
+
+
+def _earlier_report(path: Path) -> dict[str, Any]:
+    """Reads the file that --json of an earlier run was written to."""
+    try:
+        report = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise typer.BadParameter(f"cannot be read ({type(error).__name__})", param_hint="--compare") from None
+    if not isinstance(report, dict) or report.get("benchmark") != "mine":
+        raise typer.BadParameter("is no answer of `graphmem bench mine --json`", param_hint="--compare")
+    return report
+
+
+for _command in (locomo, chats, multihop, pooled, languages, answers, qa, lifecycle, mine):
     bench.command(_command.__name__)(_command)
 
 

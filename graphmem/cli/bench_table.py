@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from graphmem.cli.render import one_line
 from graphmem.evaluation import languages, metrics
 from graphmem.evaluation.qa.report import DIFFERENT_QUESTIONS, interval
 from graphmem.evaluation.runner import EVERYTHING
@@ -74,6 +75,32 @@ def print_answers(renderer: Renderer, report: Mapping[str, Any]) -> None:
         renderer.line(f"{figure['value']:<{width}}" + "".join(cells))
     renderer.title("Time")
     renderer.line("median: context {context_p50_ms} ms, search {search_p50_ms} ms".format(**report["latency"]))
+
+
+def print_mine(renderer: Renderer, report: Mapping[str, Any]) -> None:
+    """Prints a report of judged questions: the figures, what was missed and why, and what changed since."""
+    if not report["questions"]:
+        renderer.line("nothing is judged yet: say by `graphmem judge` what answers a question, and what does not")
+        return
+    renderer.line(f"judged questions: {report['questions']}, no longer visible answers: {report['hidden']}")
+    for name in ("recall_at_5", "precision_at_5", "silent"):
+        value = report[name]
+        renderer.line(f"{name:<16}{'–' if value is None else f'{100 * value:.0f} %':>6}")
+    for one in report["cases"]:
+        faults = [
+            *(f"missed {missed['id']}: {missed['why']}" for missed in one["missed"]),
+            *(f"wrong {uid}" for uid in one["wrong"]),
+            *(["not silent"] if one["silent"] is False else []),
+        ]
+        if faults:
+            renderer.line((one_line(one["query"]), "bold"))
+        for fault in faults:
+            renderer.line(fault, indent=4)
+    if (changes := report.get("compared")) is not None:
+        renderer.title(", ".join(f"{len(changes[name])} {name}" for name in ("better", "worse", "same")))
+        for name in ("better", "worse"):
+            for query in changes[name]:
+                renderer.line(f"{name}: {one_line(query)}", indent=4)
 
 
 def _cell(value: float | None, columns: int) -> str:

@@ -129,6 +129,21 @@ class Renderer:
         self.memory(result)
         self.line(result["message"])
 
+    def judgement(self, judged: Json) -> None:
+        """Prints a judgement in two lines: day, verdict and the memory's id; the question."""
+        verdict = judged["verdict"] or "taken back"
+        self.line(
+            (self.day(judged["judged_at"]), "green"), "  ", (verdict, "bold"), "  ", (judged["memory_id"], ID_STYLE)
+        )
+        self.line(one_line(judged["query"]), indent=4)
+
+    def judgements(self, found: Json) -> None:
+        """Prints the result of `judgements`, and how many more there are."""
+        for judged in found["results"]:
+            self.judgement(judged)
+        if (more := found["total"] - len(found["results"])) > 0:
+            self.line((f"{more:,} more: give a greater --limit", "dim"))
+
     def hits(self, hits: Sequence[Json]) -> None:
         """Prints the hits of a search with score and relevance and, if explained, with reason and path."""
         for rank, hit in enumerate(hits, 1):

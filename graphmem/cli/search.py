@@ -255,6 +255,36 @@ def why_not(
     call.print_answer(told, lambda renderer: renderer.plain(f"{told['step']}: {told['why']}"))
 
 
+@command
+def judge(
+    call: CommandContext,
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="What was searched for.")],
+    memory_id: Id,
+    verdict: Annotated[
+        str,
+        typer.Argument(
+            metavar="VERDICT",
+            help="right: it answers. wrong: it does not. missing: it does, and was not found. none: take it back.",
+        ),
+    ],
+) -> None:
+    """Says whether a memory answers a question, for bench mine."""
+    with call.memory() as memory:
+        judged = memory.judge(query, memory_id, None if verdict == "none" else verdict, **call.scope)
+    call.print_answer(judged, lambda renderer: renderer.judgement(judged))
+
+
+@command
+def judgements(
+    call: CommandContext,
+    limit: Annotated[int, typer.Option(help="The maximum number of judgements.")] = 100,
+) -> None:
+    """Lists what was said by judge, the latest first."""
+    with call.memory() as memory:
+        found = memory.judgements(**call.scope, limit=limit)
+    call.print_answer(found, lambda renderer: renderer.judgements(found))
+
+
 def _print_if_exists(call: CommandContext, memory_id: str, value: object, renderer_method: str) -> None:
     if not value:
         raise error_exit(f"no memory {shlex.quote(memory_id)}; 'graphmem list' prints the ids that exist")

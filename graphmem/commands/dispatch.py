@@ -39,6 +39,7 @@ from graphmem.commands.items import (
     delete_settings,
     import_item,
     import_setting,
+    judge_memory,
     put_item,
     refresh_item,
 )
@@ -88,6 +89,7 @@ from graphmem.commands.types import (
     ImportMemory,
     ImportSetting,
     ImportTombstone,
+    JudgeMemory,
     MergeMemory,
     MoveMemory,
     Outcome,
@@ -115,7 +117,7 @@ _OF_SCOPE = (
 )  # fmt: skip
 _OF_MEMORY = (
     StoreEnrichment, UpdateMemory, RetireMemory, RestoreMemory, ForgetMemory, MergeMemory, RememberMemory, MoveMemory,
-    PinMemory, DeleteMemory,
+    PinMemory, DeleteMemory, JudgeMemory,
 )  # fmt: skip
 
 
@@ -197,6 +199,7 @@ execute.register(DeleteItem, delete_item)
 execute.register(DeleteItems, delete_items)
 execute.register(DeleteExpiredItems, delete_expired_items)
 execute.register(RefreshItem, refresh_item)
+execute.register(JudgeMemory, judge_memory)
 execute.register(ChangeSettings, change_settings)
 execute.register(DeleteSettings, delete_settings)
 execute.register(AddAlias, execute_entity_command)

@@ -1,5 +1,5 @@
 """The handlers of commands about exact values, for `graphmem.commands.dispatch`: items, with the memories of their
-texts, and settings of the service.
+texts, judgements of memories, and settings of the service.
 
 An item and the memory of its text change in one transaction.
 """
@@ -23,6 +23,7 @@ from graphmem.commands.types import (
     ErasureReport,
     ImportItem,
     ImportSetting,
+    JudgeMemory,
     Outcome,
     OutcomeType,
     PutItem,
@@ -31,7 +32,7 @@ from graphmem.commands.types import (
 )
 from graphmem.commands.unit_of_work import UnitOfWork
 from graphmem.model import Item
-from graphmem.stores.ledger import items, memories, service_tables, tombstones
+from graphmem.stores.ledger import items, judgements, memories, service_tables, tombstones
 from graphmem.stores.ledger.service_tables import StoredSetting
 
 
@@ -123,7 +124,25 @@ def import_item(command: ImportItem, uow: UnitOfWork) -> Outcome:
         return Outcome(OutcomeType.NONE, item.key, reason="item erased")
     # A memory of another scope would let the item be found, and erased, by the wrong user.
     is_own = memory is not None and memory.is_in(item.scope)
+    if not is_own and item.namespace[:1] == (items.JUDGEMENTS,):
+        return Outcome(OutcomeType.NONE, item.key, reason="the judged memory is not here")
     items.insert(connection, item, memory.row if memory is not None and is_own else None)
+    return Outcome(OutcomeType.PUT_ITEM, item.key)
+
+
+def judge_memory(command: JudgeMemory, uow: UnitOfWork) -> Outcome:
+    """Stores a judgement as an item that goes with the memory, or deletes the one that is there."""
+    connection, memory = uow.connection, uow.find(command.id)
+    item = judgements.encode(command.judgement)
+    stored = items.find_row(connection, item.scope, item.namespace, item.key)
+    if command.judgement.verdict is None:
+        if stored is None:
+            return Outcome(OutcomeType.NONE, item.key, reason="not judged")
+        return Outcome(OutcomeType.DELETE_ITEM, item.key, erased=_delete(stored, uow, with_memory=False))
+    if stored is None:
+        items.insert(connection, item, memory.row)
+    else:
+        items.update(connection, stored.id, item, memory.row)
     return Outcome(OutcomeType.PUT_ITEM, item.key)
 
 

@@ -19,6 +19,7 @@ from graphmem.model import (
     Event,
     Extraction,
     Item,
+    Judgement,
     Kind,
     Layer,
     Link,
@@ -429,6 +430,21 @@ class ImportItem:
     item: Item
 
 
+@dataclass(frozen=True, slots=True)
+class JudgeMemory:
+    """Keeps what somebody says of a memory as an answer to a question, in place of what was said of both before.
+
+    `judgement.verdict` None takes that back. Raises NotFoundError for an unknown memory.
+    """
+
+    judgement: Judgement
+
+    @property
+    def id(self) -> str:
+        """The id of the memory."""
+        return self.judgement.memory_id
+
+
 ItemCommand = PutItem | DeleteItem | DeleteItems | DeleteExpiredItems | RefreshItem
 
 
@@ -612,6 +628,7 @@ Command = (
     | DeleteMemory
     | EntityCommand
     | ItemCommand
+    | JudgeMemory
     | ChangeSettings
     | DeleteSettings
     | ImportCommand

@@ -16,7 +16,7 @@ METHODS = {
     Memory: """
         abstract add alias close context count_by_day dead_letters delete delete_all drop_dead_letter
         end_session entities entity explain export flush forget forget_subscriber from_config from_file get
-        get_all graph history import_ lifecycle_status on pending_deletion pin profile purge rebuild
+        get_all graph history import_ judge judgements lifecycle_status on pending_deletion pin profile purge rebuild
         rename_entity repair reset retry_dead_letter retry_failed search stats tend unalias undo undo_cycle
         unpin update verify why_not
     """,

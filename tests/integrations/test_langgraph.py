@@ -235,6 +235,18 @@ def test_answers_that_wait_in_the_services_proxy_are_no_items_of_the_store(memor
     assert own.get(Scope("ana"), waiting, "question") is not None
 
 
+def test_judgements_are_no_items_of_the_store(memory: Memory) -> None:
+    store = GraphmemStore(memory, user_id="ana", agent_id=None)
+    store.put(("notes",), "k", TEA)
+    uid = memory.get_all(user_id="ana")["results"][0]["id"]
+    memory.judge("What do I drink?", uid, "right", user_id="ana")
+    assert store.list_namespaces() == [("notes",)]
+    assert keys(store.search(())) == keys(store.search((), query="tea")) == ["k"]
+    with pytest.raises(InvalidNamespaceError, match="graphmem's own"):
+        store.batch([PutOp((items.JUDGEMENTS, "x"), "question", TEA)])
+    assert memory.judgements(user_id="ana")["total"] == 1
+
+
 @pytest.mark.parametrize("namespace", [("a.b",), ("",), (1,), ("a\0",), "notes"])
 def test_namespaces_that_langgraph_forbids_are_refused_in_a_batch(store: GraphmemStore, namespace: Any) -> None:
     for op in (

@@ -608,6 +608,7 @@ def test_failures_are_one_line_and_status_one(plain_home):
         ["history", "nothing"],
         ["explain", "nothing"],
         ["why-not", "words", "nothing", "--user", "ann"],
+        ["judge", "words", "nothing", "right", "--user", "ann"],
         ["update", "nothing", "words"],
         ["undo", "nothing"],
         ["forget", "nothing"],
@@ -650,6 +651,9 @@ UNUSABLE = {
     "search --reference-date": (["some day"], ["x", "--user", "ann"]),
     "search --kinds": (["dream", ""], ["x", "--user", "ann"]),
     "why-not QUERY": ([" ", "a\0b"], ["--user", "ann"]),
+    "judge QUERY": ([" ", "a\0b", "x" * 5000], ["--user", "ann"]),
+    "judge VERDICT": (["good", ""], ["x", "x", "--user", "ann"]),
+    "judgements --limit": (["0", "many"], ["--user", "ann"]),
     "why-not --top-k": (["0", "many", "5000"], ["x", "x", "--user", "ann"]),
     "why-not --filters": (["{oops", "[1]"], ["x", "x", "--user", "ann"]),
     "why-not --threshold": (["7", "high"], ["x", "x", "--user", "ann"]),
@@ -735,12 +739,12 @@ UNUSABLE = {
 }  # fmt: skip
 # Parts of which a command takes any value that is no fault of its own: the names of files, and ids.
 ANY_VALUE = {
-    "add --file", "show ID", "history ID", "explain ID", "why-not ID", "update ID", "undo EVENT", "delete ID",
-    "backup FILE", "forget ID", "pin ID", "lifecycle undo CYCLE", "lifecycle abstract ID",
+    "add --file", "show ID", "history ID", "explain ID", "why-not ID", "judge ID", "update ID", "undo EVENT",
+    "delete ID", "backup FILE", "forget ID", "pin ID", "lifecycle undo CYCLE", "lifecycle abstract ID",
     "graph --output", "bench locomo LOCOMO", "bench chats CHATS", "bench multihop QUESTIONS", "bench multihop --corpus",
     "bench pooled LOCOMO", "bench pooled QUESTIONS", "bench pooled --corpus", "bench languages FOLDER",
     "bench answers ANSWERS", "bench lifecycle FOLDER", "bench qa QUESTIONS", "bench qa --results", "bench qa --report",
-    "bench qa --leave-out", "keys revoke ID", "migrate jsonl FILE",
+    "bench qa --leave-out", "bench mine --compare", "keys revoke ID", "migrate jsonl FILE",
     "migrate mem0 --collection", "migrate mem0 --api-key",
 }  # fmt: skip
 SCOPED = {"--user", "--agent", "--run"}
@@ -768,7 +772,7 @@ def test_an_unusable_value_is_named_as_it_is_written_and_status_two(empty_memory
     (*command, written), (values, rest) = part.split(), UNUSABLE[part]
     for value in values:
         given = [f"{written}={value}"] if written.startswith("--") else ["--", value]
-        given += ["an-id"] if part == "why-not QUERY" else []
+        given += {"why-not QUERY": ["an-id"], "judge QUERY": ["an-id", "right"]}.get(part, [])
         before = rest if part.startswith("update") else []
         result = run(*command, *before, *(option for option in rest if option not in before), *given, status=2)
         assert result.stdout == "", value
@@ -787,7 +791,8 @@ def test_an_unusable_user_is_named_as_an_option_of_every_command(empty_memory, c
         "list": [], "profile": [], "graph": [], "mcp": [], "create": [], "delete": ["--all", "--yes"],
         "undo": ["an-id"],
         "run": ["--dry-run"], "status": [], "pending": [], "purge": ["--yes"],
-        "update": ["an-id", "words"], "why-not": ["words", "an-id"], "install": ["codex", "--dry-run"],
+        "update": ["an-id", "words"], "why-not": ["words", "an-id"], "judge": ["words", "an-id", "right"],
+        "judgements": [], "mine": [], "install": ["codex", "--dry-run"],
     }.get(command.split()[-1], ["words"])  # fmt: skip
     named_options = ["--user", "--agent", "--run"]
     if command == "install":
@@ -826,6 +831,9 @@ READING = [
     ["history", "x"],
     ["explain", "x"],
     ["why-not", "words", "x", "--user", "ann"],
+    ["judge", "words", "x", "right", "--user", "ann"],
+    ["judgements", "--user", "ann"],
+    ["bench", "mine", "--user", "ann"],
     ["update", "x", "words"],
     ["undo", "x"],
     ["forget", "x"],
@@ -864,7 +872,7 @@ def test_every_other_command_is_known_as_one_that_makes_a_memory():
         f"{name} {sub}".strip() for name, group in groups.items() for sub in getattr(group, "commands", {"": None})
     }
     assert {
-        " ".join(words[:2] if words[0] in {"keys", "lifecycle"} else words[:1]) for words in READING
+        " ".join(words[:2] if words[0] in {"keys", "lifecycle", "bench"} else words[:1]) for words in READING
     } | MAKING == names
 
 

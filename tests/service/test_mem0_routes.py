@@ -386,7 +386,7 @@ def test_the_project_is_that_of_the_configuration(make_memory: Make) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "remedy"),
     [
-        ("POST", "/v1/feedback/", "not kept"),
+        ("POST", "/v1/feedback/", "names no question"),
         ("POST", "/v1/exports/", "GET /export"),
         ("POST", "/v1/exports/get/", "GET /export"),
         ("GET", "/v2/entities/user/ana/profile/", "POST /context"),

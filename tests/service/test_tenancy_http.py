@@ -171,6 +171,10 @@ def list_requests(ids: list[str], events: list[str]) -> dict[str, list[Request]]
         "POST /memories/{memory_id}/why-not": [
             Request(uid, body={"query": text}) for uid in uids for text in QUESTIONS[:2]
         ],
+        "PUT /memories/{memory_id}/judgement": [
+            Request(uid, body={"query": GUESSED, "verdict": verdict}) for uid in uids for verdict in ("wrong", None)
+        ],
+        "GET /judgements": [Request(""), Request("", {"run_id": "run-"}), Request("", {"limit": 1})],
         "POST /search": searching,
         "POST /context": [
             *(Request("", body={"query": text, "max_chars": 20_000, "profile": True}) for text in QUESTIONS[1:5]),

@@ -53,6 +53,7 @@ def add_victim(memory: Memory) -> list[str]:
     ids += [
         str(one["id"]) for one in memory.add("Zyxwoc was ill.", **VICTIM_SCOPE, expiration_date="2024-04-01")["results"]
     ]
+    memory.judge("Does Zyxwoc like gossamerine tea?", ids[2], "right", **VICTIM_SCOPE)
     memory.alias("Ann", "Zyxwoc", user_id=VICTIM)
     memory.rename_entity("Vostokgrad", "Brumalheim", user_id=VICTIM)
     return ids

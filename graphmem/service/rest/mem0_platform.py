@@ -258,7 +258,7 @@ async def no_project_changes(_: AdminParam) -> None:
 _NO_EXPORTS = "No model fills a schema here; GET /export returns all that is kept."
 _NO_PROFILES = "There are no profiles here; POST /context returns what is known for a question."
 _NOTHING_HERE = {
-    "/v1/feedback/": "Feedback is not kept here; change the memory, or erase it.",
+    "/v1/feedback/": "Feedback names no question; PUT /memories/{id}/judgement says whether a memory answers one.",
     "/v1/exports/": _NO_EXPORTS,
     "/v1/exports/get/": _NO_EXPORTS,
     "/v2/profiles/settings/": _NO_PROFILES,

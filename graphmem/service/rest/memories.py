@@ -1,19 +1,19 @@
-"""Routes of our own about one memory: where it comes from, hiding and pinning it, and taking a change back."""
+"""Routes of our own about one memory: where it comes from, hiding, pinning and judging it, and taking a change back."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from graphmem.lifecycle.conflicts import ConflictRule
-from graphmem.service import problems
+from graphmem.service import limits, problems
 from graphmem.service.listing import within_answer
 from graphmem.service.rest import answers
 from graphmem.service.rest.dependencies import CallerParam, JsonRoute, ServiceParam
-from graphmem.service.schemas import Body, Ids
-from graphmem.types import MemoryDict, RelationDict
+from graphmem.service.schemas import Body, Ids, IdsBody
+from graphmem.types import JudgementDict, JudgementList, MemoryDict, RelationDict
 
 router = APIRouter(route_class=JsonRoute, tags=["memories"], responses=problems.documented(404))
 
@@ -90,6 +90,36 @@ async def undo_event(
     events.
     """
     return await service.memory.undo(event_id, **caller.scope(query.named(), required=False))
+
+
+class JudgementBody(IdsBody):
+    """A question of a scope, and what is said of a memory as its answer; null takes that back."""
+
+    query: str
+    verdict: Literal["right", "wrong", "missing"] | None
+
+
+class JudgementsQuery(Ids):
+    """The scope whose judgements are listed, and which of them, the latest first."""
+
+    limit: int = Field(default=100, ge=1, le=limits.MAX_PAGE)
+    offset: int = Field(default=0, ge=0, le=2**31)
+
+
+@router.put("/memories/{memory_id}/judgement")
+async def judge_memory(
+    memory_id: str, body: JudgementBody, caller: CallerParam, service: ServiceParam
+) -> JudgementDict:
+    """Keeps what somebody says of a memory as an answer to a question: an example for `graphmem bench mine`."""
+    return await service.memory.judge(body.query, memory_id, body.verdict, **caller.scope(body.named()))
+
+
+@router.get("/judgements")
+async def list_judgements(
+    query: Annotated[JudgementsQuery, Query()], caller: CallerParam, service: ServiceParam
+) -> JudgementList:
+    """Lists what was said of memories as answers, the latest first."""
+    return await service.memory.judgements(**caller.scope(query.named()), limit=query.limit, offset=query.offset)
 
 
 class ForgetBody(Body):

@@ -21,6 +21,9 @@ _BY_DIGEST = _ITEM.where(items.c.digest == bindparam("item"))
 _BY_ROW = _ITEM.where(in_array(items.c.id, "row_ids"))
 # The first label of the namespaces in which answers of the service's proxy wait: no adapter's.
 PROXY_ANSWERS = "graphmem-proxy-answers"
+# Likewise of those in which judgements of memories are.
+JUDGEMENTS = "graphmem-judgements"
+OWN_LABELS = (PROXY_ANSWERS, JUDGEMENTS)
 # Items that a listing reads at once: a page has ten, and a value up to ten million characters.
 BATCH = 50
 
@@ -83,8 +86,8 @@ def is_expired(row: Row[Any], now: datetime) -> bool:
 def latest(connection: Connection, scope: Scope, namespace: Sequence[str], now: datetime) -> Iterator[Item]:
     """Yields the items of a scope in a namespace or below it, last changed first, then by key.
 
-    The items of a scope are those that carry its ids, without answers of the proxy. Their values are read in batches,
-    as far as the caller iterates; no statement stays open in between.
+    The items of a scope are those that carry its ids, without those in graphmem's own namespaces. Their values are
+    read in batches, as far as the caller iterates; no statement stays open in between.
     """
     order = (items.c.updated_at.desc(), items.c.key, items.c.namespace, items.c.id)
     ids = connection.scalars(select(items.c.id).where(*_seen(scope, namespace, now)).order_by(*order)).all()
@@ -96,7 +99,8 @@ def latest(connection: Connection, scope: Scope, namespace: Sequence[str], now: 
 
 def _seen(scope: Scope, namespace: Sequence[str], now: datetime) -> list[ColumnElement[bool]]:
     """Returns the conditions for the items of adapters that carry a scope's ids, in a namespace or below it."""
-    return [*_carrying(scope), *_below(namespace), _unexpired(now), *map(not_, _below([PROXY_ANSWERS]))]
+    own = (condition for label in OWN_LABELS for condition in _below([label]))
+    return [*_carrying(scope), *_below(namespace), _unexpired(now), *map(not_, own)]
 
 
 def last_stored(
@@ -144,6 +148,12 @@ def changed_before(connection: Connection, namespace: Sequence[str], end: dateti
     """Returns the items of all scopes in a namespace or below it that were last changed up to `end`, earliest first."""
     statement = _ITEM.where(*_below(namespace), items.c.updated_at <= micros(end))
     return list(_items(connection, statement.order_by(items.c.updated_at, items.c.id)))
+
+
+def of_namespace(scope: Scope, namespace: Sequence[str]) -> Select[Any]:
+    """Returns the statement that finds the items of memories which carry a scope's ids in exactly this namespace."""
+    within = [*_carrying(scope), items.c.namespace == encode_namespace(namespace), items.c.memory.is_not(None)]
+    return _ITEM.where(*within)
 
 
 def all_items(connection: Connection, scope: Scope | None) -> Iterator[Item]:

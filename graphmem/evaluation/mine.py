@@ -1,0 +1,141 @@
+"""Asks the questions that users have judged again, and measures the answers by their own verdicts.
+
+What is expected of a question are the memories that were called right or missing. Searching counts as no use of the
+memories. A run with other settings is compared with an earlier one question by question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import Any
+
+from graphmem.evaluation.environment import environment
+from graphmem.memory import Memory
+from graphmem.model import SCOPE_NAMES, Verdict
+from graphmem.types import JudgementDict
+
+# So many hits are looked at: about those that a person reads, and that a block of 2,000 characters begins with.
+FIRST = 5
+PAGE = 1000
+Place = tuple[str | None, ...]
+
+
+@dataclass(slots=True)
+class JudgedQuestion:
+    """A question of one scope, with the ids of the memories that answer it, and of those that do not."""
+
+    query: str
+    scope: dict[str, Any]
+    expected: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+
+
+def judged_questions(memory: Memory, scope: Mapping[str, Any]) -> list[JudgedQuestion]:
+    """Returns the judged questions of all scopes that carry these ids, in the order in which they were last judged."""
+    questions: dict[Place, JudgedQuestion] = {}
+    for one in reversed(list(_judgements(memory, scope))):
+        own = {name: value for name, value in one.items() if name in SCOPE_NAMES and isinstance(value, str)}
+        question = questions.setdefault(_place(one), JudgedQuestion(one["query"], own))
+        (question.wrong if one["verdict"] == Verdict.WRONG else question.expected).append(one["memory_id"])
+    return list(questions.values())
+
+
+def _judgements(memory: Memory, scope: Mapping[str, Any]) -> Iterable[JudgementDict]:
+    offset = 0
+    while page := memory.judgements(**scope, limit=PAGE, offset=offset)["results"]:
+        yield from page
+        offset += PAGE
+
+
+def replay(memory: Memory, question: JudgedQuestion) -> dict[str, Any]:
+    """Asks a question, and returns what became of the memories that were judged.
+
+    `found`, `missed` and `hidden` have the expected ones: among the first hits (or under one of them), not among them
+    (with the step of the search at which they fall out, and why), and those that no search may find by now, as they
+    are retired, forgotten or expired, which do not count. `wrong` are those of the wrong ones that are among the first.
+    `silent`: of a question without an answer, whether nothing of the default relevance is found; else None.
+    """
+    # With `explain` a search counts as no use of its hits.
+    hits = memory.search(question.query, **question.scope, top_k=FIRST, explain=True)["results"]
+    places = [hit["id"] for hit in hits]
+    outcome: dict[str, Any] = {"query": question.query, **question.scope, "found": [], "missed": [], "hidden": []}
+    for uid in question.expected:
+        if uid in places:
+            outcome["found"].append(uid)
+            continue
+        absence = memory.why_not(question.query, uid, **question.scope, top_k=FIRST)
+        if absence["step"] == "grouped" and absence["details"]["under"] in places:
+            outcome["found"].append(uid)
+        elif absence["step"] == "not_visible":
+            outcome["hidden"].append(uid)
+        else:
+            outcome["missed"].append({"id": uid, "step": absence["step"], "why": absence["why"]})
+    outcome["wrong"] = [uid for uid in places if uid in question.wrong]
+    outcome["silent"] = None
+    if not question.expected:
+        outcome["silent"] = not memory.search(question.query, **question.scope, top_k="auto", explain=True)["results"]
+    return outcome
+
+
+def run(memory: Memory, scope: Mapping[str, Any], update: Callable[[str, int, int], None]) -> list[dict[str, Any]]:
+    """Asks all judged questions of a scope; `update` gets a name, how many were asked, and how many there are."""
+    questions = judged_questions(memory, scope)
+    outcomes = []
+    for number, question in enumerate(questions, 1):
+        outcomes.append(replay(memory, question))
+        update("ask", number, len(questions))
+    return outcomes
+
+
+def build_report(outcomes: Sequence[Mapping[str, Any]], models: Mapping[str, str]) -> dict[str, Any]:
+    """Returns the figures of a run, as shares of 1, with its circumstances and what became of each question.
+
+    `recall_at_5`: of the expected memories of a question those that are found, on the average. `precision_at_5`: of the
+    judged ones among the first hits those that answer. `silent`: of the questions without an answer those for which
+    nothing is found. A figure is None where there is nothing to measure it by.
+    """
+    answered = [len(one["found"]) / (len(one["found"]) + len(one["missed"])) for one in outcomes if _is_answered(one)]
+    right, wrong = (sum(len(one[name]) for one in outcomes) for name in ("found", "wrong"))
+    return {
+        "benchmark": "mine",
+        **environment(),
+        "models": dict(models),
+        "questions": len(outcomes),
+        "hidden": sum(len(one["hidden"]) for one in outcomes),
+        "recall_at_5": _mean(answered),
+        "precision_at_5": _mean([1.0] * right + [0.0] * wrong),
+        "silent": _mean([float(one["silent"]) for one in outcomes if one["silent"] is not None]),
+        "cases": [dict(one) for one in outcomes],
+    }
+
+
+def compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Returns the questions that went better, worse and the same since an earlier report, of those that both have.
+
+    Better is what finds more of the expected memories, or as many and fewer wrong ones, or is silent where it was not.
+    """
+    earlier = {_place(one): _worth(one) for one in before["cases"]}
+    changes: dict[str, list[str]] = {"better": [], "worse": [], "same": []}
+    for one in after["cases"]:
+        former, now = earlier.get(_place(one)), _worth(one)
+        if former is not None:
+            changes["same" if now == former else "better" if now > former else "worse"].append(one["query"])
+    return changes
+
+
+def _is_answered(outcome: Mapping[str, Any]) -> bool:
+    return bool(outcome["found"] or outcome["missed"])
+
+
+def _worth(outcome: Mapping[str, Any]) -> tuple[int, int, bool]:
+    return len(outcome["found"]), -len(outcome["wrong"]), bool(outcome["silent"])
+
+
+def _place(asked: Mapping[str, Any]) -> Place:
+    return asked["query"], *(asked.get(name) for name in SCOPE_NAMES)
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return round(fmean(values), 3) if values else None

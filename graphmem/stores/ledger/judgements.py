@@ -1,0 +1,57 @@
+"""Stores judgements as items of a namespace that is graphmem's own, so that they are exported and erased as items are.
+
+An item goes with the judged memory: who erases that, erases what was said of it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from sqlalchemy import Connection, func, select
+
+from graphmem.model import Item, Judgement, Scope, Verdict
+from graphmem.stores.ledger import items
+from graphmem.stores.ledger.schema import items as items_table
+from graphmem.text import content_hash
+
+_NAMESPACE = (items.JUDGEMENTS,)
+
+
+def encode(judgement: Judgement) -> Item:
+    """Returns the item that keeps a judgement; its key is the same for the same question and memory."""
+    place = {"query": judgement.query, "memory_id": judgement.memory_id}
+    return Item(
+        judgement.scope,
+        _NAMESPACE,
+        content_hash(judgement.scope.partition, json.dumps(place)),
+        json.dumps({**place, "verdict": judgement.verdict}, ensure_ascii=False),
+        created_at=judgement.at,
+        updated_at=judgement.at,
+    )
+
+
+def find(connection: Connection, scope: Scope, limit: int | None, offset: int = 0) -> Iterator[Judgement]:
+    """Yields the judgements that carry a scope's ids, the latest first; of those in `limit` from `offset` on."""
+    statement = items.of_namespace(scope, _NAMESPACE).order_by(items_table.c.updated_at.desc(), items_table.c.id.desc())
+    for row in connection.execute(statement.limit(limit).offset(offset)):
+        judgement = _decode(items.decode_item(row))
+        if judgement is not None:
+            yield judgement
+
+
+def count(connection: Connection, scope: Scope) -> int:
+    """Returns the number of the judgements that carry a scope's ids."""
+    found = items.of_namespace(scope, _NAMESPACE).subquery()
+    return int(connection.scalar(select(func.count()).select_from(found)) or 0)
+
+
+def _decode(item: Item) -> Judgement | None:
+    """Returns the judgement of an item; None for one that an import brought with other values."""
+    values: Any = json.loads(item.value)
+    if item.memory_id is None or not isinstance(values, dict) or not isinstance(values.get("query"), str):
+        return None
+    if values.get("verdict") not in set(Verdict):
+        return None
+    return Judgement(item.scope, values["query"], item.memory_id, Verdict(values["verdict"]), item.updated_at)

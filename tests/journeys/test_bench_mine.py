@@ -1,0 +1,122 @@
+"""`graphmem judge` and `graphmem bench mine`: the questions that somebody judged are asked again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from support.fakes import fake_models
+from typer.testing import CliRunner
+
+from graphmem import Memory, Settings
+from graphmem.cli.app import app
+from graphmem.evaluation import mine
+
+USER = {"user_id": "ann"}
+SENTENCES = [
+    "I drink green tea.", "My sister lives in Berlin.", "The car needs new tyres.", "Bob plays chess.",
+    "I had pasta for lunch.", "The meeting is at nine.", "I bought a red bicycle.", "Our dog is called Rex.",
+]  # fmt: skip
+runner = CliRunner()
+
+
+@pytest.fixture
+def judged(tmp_path: Path) -> tuple[Path, dict[str, str]]:
+    """A folder with memories and verdicts, and the ids of the memories by their sentences."""
+    home = tmp_path / "home"
+    with Memory(home, settings=Settings()) as memory:
+        for sentence in SENTENCES:
+            memory.add(sentence, **USER)
+        own = {one["memory"]: one["id"] for one in memory.get_all(**USER)["results"]}
+        memory.judge("What do I drink?", own["I drink green tea."], "right", **USER)
+        memory.judge("What do I drink?", own["The car needs new tyres."], "wrong", **USER)
+        memory.judge("Where can I buy cheese?", own["My sister lives in Berlin."], "wrong", **USER)
+        memory.judge("Wie heißt mein Haustier?", own["Our dog is called Rex."], "missing", **USER)
+    return home, own
+
+
+def run(*arguments: str, status: int = 0) -> str:
+    result = runner.invoke(app, [*arguments, "--user", "ann"])
+    assert result.exit_code == status, result.output
+    return result.stdout
+
+
+def test_judged_questions_are_asked_again_and_measured(judged: tuple[Path, dict[str, str]], tmp_path: Path) -> None:
+    home, own = judged
+    first = tmp_path / "first.json"
+    first.write_text(run("bench", "mine", "--home", str(home), "--json"))
+    report = json.loads(first.read_text())
+    drink, cheese, pet = report["cases"]
+    assert (drink["found"], drink["missed"], drink["silent"]) == ([own["I drink green tea."]], [], None)
+    assert cheese["silent"] is True
+    assert [*pet["found"], *(one["id"] for one in pet["missed"])] == [own["Our dog is called Rex."]]
+    assert report["questions"] == 3
+    assert report["recall_at_5"] == (1 + len(pet["found"])) / 2
+    with Memory(home, settings=Settings()) as memory:
+        memory.update(own["The car needs new tyres."], "What I drink after what I drink is what I do drink.")
+        memory.forget(own["Our dog is called Rex."])
+    text = run("bench", "mine", "--home", str(home), "--compare", str(first))
+    assert "no longer visible answers: 1" in text
+    assert "worse: What do I drink?" in text
+    assert f"wrong {own['The car needs new tyres.']}" in text
+
+
+def test_verdicts_are_said_listed_and_taken_back(judged: tuple[Path, dict[str, str]]) -> None:
+    home, own = judged
+    told = run("judge", "What do I eat?", own["I had pasta for lunch."], "missing", "--home", str(home))
+    assert "missing" in told
+    assert "What do I eat?" in told
+    assert run("judgements", "--home", str(home), "--limit", "2").count("\n") == 5
+    assert "3 more: give a greater --limit" in run("judgements", "--home", str(home), "--limit", "2")
+    taken = run("judge", "What do I eat?", own["I had pasta for lunch."], "none", "--home", str(home))
+    assert "taken back" in taken
+    assert "What do I eat?" not in run("judgements", "--home", str(home))
+
+
+def test_without_a_verdict_it_says_what_to_do(tmp_path: Path) -> None:
+    with Memory(tmp_path, settings=Settings()) as memory:
+        memory.add("I drink tea.", **USER)
+    assert "nothing is judged yet" in run("bench", "mine", "--home", str(tmp_path))
+    assert json.loads(run("bench", "mine", "--home", str(tmp_path), "--json"))["recall_at_5"] is None
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"benchmark": "answers"}'])
+def test_a_file_that_is_no_report_is_refused(judged: tuple[Path, dict[str, str]], tmp_path: Path, content: str) -> None:
+    (tmp_path / "report").write_text(content)
+    result = runner.invoke(
+        app, ["bench", "mine", "--home", str(judged[0]), "--user", "ann", "--compare", str(tmp_path / "report")]
+    )
+    assert result.exit_code == 2
+    assert "--compare" in result.output
+
+
+def test_better_is_what_finds_more_shows_fewer_wrong_ones_or_keeps_quiet() -> None:
+    def case(query: str, found: int, wrong: int, silent: bool | None = None) -> dict[str, object]:
+        return {"query": query, "user_id": "ann", "found": ["x"] * found, "wrong": ["y"] * wrong, "silent": silent}
+
+    before = {"cases": [case("a", 1, 1), case("b", 1, 1), case("c", 0, 1, False), case("d", 2, 0), case("gone", 1, 0)]}
+    after = {"cases": [case("a", 2, 5), case("b", 1, 0), case("c", 0, 1, True), case("d", 1, 0), case("new", 1, 0)]}
+    assert mine.compare(before, after) == {"better": ["a", "b", "c"], "worse": ["d"], "same": []}
+
+
+def test_replays_count_as_no_use_and_pages_are_read_to_their_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mine, "PAGE", 2)
+    settings = Settings.from_dict({**fake_models(), "lifecycle": {"daily_at": "never"}})
+    with Memory(tmp_path / "home", settings=settings) as memory:
+        (uid,) = [one["id"] for one in memory.add("I drink tea.", **USER)["results"]]
+        for number in range(5):
+            memory.judge(f"What do I drink? {number}", uid, "right", **USER)
+        questions = mine.judged_questions(memory, USER)
+        assert [one.query[-1] for one in questions] == list("01234")
+        export = tmp_path / "before"
+        memory.export(export)
+        assert all(mine.replay(memory, one)["found"] == [uid] for one in questions)
+        memory.export(tmp_path / "after")
+
+    def memories(path: Path) -> list[str]:
+        return [line for line in path.read_text().splitlines() if '"type":"memory"' in line.replace(" ", "")]
+
+    assert memories(export) == memories(tmp_path / "after") != []
