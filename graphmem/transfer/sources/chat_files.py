@@ -51,6 +51,7 @@ _FIRST_LINES = 20
 _WHATSAPP = re.compile(
     r".*?whatsapp(?:[ -]chat)?(?: (?:with|mit|con|avec|com|met)\b)?[ -]*(?P<name>\S.*)", re.IGNORECASE
 )
+_JSON_SPACE = re.compile(r"[ \t\n\r]*")
 _COPY_NUMBER = re.compile(r"\s*\(\d+\)$")
 
 
@@ -67,18 +68,22 @@ def conversations(
         return
     for source, data in _parts(path, program):
         text = _decode(source, data, program)
+        del data  # as long as the text
         if program == "whatsapp":
             yield _of_whatsapp(source, path, text, zone, left_out)
             continue
         read = exported_chats.of_chatgpt if program == "chatgpt" else exported_chats.of_claude
-        values = _json_values(source, text)
-        if values and not any(other_files.program_of(value) == program for value in values):
-            raise _foreign(source, text, program)
-        for number, value in enumerate(values, 1):
+        others = list[int]()
+        number = 0
+        for number, value in enumerate(_json_values(source, text), 1):
             if other_files.program_of(value) == program:
                 yield read(value, left_out)
             else:
-                skipped.add(f"is no conversation of {PROGRAMS[program]}", f"conversation {number}")
+                others.append(number)
+        if others and len(others) == number:
+            raise _foreign(source, text, program)
+        for other in others:
+            skipped.add(f"is no conversation of {PROGRAMS[program]}", f"conversation {other}")
 
 
 # --- files ---------------------------------------------------------------------------------------------------------
@@ -222,10 +227,10 @@ def _foreign(source: str, text: str, program: str) -> ValidationError:
     return ValidationError(f"{source}: {advice}")
 
 
-def _json_values(source: str, text: str) -> list[Any]:
-    """Returns the conversations of a list, or one that stands alone."""
+def _json_values(source: str, text: str) -> Iterator[Any]:
+    """Yields the conversations of a list, or one that stands alone."""
     try:
-        value = json.loads(text)
+        yield from _values_of_list(text) if text.lstrip().startswith("[") else [json.loads(text)]
     except json.JSONDecodeError as error:
         if not text.lstrip().startswith(("{", "[")):
             raise ValidationError(f"{source}: is no JSON; give the file as it was exported") from None
@@ -235,7 +240,32 @@ def _json_values(source: str, text: str) -> list[Any]:
         ) from None
     except (RecursionError, ValueError) as error:
         raise ValidationError(f"{source}: is not valid JSON: {error}; export it again") from None
-    return value if isinstance(value, list) else [value]
+
+
+def _values_of_list(text: str) -> Iterator[Any]:
+    """Yields the values of a JSON list one by one: all together they take five times as much memory as the text.
+
+    Raises JSONDecodeError where the text stops being JSON.
+    """
+    decoder = json.JSONDecoder()
+    position = _after_space(text, text.index("[") + 1)
+    separator = ","
+    if text.startswith("]", position):
+        separator, position = "]", _after_space(text, position + 1)
+    while separator == ",":
+        value, position = decoder.raw_decode(text, position)
+        yield value
+        position = _after_space(text, position)
+        separator = text[position : position + 1]
+        position = _after_space(text, position + 1)
+    if separator != "]":
+        raise json.JSONDecodeError("Expecting ',' delimiter", text, position)
+    if position != len(text):
+        raise json.JSONDecodeError("Extra data", text, position)
+
+
+def _after_space(text: str, position: int) -> int:
+    return _JSON_SPACE.match(text, position).end()  # type: ignore[union-attr]  # it matches everywhere
 
 
 # --- WhatsApp ------------------------------------------------------------------------------------------------------
