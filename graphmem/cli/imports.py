@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 
 from graphmem.boundary import validation
 from graphmem.cli.options import CommandContext, PathArgument, chats_command, unscoped_command
-from graphmem.cli.transfer import STANDARD_STREAM, fail_if_any, import_records, print_skipped
+from graphmem.cli.transfer import STANDARD_STREAM, fail_if_any, import_records, print_skipped, with_progress
 from graphmem.errors import ValidationError
 
 if TYPE_CHECKING:
@@ -146,6 +146,7 @@ def whatsapp(
 
 
 def _import_chats(call: CommandContext, program: str, path: Path) -> None:
+    from graphmem.cli.render import ProgressBar  # noqa: PLC0415
     from graphmem.transfer.sources import chat_files, conversations, skipped_records  # noqa: PLC0415
 
     if not call.scope:
@@ -153,7 +154,9 @@ def _import_chats(call: CommandContext, program: str, path: Path) -> None:
     scope = validation.required_scope(**call.scope)[0]
     skipped, left_out = skipped_records.SkippedRecords(), conversations.LeftOut()
     chats = chat_files.conversations(program, path, call.settings().zone, skipped, left_out)
-    records = list(conversations.records(chats, scope, skipped, left_out))
+    with ProgressBar() as bar:
+        read = conversations.records(chats, scope, skipped, left_out)
+        records = list(with_progress(read, lambda number: bar.update("messages read", number, None)))
     with call.memory(may_create=True, embeds=True) as memory:
         counts = import_records(memory, records, len(records))
     answer = {

@@ -387,13 +387,13 @@ class ProgressBar:
         if self._bar is not None:
             self._bar.stop()
 
-    def update(self, name: str, done: int, total: int) -> None:
-        """Shows that `done` of `total` items of the work `name` are done."""
+    def update(self, name: str, done: int, total: int | None) -> None:
+        """Shows that `done` of `total` items of the work `name` are done; None: nobody knows how many there are."""
         if not sys.stderr.isatty():
             now = time.monotonic()
             if now - self._written >= LINE_INTERVAL:
                 self._written = now
-                typer.echo(f"graphmem: {name}: {done:,} of {total:,}", err=True)
+                typer.echo(f"graphmem: {name}: {done:,}{'' if total is None else f' of {total:,}'}", err=True)
             return
         if self._bar is None:
             if time.monotonic() - self._started < self._delay:

@@ -203,10 +203,11 @@ def import_records(memory: Memory, records: Iterable[Record], total: int) -> dic
     from graphmem.cli.render import ProgressBar  # noqa: PLC0415
 
     with ProgressBar() as bar:
-        return {**memory.import_(_with_progress(records, lambda done: bar.update("memories", done, total)))}
+        return {**memory.import_(with_progress(records, lambda done: bar.update("memories", done, total)))}
 
 
-def _with_progress(records: Iterable[Record], progress: Callable[[int], None]) -> Iterator[Record]:
+def with_progress(records: Iterable[Record], progress: Callable[[int], None]) -> Iterator[Record]:
+    """Yields records; calls `progress` with their number after each."""
     for number, record in enumerate(records, 1):
         yield record
         progress(number)

@@ -15,11 +15,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from support.fakes import fake_models
 from typer.testing import CliRunner, Result
 
 from graphmem import Memory, Settings
+from graphmem.cli import render
 from graphmem.cli.app import app
+from graphmem.errors import ValidationError
 from graphmem.transfer.sources import chat_files
 
 runner = CliRunner()
@@ -230,6 +234,38 @@ def test_unusable_messages_are_named_and_the_rest_is_imported(tmp_path: Path, ho
         "n2",
     ]
     assert [one["memory"] for one in memories()] == ["Half a "]
+
+
+def test_progress_is_told_while_a_file_is_read_and_stored(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "conversations.json").write_text(json.dumps([chat(BOAT, "We sailed.", "Where to?")]), "utf-8")
+    monkeypatch.setattr(render, "LINE_INTERVAL", 0)
+    lines = run("chatgpt", tmp_path / "conversations.json", "--user", "ana").stderr.splitlines()
+    assert lines == [
+        "graphmem: messages read: 1", "graphmem: messages read: 2",
+        "graphmem: memories: 1 of 2", "graphmem: memories: 2 of 2",
+    ]  # fmt: skip
+
+
+@given(
+    st.lists(st.sampled_from([1, "a,]", {"x": [1, 2]}, [], None, [[1]], "é\n"]), max_size=4),
+    st.sampled_from([None, 1]),
+    st.lists(st.tuples(st.integers(0, 40), st.sampled_from(["", *'[]{},: "1\n'])), max_size=2),
+)
+def test_a_list_is_read_value_by_value_as_json_reads_it(
+    values: list[Any], indent: int | None, edits: list[tuple[int, str]]
+) -> None:
+    text = json.dumps(values, indent=indent)
+    for place, character in edits:
+        text = text[:place] + character + text[place + (character == "") :]
+    try:
+        expected = json.loads(text)
+    except json.JSONDecodeError:
+        with pytest.raises(ValidationError):
+            list(chat_files._json_values("file", text))
+    else:
+        assert list(chat_files._json_values("file", text)) == (expected if isinstance(expected, list) else [expected])
 
 
 def test_an_empty_export_imports_nothing(tmp_path: Path, home: Path) -> None:
