@@ -922,21 +922,24 @@ class Memory:
         user_id: Any = None,
         agent_id: Any = None,
         run_id: Any = None,
+        query: str | None = None,
         limit: int = DEFAULT_LIST_LIMIT,
         offset: int = 0,
     ) -> types.JudgementList:
-        """Lists what was said by `judge`, the latest first.
+        """Lists what was said by `judge`, of one question or (None) of all, the latest first.
 
         Returns `{"results": [{"query", "memory_id", "verdict", "judged_at", "user_id", "agent_id", "run_id"}, …],
         "total"}`.
         """
         self.engine.check_open()
         scope, _ = validation.required_scope(user_id, agent_id, run_id)
+        asked = None if query is None else validation.query(query, max_chars=MAX_JUDGED_CHARS)
         checked_limit = validation.count(limit, "limit", 1, MAX_LIST_LIMIT)
         checked_offset = validation.count(offset, "offset", 0, 2**31)
         with self.engine.ledger.read() as connection:
-            found = list(judgements.find(connection, scope, checked_limit, checked_offset))
-            return {"results": list(map(responses.judgement, found)), "total": judgements.count(connection, scope)}
+            found = judgements.find(connection, scope, asked, checked_limit, checked_offset)
+            total = judgements.count(connection, scope, asked)
+            return {"results": list(map(responses.judgement, found)), "total": total}
 
     def _search_query(
         self,

@@ -44,6 +44,9 @@ def test_verdicts_are_listed_in_pages_the_latest_first(memory: Memory) -> None:
     pages = [memory.judgements(**ANA, limit=2, offset=offset) for offset in (0, 2, 4, 6)]
     assert [one["query"][-1] for page in pages for one in page["results"]] == list("43210")
     assert {page["total"] for page in pages} == {5}
+    of_one = memory.judgements(**ANA, query=f" {QUERY} 3")
+    assert ([one["query"] for one in of_one["results"]], of_one["total"]) == ([f"{QUERY} 3"], 1)
+    assert memory.judgements(**ANA, query=QUERY) == {"results": [], "total": 0}
 
 
 def test_verdicts_are_of_the_scope_that_asked(memory: Memory) -> None:

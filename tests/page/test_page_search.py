@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from playwright.sync_api import expect
 from support.facts import fact, source_message
 from support.fakes import fake_models
 from support.page import HOSTILE, NARROW, Site, cut_off
@@ -254,6 +255,42 @@ def test_an_answer_without_the_graph_says_so(site: Site, monkeypatch: pytest.Mon
     site.page.get_by_text("Answered without the graph; paths may be missing.").wait_for()
     assert site.page.locator(".chain").count() == 0
     assert "links" not in text_of(site.page.locator(".said"))
+
+
+def test_a_hit_is_said_to_answer_or_not_and_that_is_taken_back(site: Site) -> None:
+    ids = add_lines(site.memory, *LINES)
+    site.memory.judge(QUESTION, ids[1], "right", user_id="ana")
+    site.memory.judge("Another question?", ids[0], "wrong", user_id="ana")
+    ask(site)
+
+    def button(name: str, text: str = "Greta Lindholm owns it") -> Any:
+        return hit(site, text).get_by_role("button", name=name, exact=True)
+
+    def said() -> dict[str, str | None]:
+        found = site.memory.judgements(user_id="ana", query=QUESTION)["results"]
+        return {one["memory_id"]: one["verdict"] for one in found}
+
+    pressed, loose = re.compile("true"), re.compile("false")
+    right, wrong = "It answers", "It does not answer"
+    expect(button(right, "directs Kestrel")).to_have_attribute("aria-pressed", pressed)
+    button(right).click()
+    expect(button(right)).to_have_attribute("aria-pressed", pressed)
+    assert said() == {ids[0]: "right", ids[1]: "right"}
+    button(wrong).click()
+    expect(button(wrong)).to_have_attribute("aria-pressed", pressed)
+    expect(button(right)).to_have_attribute("aria-pressed", loose)
+    assert said() == {ids[0]: "wrong", ids[1]: "right"}
+    button(wrong).click()
+    expect(button(wrong)).to_have_attribute("aria-pressed", loose)
+    assert said() == {ids[1]: "right"}
+    site.expected.append("Failed to load resource")
+    cut_off(site.page, "**/judgement")
+    button(wrong).click()
+    site.page.get_by_text("Not noted: The service does not answer").wait_for()
+    expect(button(wrong)).to_have_attribute("aria-pressed", loose)
+    site.page.evaluate("location.hash += '&kinds=episode'")
+    site.page.locator(".hit").first.wait_for()
+    expect(site.page.get_by_role("button", name=right)).to_have_count(0)  # no question that is asked again alike
 
 
 def test_a_search_that_fails_keeps_the_hits_and_is_asked_again(site: Site) -> None:

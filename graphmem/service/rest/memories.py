@@ -100,8 +100,9 @@ class JudgementBody(IdsBody):
 
 
 class JudgementsQuery(Ids):
-    """The scope whose judgements are listed, and which of them, the latest first."""
+    """The scope whose judgements are listed, of which question, and how many, the latest first."""
 
+    query: str | None = None
     limit: int = Field(default=100, ge=1, le=limits.MAX_PAGE)
     offset: int = Field(default=0, ge=0, le=2**31)
 
@@ -119,7 +120,9 @@ async def list_judgements(
     query: Annotated[JudgementsQuery, Query()], caller: CallerParam, service: ServiceParam
 ) -> JudgementList:
     """Lists what was said of memories as answers, the latest first."""
-    return await service.memory.judgements(**caller.scope(query.named()), limit=query.limit, offset=query.offset)
+    return await service.memory.judgements(
+        **caller.scope(query.named()), query=query.query, limit=query.limit, offset=query.offset
+    )
 
 
 class ForgetBody(Body):

@@ -2,12 +2,13 @@
 
 import { html, useCallback, useEffect, useLayoutEffect, useRef, useState } from "./vendor/htm-preact.js";
 import { addressOf } from "./addresses.js";
-import { failureOf, send } from "./api.js";
+import { failureOf, memoryPath, send } from "./api.js";
 import { Chain, countSteps } from "./chain.js";
 import { beginOfDay, endOfDay, isPast, readDay, readPastDay } from "./days.js";
 import { day, decimal, list, localDay, reasonOf, t, written } from "./i18n.js";
 import { askedWords } from "./marks.js";
-import { Bones, Busy, Choice, Failed, Icon, Menu, Time, TruthPick, speakerOf } from "./parts.js";
+import { useAction } from "./memory.js";
+import { Bones, Busy, Choice, Failed, Icon, IconButton, Menu, Time, TruthPick, speakerOf } from "./parts.js";
 import { relevanceOf, whyOf } from "./why.js";
 
 const KINDS = ["fact", "episode", "summary"];
@@ -20,6 +21,8 @@ const COMPARED = { meaning: ["dense", "tokens"], words: ["keyword", "characters"
 const BEST_HITS = 3;
 // Milliseconds before a search is seen to run.
 const BUSY_AFTER = 150;
+// So many verdicts on a question are read.
+const MOST_VERDICTS = 1000;
 
 /** Returns the question and the filters of an address, in which anything may stand. */
 function readQuery({ q = "", kinds = "", top_k: count = "", as_of: asOf = "", day: from = "", truth = "" }) {
@@ -36,6 +39,11 @@ function readQuery({ q = "", kinds = "", top_k: count = "", as_of: asOf = "", da
 /** Returns the part of an address that says that memories that are no longer true are shown as well. */
 function truthOf({ truth }) {
   return truth === "both" ? truth : "";
+}
+
+/** Tells whether a query has no conditions but its words: only such ones are asked again. */
+function isPlain(query) {
+  return !(query.as_of || query.kinds || query.day || truthOf(query));
 }
 
 function addressOfQuery(query) {
@@ -65,6 +73,35 @@ function useRetired(user, asOf, isReady) {
     send("GET", "/memories", { query }).then(({ retired = 0 }) => setNumber(retired), () => {});
   }, [user, asOf, isReady]);
   return n;
+}
+
+/** Returns what was said of memories as answers to a question, by their ids, and a function that says it or takes it back. */
+function useVerdicts(app, q, isReady) {
+  const [verdicts, setVerdicts] = useState({});
+  useEffect(() => {
+    let isCurrent = true;
+    setVerdicts({});
+    if (!isReady) return undefined;
+    send("GET", "/judgements", { query: { user_id: app.user, query: q, limit: MOST_VERDICTS } }).then(({ results }) => {
+      const own = results.filter((one) => one.agent_id === null && one.run_id === null);
+      if (isCurrent) setVerdicts((said) => ({ ...Object.fromEntries(own.map((one) => [one.memory_id, one.verdict])), ...said }));
+    }, () => {});
+    return () => void (isCurrent = false);
+  }, [q, app.user, isReady]);
+  const act = useAction(app);
+  const judge = (id, verdict) => act("not_judged", async () => {
+    await send("PUT", memoryPath(id, "/judgement"), { body: { query: q, verdict, user_id: app.user } });
+    setVerdicts((said) => ({ ...said, [id]: verdict }));
+  });
+  return [verdicts, judge];
+}
+
+/** Says of a hit whether it answers; the same button again takes that back. */
+function Verdict({ value, onJudge }) {
+  const button = (verdict, icon, label) => html`<${IconButton} icon=${icon} label=${label} aria-pressed=${String(value === verdict)}
+    onClick=${() => onJudge(value === verdict ? null : verdict)} />`;
+  return html`<span class="verdict" role="group" aria-label=${t("search_verdict")}>
+    ${button("right", "check", t("search_right"))}${button("wrong", "x", t("search_wrong"))}</span>`;
 }
 
 const NOTHING = { query: null, answer: null, milliseconds: 0, problem: null };
@@ -155,7 +192,7 @@ function InGraph({ hit, query }) {
     <${Icon} name="graph" /><span>${t("search_in_graph")}</span></a>`;
 }
 
-function Hit({ hit, place, hits, query, asked, isShown }) {
+function Hit({ hit, place, hits, query, asked, isShown, verdict, onJudge }) {
   const isFirst = place === 0;
   const [isOpen, setOpen] = useState(isShown);
   const { path, part } = hit.explain;
@@ -173,7 +210,8 @@ function Hit({ hit, place, hits, query, asked, isShown }) {
     <div class="why"><span>${whyOf(hit, place, hits, asked)} <small class="faint">${relevanceOf(hit)}</small></span>
       ${memories > 1 && !isFirst && html`<button type="button" class="btn quiet small" aria-expanded=${String(isOpen)} onClick=${() => setOpen(!isOpen)}>
         <${Icon} name="thread" /><span>${isOpen ? t("search_path_off") : t("search_path", { parts })}</span></button>`}
-      ${memories > 1 && isOpen && !isShown && html`<${InGraph} hit=${hit} query=${query} />`}</div>
+      ${memories > 1 && isOpen && !isShown && html`<${InGraph} hit=${hit} query=${query} />`}
+      ${onJudge && html`<${Verdict} value=${verdict} onJudge=${onJudge} />`}</div>
     ${memories > 1 && isOpen && html`<div class="way">
       <${Chain} path=${path} question=${query.q} user=${hit.user_id} isAnswer=${isFirst} appears /></div>`}</li>`;
 }
@@ -191,7 +229,7 @@ function Said({ hits, milliseconds, query }) {
     <${InGraph} hit=${hits.find(hasPath) ?? hits[0]} query=${query} /></p>`;
 }
 
-function Answer({ found, isStale, retired, onToday, onAll }) {
+function Answer({ found, isStale, retired, onToday, onAll, verdicts, judge }) {
   const { query, answer, milliseconds } = found;
   const asked = askedWords(query.q);
   const hits = answer.results;
@@ -205,7 +243,7 @@ function Answer({ found, isStale, retired, onToday, onAll }) {
       <p class="soft">${t("search_none_do")}</p></div>`}
     ${hits.length > 0 && html`<${Said} hits=${hits} milliseconds=${milliseconds} query=${query} />
       <ol class="hits">${hits.map((hit, place) => html`<${Hit} key=${`${place} ${hit.id} ${JSON.stringify(query)}`} hit=${hit} place=${place} hits=${hits}
-        query=${query} asked=${asked} isShown=${hit === shownHit(hits)} />`)}</ol>`}
+        query=${query} asked=${asked} isShown=${hit === shownHit(hits)} verdict=${verdicts[hit.id]} onJudge=${judge && ((verdict) => judge(hit.id, verdict))} />`)}</ol>`}
     ${hasMore && html`<p class="unsearched"><span>${t("search_retired", { n: retired })}</span>
       <button type="button" class="btn small" onClick=${onAll}>${t("search_retired_do")}</button></p>`}</div>`;
 }
@@ -230,6 +268,7 @@ export function Search({ app, query: given }) {
   const query = readQuery(given);
   const { problem, isBusy, isSlow, load, ...found } = useAnswer(query, app.user, Boolean(query.q) && !app.seesAll);
   const retired = useRetired(app.user, query.as_of, Boolean(query.q) && !app.seesAll);
+  const [verdicts, judge] = useVerdicts(app, query.q, Boolean(found.answer) && isPlain(query));
   const [field, root] = [useRef(), useRef()];
   const change = (values) => {
     const address = addressOfQuery({ ...query, ...values });
@@ -255,6 +294,6 @@ export function Search({ app, query: given }) {
     ${!query.q && !app.seesAll && html`<div class="empty"><p class="read">${t("search_first")}</p><p class="soft">${t("search_first_do")}</p></div>`}
     ${isBusy && !found.answer && html`<${Bones} rows=${4} />`}
     ${found.answer && html`<${Answer} found=${found} isStale=${isBusy} retired=${retired} onToday=${() => change({ as_of: "" })}
-      onAll=${() => change({ truth: "both" })} />`}
+      onAll=${() => change({ truth: "both" })} verdicts=${verdicts} judge=${isPlain(found.query) && !isBusy ? judge : null} />`}
   </div></section>`;
 }

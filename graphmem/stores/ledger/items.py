@@ -150,10 +150,11 @@ def changed_before(connection: Connection, namespace: Sequence[str], end: dateti
     return list(_items(connection, statement.order_by(items.c.updated_at, items.c.id)))
 
 
-def of_namespace(scope: Scope, namespace: Sequence[str]) -> Select[Any]:
-    """Returns the statement that finds the items of memories which carry a scope's ids in exactly this namespace."""
-    within = [*_carrying(scope), items.c.namespace == encode_namespace(namespace), items.c.memory.is_not(None)]
-    return _ITEM.where(*within)
+def of_memories_below(scope: Scope, namespace: Sequence[str]) -> Select[Any]:
+    """Returns the statement that finds the items which carry a scope's ids, in a namespace or below it, and have a
+    memory.
+    """
+    return _ITEM.where(*_carrying(scope), *_below(namespace), items.c.memory.is_not(None))
 
 
 def all_items(connection: Connection, scope: Scope | None) -> Iterator[Item]:

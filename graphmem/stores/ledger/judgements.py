@@ -16,34 +16,40 @@ from graphmem.stores.ledger import items
 from graphmem.stores.ledger.schema import items as items_table
 from graphmem.text import content_hash
 
-_NAMESPACE = (items.JUDGEMENTS,)
+
+def _namespace(query: str | None) -> tuple[str, ...]:
+    """Returns the namespace of the judgements on a question, or that above all of these."""
+    return (items.JUDGEMENTS,) if query is None else (items.JUDGEMENTS, content_hash("question", query))
 
 
 def encode(judgement: Judgement) -> Item:
-    """Returns the item that keeps a judgement; its key is the same for the same question and memory."""
-    place = {"query": judgement.query, "memory_id": judgement.memory_id}
+    """Returns the item that keeps a judgement, at the same place for the same question and memory."""
     return Item(
         judgement.scope,
-        _NAMESPACE,
-        content_hash(judgement.scope.partition, json.dumps(place)),
-        json.dumps({**place, "verdict": judgement.verdict}, ensure_ascii=False),
+        _namespace(judgement.query),
+        judgement.memory_id,
+        json.dumps({"query": judgement.query, "verdict": judgement.verdict}, ensure_ascii=False),
         created_at=judgement.at,
         updated_at=judgement.at,
     )
 
 
-def find(connection: Connection, scope: Scope, limit: int | None, offset: int = 0) -> Iterator[Judgement]:
-    """Yields the judgements that carry a scope's ids, the latest first; of those in `limit` from `offset` on."""
-    statement = items.of_namespace(scope, _NAMESPACE).order_by(items_table.c.updated_at.desc(), items_table.c.id.desc())
+def find(connection: Connection, scope: Scope, query: str | None, limit: int, offset: int) -> Iterator[Judgement]:
+    """Yields the judgements that carry a scope's ids, on one question or (None) all, the latest first: of these `limit`
+    from `offset` on.
+    """
+    statement = items.of_memories_below(scope, _namespace(query)).order_by(
+        items_table.c.updated_at.desc(), items_table.c.id.desc()
+    )
     for row in connection.execute(statement.limit(limit).offset(offset)):
         judgement = _decode(items.decode_item(row))
         if judgement is not None:
             yield judgement
 
 
-def count(connection: Connection, scope: Scope) -> int:
-    """Returns the number of the judgements that carry a scope's ids."""
-    found = items.of_namespace(scope, _NAMESPACE).subquery()
+def count(connection: Connection, scope: Scope, query: str | None) -> int:
+    """Returns the number of these judgements."""
+    found = items.of_memories_below(scope, _namespace(query)).subquery()
     return int(connection.scalar(select(func.count()).select_from(found)) or 0)
 
 
