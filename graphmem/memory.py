@@ -47,7 +47,7 @@ from graphmem.errors import ConfigError, NotFoundError, PartialWrite, StoreError
 from graphmem.events_bus import Subscription
 from graphmem.folding import fold
 from graphmem.given import Given
-from graphmem.ingest.hooks import BeforeStore, apply_before_store
+from graphmem.ingest.hooks import BeforeStore, apply_before_store, kept_question
 from graphmem.ingest.messages import message_commands
 from graphmem.jobs.worker import JobFailure
 from graphmem.lifecycle.compression import HIGHEST_LEVEL, MOST_SUMMARISED
@@ -91,7 +91,6 @@ CHARS_PER_MEMORY, TOKENS_PER_MEMORY = 100, 25
 DEFAULT_LIST_LIMIT, MAX_LIST_LIMIT = 100, 100_000
 DELETE_BATCH = 500
 MAX_REPEAT_SECONDS = 86_400
-MAX_JUDGED_CHARS = 4000
 # Tokens of a profile (seed 002 §7.1).
 PROFILE_TOKENS = 1000
 
@@ -906,12 +905,10 @@ class Memory:
         scope, _ = validation.required_scope(user_id, agent_id, run_id)
         uid = validation.memory_id(memory_id)
         said = None if verdict is None else Verdict(validation.one_of(verdict, "verdict", Verdict))
-        asked, now = validation.query(query, max_chars=MAX_JUDGED_CHARS), datetime.now(UTC)
-        if (hook := self.engine.settings.before_store) is not None:
-            accepted = apply_before_store(hook, Message("user", asked, now), {})
-            if accepted is None:
-                raise ValidationError("query: before_store refuses it; nothing is kept")
-            asked = accepted[0].content
+        now = datetime.now(UTC)
+        asked = kept_question(self.engine.settings.before_store, query, now)
+        if asked is None:
+            raise ValidationError("query: before_store refuses it; nothing is kept")
         judged = Judgement(scope, asked, uid, said, now)
         self.engine.commit([JudgeMemory(judged)], scope)
         return responses.judgement(judged)
@@ -928,14 +925,18 @@ class Memory:
     ) -> types.JudgementList:
         """Lists what was said by `judge`, of one question or (None) of all, the latest first.
 
+        The question is looked up as `judge` keeps it: as `before_store` returns it.
+
         Returns `{"results": [{"query", "memory_id", "verdict", "judged_at", "user_id", "agent_id", "run_id"}, …],
         "total"}`.
         """
         self.engine.check_open()
         scope, _ = validation.required_scope(user_id, agent_id, run_id)
-        asked = None if query is None else validation.query(query, max_chars=MAX_JUDGED_CHARS)
         checked_limit = validation.count(limit, "limit", 1, MAX_LIST_LIMIT)
         checked_offset = validation.count(offset, "offset", 0, 2**31)
+        asked = None if query is None else kept_question(self.engine.settings.before_store, query, datetime.now(UTC))
+        if asked is None and query is not None:
+            return {"results": [], "total": 0}
         with self.engine.ledger.read() as connection:
             found = judgements.find(connection, scope, asked, checked_limit, checked_offset)
             total = judgements.count(connection, scope, asked)

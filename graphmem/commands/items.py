@@ -124,7 +124,7 @@ def import_item(command: ImportItem, uow: UnitOfWork) -> Outcome:
         return Outcome(OutcomeType.NONE, item.key, reason="item erased")
     # A memory of another scope would let the item be found, and erased, by the wrong user.
     is_own = memory is not None and memory.is_in(item.scope)
-    if not is_own and item.namespace[:1] == (items.JUDGEMENTS,):
+    if not is_own and judgements.is_judgement(item):
         return Outcome(OutcomeType.NONE, item.key, reason="the judged memory is not here")
     items.insert(connection, item, memory.row if memory is not None and is_own else None)
     return Outcome(OutcomeType.PUT_ITEM, item.key)

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from copy import deepcopy
 from dataclasses import replace
+from datetime import datetime
 from difflib import get_close_matches
 from inspect import iscoroutine
 from typing import Any
@@ -24,6 +25,7 @@ logger = logging.getLogger("graphmem")
 
 KEYS = ("role", "content", "name", "timestamp", "id", "metadata", "attachments")
 _NAME = re.compile(r"[\w-]{1,80}")
+MAX_JUDGED_CHARS = 4000
 
 BeforeStore = Callable[[dict[str, Any]], Mapping[str, Any] | None]
 """Takes a message (role, content, name, timestamp, id, metadata, and attachments if it has some).
@@ -70,6 +72,21 @@ def apply_before_store(
     )
     is_stored = accepted.role in validation.REMEMBERED_ROLES and (accepted.content.strip() or kept)
     return (accepted, new_metadata) if is_stored else None
+
+
+def kept_question(hook: BeforeStore | None, query: object, at: datetime) -> str | None:
+    """Returns a judged question as the hook lets it be kept, trimmed; None if it refuses it.
+
+    Raises ValidationError for a question that cannot be kept, and ConfigError if the hook fails or returns such a one.
+    """
+    asked = validation.query(query, max_chars=MAX_JUDGED_CHARS)
+    accepted = apply_before_store(hook, Message("user", asked, at), {})
+    if accepted is None:
+        return None
+    try:
+        return validation.query(accepted[0].content, max_chars=MAX_JUDGED_CHARS)
+    except ValidationError as error:
+        raise ConfigError(f"before_store returned what cannot be kept: {error}") from None
 
 
 def log_refused(refused: int, total: int) -> None:

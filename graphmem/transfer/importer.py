@@ -1,6 +1,7 @@
 """Imports records in batches, each stored in one transaction; an import that broke off can simply be repeated.
 
-A user's `before_store` is applied to each memory: to its text and to the earlier texts of its history.
+A user's `before_store` is applied to each memory, to its text and to the earlier texts of its history, and to each
+judged question.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from typing import Any
 
 from graphmem import types
 from graphmem.commands.imports import LACKING_KEY
-from graphmem.commands.types import ImportCommand, ImportMemory, OutcomeType
+from graphmem.commands.types import ImportCommand, ImportItem, ImportMemory, OutcomeType
 from graphmem.concurrency import Pool
 from graphmem.digests import Digests
 from graphmem.engine import PROJECTION_NAMES, Engine
 from graphmem.errors import ConfigError, ValidationError
 from graphmem.ingest import messages
-from graphmem.ingest.hooks import BeforeStore, apply_before_store, log_refused
-from graphmem.model import Event, MemoryRecord, Message
-from graphmem.stores.ledger import jobs
+from graphmem.ingest.hooks import BeforeStore, apply_before_store, kept_question, log_refused
+from graphmem.model import Event, Item, MemoryRecord, Message
+from graphmem.stores.ledger import jobs, judgements
 from graphmem.stores.projection import Progress
 from graphmem.text import content_hash
 from graphmem.transfer.format import ImportTarget, RecordReader
@@ -133,6 +134,8 @@ class _CommandBatches:
     def _next_command(self, record: Mapping[str, Any]) -> ImportCommand | None:
         try:
             command = self._reader.command(record)
+            if isinstance(command, ImportItem) and judgements.is_judgement(command.item):
+                return _kept_judgement(self._hook, command.item)
             if not isinstance(command, ImportMemory):
                 return command
             allowed = apply_hook(self._hook, command, self._reader.digests)
@@ -269,6 +272,23 @@ def apply_hook(hook: BeforeStore | None, command: ImportMemory, digests: Digests
         embedded=None,
         vitals=None if command.vitals is None else command.vitals._replace(rated=None),
     )
+
+
+def _kept_judgement(hook: BeforeStore | None, item: Item) -> ImportItem | None:
+    """Returns the command for a judgement, at the place of its question as the hook lets it be kept.
+
+    None if the hook refuses the question. Raises ValidationError for an item that is no judgement, and ConfigError if
+    the hook fails.
+    """
+    judgement = judgements.decode(item)
+    if judgement is None:
+        raise ValidationError(
+            'value: is no judgement of a memory; give its "query", "verdict" and, beside it, "memory"'
+        )
+    asked = kept_question(hook, judgement.query, judgement.at)
+    if asked is None:
+        return None
+    return ImportItem(replace(judgements.encode(replace(judgement, query=asked)), created_at=item.created_at))
 
 
 class _HookedMemory:

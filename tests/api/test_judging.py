@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from support.contract import Make, added, ids
 
 from graphmem import Memory
-from graphmem.errors import NotFoundError, ValidationError
+from graphmem.errors import ConfigError, NotFoundError, ValidationError
 
 ANA = {"user_id": "u1"}
 QUERY = "What do I drink?"
@@ -140,3 +141,77 @@ def test_a_verdict_outlives_an_update_and_a_retirement_of_its_memory(memory: Mem
     memory.forget(tea)
     assert said(memory) == [(QUERY, tea, "right")]
     assert ids(memory.search(QUERY, **ANA)) == []
+
+
+def test_a_question_is_looked_up_as_before_store_let_it_be_kept(make_memory: Make) -> None:
+    redacted = {"Where is Ann?": "  Where is *? ", "long": "x" * 4001, "off": None}
+    memory = make_memory(
+        before_store=lambda one: (
+            None
+            if redacted.get(one["content"], "") is None
+            else {**one, "content": redacted.get(one["content"]) or one["content"]}
+        )
+    )
+    tea = added(memory, "I drink tea.")
+    assert memory.judge("Where is Ann?", tea, "right", **ANA)["query"] == "Where is *?"
+    for query in ("Where is Ann?", "Where is *?"):
+        assert memory.judgements(**ANA, query=query)["total"] == 1
+    assert memory.judgements(**ANA, query="off") == {"results": [], "total": 0}
+    with pytest.raises(ConfigError, match="before_store returned what cannot be kept: .*4001 characters"):
+        memory.judge("long", tea, "right", **ANA)
+    assert len(said(memory)) == 1
+
+
+def exported(memory: Memory) -> list[dict[str, Any]]:
+    """The records of an export, without header and trailer."""
+    memory.export(file := io.StringIO())
+    return [json.loads(line) for line in file.getvalue().splitlines()[1:-1]]
+
+
+def test_an_import_keeps_questions_as_before_store_returns_them(make_memory: Make) -> None:
+    memory = make_memory()
+    tea = added(memory, "I drink tea.")
+    for query in ("Where is Ann?", "off the record"):
+        memory.judge(query, tea, "right", **ANA)
+    other = make_memory(
+        before_store=lambda one: (
+            None if "off" in one["content"] else {**one, "content": one["content"].replace("Ann", "*")}
+        )
+    )
+    assert other.import_(exported(memory))["items"] == 1
+    assert said(other) == [("Where is *?", tea, "right")]
+    other.judge("Where is Ann?", tea, None, **ANA)
+    assert said(other) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"value": {"query": QUERY, "verdict": ["right"]}}, "value: is no judgement"),
+        ({"value": {"query": QUERY, "verdict": None}}, "value: is no judgement"),
+        ({"value": [QUERY]}, "value: is no judgement"),
+        ({"memory": None}, "value: is no judgement"),
+        ({"value": {"query": " ", "verdict": "right"}}, "query=' ': is empty"),
+        ({"value": {"query": "x" * 4001, "verdict": "right"}}, "query=.*use at most 4,000"),
+    ],
+)
+def test_an_import_refuses_what_is_no_judgement(make_memory: Make, change: dict[str, Any], error: str) -> None:
+    memory, other = make_memory(), make_memory()
+    memory.judge(QUERY, added(memory, "I drink tea."), "right", **ANA)
+    *memories, judged = exported(memory)
+    with pytest.raises(ValidationError, match=f"record 2: {error}"):
+        other.import_([*memories, {**judged, **change}])
+    assert said(other) == []
+
+
+def test_an_imported_verdict_gets_the_place_of_its_question_and_never_expires(make_memory: Make) -> None:
+    memory, other = make_memory(), make_memory()
+    tea = added(memory, "I drink tea.")
+    memory.judge(QUERY, tea, "right", **ANA)
+    *memories, judged = exported(memory)
+    place = {"namespace": ["graphmem-judgements", "elsewhere"], "key": "other", "ttl_minutes": 1}
+    other.import_([*memories, {**judged, **place, "expires_at": "2020-01-01T00:00:00+00:00"}])
+    assert other.judgements(**ANA, query=QUERY)["total"] == 1
+    other.repair()
+    other.judge(QUERY, tea, "wrong", **ANA)
+    assert said(other) == [(QUERY, tea, "wrong")]

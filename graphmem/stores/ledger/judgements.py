@@ -31,6 +31,7 @@ def encode(judgement: Judgement) -> Item:
         json.dumps({"query": judgement.query, "verdict": judgement.verdict}, ensure_ascii=False),
         created_at=judgement.at,
         updated_at=judgement.at,
+        memory_id=judgement.memory_id,
     )
 
 
@@ -42,7 +43,7 @@ def find(connection: Connection, scope: Scope, query: str | None, limit: int, of
         items_table.c.updated_at.desc(), items_table.c.id.desc()
     )
     for row in connection.execute(statement.limit(limit).offset(offset)):
-        judgement = _decode(items.decode_item(row))
+        judgement = decode(items.decode_item(row))
         if judgement is not None:
             yield judgement
 
@@ -53,11 +54,17 @@ def count(connection: Connection, scope: Scope, query: str | None) -> int:
     return int(connection.scalar(select(func.count()).select_from(found)) or 0)
 
 
-def _decode(item: Item) -> Judgement | None:
-    """Returns the judgement of an item; None for one that an import brought with other values."""
+def is_judgement(item: Item) -> bool:
+    """Tells whether an item stands where judgements are."""
+    return item.namespace[:1] == (items.JUDGEMENTS,)
+
+
+def decode(item: Item) -> Judgement | None:
+    """Returns the judgement of an item; None if its values are those of none."""
     values: Any = json.loads(item.value)
     if item.memory_id is None or not isinstance(values, dict) or not isinstance(values.get("query"), str):
         return None
-    if values.get("verdict") not in set(Verdict):
+    # A list and not a set: what is looked for may be any JSON.
+    if values.get("verdict") not in list(Verdict):
         return None
     return Judgement(item.scope, values["query"], item.memory_id, Verdict(values["verdict"]), item.updated_at)
