@@ -232,13 +232,15 @@ def mine(call: CommandContext, compare: Compare = None) -> None:
 
 def _earlier_report(path: Path) -> dict[str, Any]:
     """Reads the file that --json of an earlier run was written to."""
+    from graphmem.evaluation.mine import is_report  # noqa: PLC0415
+
     try:
         report = json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
         raise typer.BadParameter(f"cannot be read ({type(error).__name__})", param_hint="--compare") from None
-    if not isinstance(report, dict) or report.get("benchmark") != "mine":
+    if not is_report(report):
         raise typer.BadParameter("is no answer of `graphmem bench mine --json`", param_hint="--compare")
-    return report
+    return dict(report)
 
 
 for _command in (locomo, chats, multihop, pooled, languages, answers, qa, lifecycle, mine):

@@ -98,6 +98,10 @@ def print_mine(renderer: Renderer, report: Mapping[str, Any]) -> None:
             renderer.line(fault, indent=4)
     if (changes := report.get("compared")) is not None:
         renderer.title(", ".join(f"{len(changes[name])} {name}" for name in ("better", "worse", "same")))
+        if not any(changes.values()):
+            renderer.line(
+                "nothing to compare: that run asked none of these questions, or was measured by other verdicts"
+            )
         for name in ("better", "worse"):
             for query in changes[name]:
                 renderer.line(f"{name}: {one_line(query)}", indent=4)

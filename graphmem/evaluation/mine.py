@@ -33,7 +33,7 @@ class JudgedQuestion:
 
 
 def judged_questions(memory: Memory, scope: Mapping[str, Any]) -> list[JudgedQuestion]:
-    """Returns the judged questions of all scopes that carry these ids, in the order in which they were last judged."""
+    """Returns the judged questions of all scopes that carry these ids, by the earliest verdict on each that counts."""
     questions: dict[Place, JudgedQuestion] = {}
     for one in reversed(list(_judgements(memory, scope))):
         own = {name: value for name, value in one.items() if name in SCOPE_NAMES and isinstance(value, str)}
@@ -53,26 +53,26 @@ def replay(memory: Memory, question: JudgedQuestion) -> dict[str, Any]:
     """Asks a question, and returns what became of the memories that were judged.
 
     `found`, `missed` and `hidden` have the expected ones: among the first hits (or under one of them), not among them
-    (with the step of the search at which they fall out, and why), and those that no search may find by now, as they
-    are retired, forgotten or expired, which do not count. `wrong` are those of the wrong ones that are among the first.
-    `silent`: of a question without an answer, whether nothing of the default relevance is found; else None.
+    (with the step of the search at which they fall out, and why), and those that no search may find by now, as they are
+    retired, forgotten or expired, which do not count. `wrong` are those of the wrong ones that are among the first hits
+    (or under one of them), `avoided` the others. `silent`: of a question without an answer, whether nothing of the
+    default relevance is found; else None.
     """
     # With `explain` a search counts as no use of its hits.
     hits = memory.search(question.query, **question.scope, top_k=FIRST, explain=True)["results"]
-    places = [hit["id"] for hit in hits]
+    shown = [one["id"] for hit in hits for one in (hit, *hit.get("sources", ()))]
     outcome: dict[str, Any] = {"query": question.query, **question.scope, "found": [], "missed": [], "hidden": []}
     for uid in question.expected:
-        if uid in places:
+        if uid in shown:
             outcome["found"].append(uid)
             continue
         absence = memory.why_not(question.query, uid, **question.scope, top_k=FIRST)
-        if absence["step"] == "grouped" and absence["details"]["under"] in places:
-            outcome["found"].append(uid)
-        elif absence["step"] == "not_visible":
+        if absence["step"] == "not_visible":
             outcome["hidden"].append(uid)
         else:
             outcome["missed"].append({"id": uid, "step": absence["step"], "why": absence["why"]})
-    outcome["wrong"] = [uid for uid in places if uid in question.wrong]
+    outcome["wrong"] = [uid for uid in shown if uid in question.wrong]
+    outcome["avoided"] = [uid for uid in question.wrong if uid not in shown]
     outcome["silent"] = None
     if not question.expected:
         outcome["silent"] = not memory.search(question.query, **question.scope, top_k="auto", explain=True)["results"]
@@ -111,17 +111,27 @@ def build_report(outcomes: Sequence[Mapping[str, Any]], models: Mapping[str, str
     }
 
 
+def is_report(value: object) -> bool:
+    """Tells whether a value, such as the JSON of a file, is a report that `compare` can read."""
+    if not isinstance(value, dict) or value.get("benchmark") != "mine" or not isinstance(value.get("cases"), list):
+        return False
+    return all(isinstance(one, dict) and _is_case(one) for one in value["cases"])
+
+
 def compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Returns the questions that went better, worse and the same since an earlier report, of those that both have.
+    """Returns the questions that went better, worse and the same since an earlier report, of those that both measure.
 
     Better is what finds more of the expected memories, or as many and fewer wrong ones, or is silent where it was not.
+    Only memories count that both reports expect, and that were visible in both, or that both call wrong: another
+    verdict, or a memory that was forgotten or erased since, is no change of the search.
     """
-    earlier = {_place(one): _worth(one) for one in before["cases"]}
+    earlier = {_place(one): one for one in before["cases"]}
     changes: dict[str, list[str]] = {"better": [], "worse": [], "same": []}
     for one in after["cases"]:
-        former, now = earlier.get(_place(one)), _worth(one)
-        if former is not None:
-            changes["same" if now == former else "better" if now > former else "worse"].append(one["query"])
+        former = earlier.get(_place(one))
+        if former is not None and (worths := _worths(former, one)) is not None:
+            then, now = worths
+            changes["same" if now == then else "better" if now > then else "worse"].append(one["query"])
     return changes
 
 
@@ -129,8 +139,27 @@ def _is_answered(outcome: Mapping[str, Any]) -> bool:
     return bool(outcome["found"] or outcome["missed"])
 
 
-def _worth(outcome: Mapping[str, Any]) -> tuple[int, int, bool]:
-    return len(outcome["found"]), -len(outcome["wrong"]), bool(outcome["silent"])
+def _is_case(one: Mapping[str, Any]) -> bool:
+    names = ("found", "missed", "wrong", "avoided")
+    if not all(isinstance(one.get(name), list) for name in names):
+        return False
+    missed = [gone.get("id") if isinstance(gone, dict) else None for gone in one["missed"]]
+    scope = [one.get(name) or "" for name in SCOPE_NAMES]
+    texts = (one.get("query"), *scope, *missed, *one["found"], *one["wrong"], *one["avoided"])
+    return all(isinstance(text, str) for text in texts)
+
+
+def _worths(*outcomes: Mapping[str, Any]) -> list[tuple[int, int, bool]] | None:
+    """Returns what each outcome of a question is worth, by what all of them measure; None if that is nothing."""
+    expected = set.intersection(*({*one["found"], *(gone["id"] for gone in one["missed"])} for one in outcomes))
+    wrong = set.intersection(*({*one["wrong"], *one["avoided"]} for one in outcomes))
+    has_silence = all(one.get("silent") is not None for one in outcomes)
+    if not (expected or wrong or has_silence):
+        return None
+    return [
+        (len(expected & {*one["found"]}), -len(wrong & {*one["wrong"]}), has_silence and bool(one["silent"]))
+        for one in outcomes
+    ]
 
 
 def _place(asked: Mapping[str, Any]) -> Place:

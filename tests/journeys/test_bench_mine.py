@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from support.facts import fact, source_message
 from support.fakes import fake_models
 from typer.testing import CliRunner
 
@@ -81,7 +82,28 @@ def test_without_a_verdict_it_says_what_to_do(tmp_path: Path) -> None:
     assert json.loads(run("bench", "mine", "--home", str(tmp_path), "--json"))["recall_at_5"] is None
 
 
-@pytest.mark.parametrize("content", ["", "[]", '{"benchmark": "answers"}'])
+def report_of(*cases: object) -> str:
+    return json.dumps({"benchmark": "mine", "cases": cases})
+
+
+CASE = {"query": "q", "user_id": "ann", "found": ["x"], "missed": [], "wrong": [], "avoided": [], "silent": None}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "[]",
+        '{"benchmark": "answers"}',
+        '{"benchmark": "mine"}',
+        report_of("q"),
+        report_of({"query": "q", "user_id": "ann"}),
+        report_of({**CASE, "query": ["q"]}),
+        report_of({**CASE, "found": [["x"]]}),
+        report_of({**CASE, "missed": ["x"]}),
+        report_of({**CASE, "run_id": {"x": 1}}),
+    ],
+)
 def test_a_file_that_is_no_report_is_refused(judged: tuple[Path, dict[str, str]], tmp_path: Path, content: str) -> None:
     (tmp_path / "report").write_text(content)
     result = runner.invoke(
@@ -91,13 +113,59 @@ def test_a_file_that_is_no_report_is_refused(judged: tuple[Path, dict[str, str]]
     assert "--compare" in result.output
 
 
-def test_better_is_what_finds_more_shows_fewer_wrong_ones_or_keeps_quiet() -> None:
-    def case(query: str, found: int, wrong: int, silent: bool | None = None) -> dict[str, object]:
-        return {"query": query, "user_id": "ann", "found": ["x"] * found, "wrong": ["y"] * wrong, "silent": silent}
+def case(query: str, found: str, missed: str = "", **more: object) -> dict[str, object]:
+    gone = [{"id": uid, "step": "rank", "why": "it is hit 9"} for uid in missed]
+    return {**CASE, "query": query, "found": [*found], "missed": gone, **more}
 
-    before = {"cases": [case("a", 1, 1), case("b", 1, 1), case("c", 0, 1, False), case("d", 2, 0), case("gone", 1, 0)]}
-    after = {"cases": [case("a", 2, 5), case("b", 1, 0), case("c", 0, 1, True), case("d", 1, 0), case("new", 1, 0)]}
-    assert mine.compare(before, after) == {"better": ["a", "b", "c"], "worse": ["d"], "same": []}
+
+def changes(before: list[dict[str, object]], after: list[dict[str, object]]) -> dict[str, list[str]]:
+    assert all(mine.is_report({"benchmark": "mine", "cases": cases}) for cases in (before, after))
+    return mine.compare({"cases": before}, {"cases": after})
+
+
+def test_better_is_what_finds_more_shows_fewer_wrong_ones_or_keeps_quiet() -> None:
+    before = [
+        case("a", "1", "2", wrong=["x"], avoided=["y"]), case("b", "1", wrong=["x"]), case("d", "12"),
+        case("gone", "1"), case("c", "", avoided=["x"], silent=False), case("e", "1"),
+    ]  # fmt: skip
+    after = [
+        case("a", "12", wrong=["x", "y"]), case("b", "1", avoided=["x"]), case("d", "1", "2"), case("new", "1"),
+        case("c", "", avoided=["x"], silent=True), case("e", "1"),
+    ]  # fmt: skip
+    assert changes(before, after) == {"better": ["a", "b", "c"], "worse": ["d"], "same": ["e"]}
+
+
+def test_other_verdicts_and_memories_that_are_gone_are_no_change_of_the_search() -> None:
+    before = [
+        case("more", "1"), case("wrong too", "1"), case("taken back", "12", wrong=["x"]), case("forgotten", "12"),
+        case("another verdict", "1"), case("answered now", "", avoided=["x"], silent=False),
+    ]  # fmt: skip
+    after = [
+        case("more", "12", "3"), case("wrong too", "1", wrong=["x"]), case("taken back", "1"),
+        case("forgotten", "1", hidden=["2"]), case("another verdict", "", wrong=["1"]),
+        case("answered now", "2", avoided=["x"]),
+    ]  # fmt: skip
+    same = ["more", "wrong too", "taken back", "forgotten", "answered now"]
+    assert changes(before, after) == {"better": [], "worse": [], "same": same}
+
+
+def test_a_comparison_with_nothing_in_common_says_so(judged: tuple[Path, dict[str, str]], tmp_path: Path) -> None:
+    (tmp_path / "report").write_text(report_of(case("What do I drink?", "1", user_id="bob")))
+    told = run("bench", "mine", "--home", str(judged[0]), "--compare", str(tmp_path / "report"))
+    assert "0 better, 0 worse, 0 same\nnothing to compare" in told
+
+
+def test_a_message_under_its_fact_is_shown_be_it_right_or_wrong(tmp_path: Path) -> None:
+    with Memory(tmp_path, settings=Settings.from_dict(fake_models())) as memory:
+        sources = [source_message(memory, f"green tea in {place}", **USER) for place in ("Oslo", "Rome")]
+        drawn = [
+            fact(memory, f"drinks green tea in {place}", uid, **USER)
+            for place, uid in zip(("Oslo", "Rome"), sources, strict=True)
+        ]
+        question = mine.JudgedQuestion("green tea in Oslo and Rome", USER, [drawn[0], sources[0]], [sources[1]])
+        told = mine.replay(memory, question)
+    assert (told["found"], told["missed"]) == ([drawn[0], sources[0]], [])
+    assert (told["wrong"], told["avoided"]) == ([sources[1]], [])
 
 
 def test_replays_count_as_no_use_and_pages_are_read_to_their_end(
