@@ -904,7 +904,8 @@ class Memory:
         self.engine.check_open()
         scope, _ = validation.required_scope(user_id, agent_id, run_id)
         uid = validation.memory_id(memory_id)
-        said = None if verdict is None else Verdict(validation.one_of(verdict, "verdict", Verdict))
+        taking_back = "; None takes back what was said"
+        said = None if verdict is None else Verdict(validation.one_of(verdict, "verdict", Verdict, taking_back))
         now = datetime.now(UTC)
         asked = kept_question(self.engine.settings.before_store, query, now)
         if asked is None:

@@ -820,11 +820,11 @@ def uuid(value: object, argument: str) -> str:
     return value
 
 
-def one_of(value: object, argument: str, names: Iterable[str]) -> str:
-    """Checks a string that must be one of `names`."""
+def one_of(value: object, argument: str, names: Iterable[str], otherwise: str = "") -> str:
+    """Checks a string that must be one of `names`; `otherwise` ends the error, such as by what else may be given."""
     choices = list(names)
     if not isinstance(value, str) or value not in choices:
-        refuse(argument, value, f"must be one of {_quoted_list(choices)}")
+        refuse(argument, value, f"must be one of {_quoted_list(choices)}{otherwise}")
     return str.__str__(value)
 
 

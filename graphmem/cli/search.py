@@ -270,7 +270,7 @@ def judge(
 ) -> None:
     """Says whether a memory answers a question, for bench mine."""
     with call.memory() as memory:
-        judged = memory.judge(query, memory_id, None if verdict == "none" else verdict, **call.scope)
+        judged = memory.judge(query, memory_id, None if verdict.lower() == "none" else verdict, **call.scope)
     call.print_answer(judged, lambda renderer: renderer.judgement(judged))
 
 

@@ -66,7 +66,7 @@ def test_verdicts_are_of_the_scope_that_asked(memory: Memory) -> None:
 @pytest.mark.parametrize(
     ("change", "error"),
     [
-        ({"verdict": "good"}, "verdict='good': must be one of 'right', 'wrong', 'missing'"),
+        ({"verdict": "good"}, "verdict='good': must be one of 'right', 'wrong', 'missing'; None takes back"),
         ({"verdict": True}, "verdict=True"),
         ({"query": " "}, "query=' ': is empty"),
         ({"query": "x" * 4001}, "has 4001 characters; use at most 4,000"),

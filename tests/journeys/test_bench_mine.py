@@ -72,6 +72,7 @@ def test_verdicts_are_said_listed_and_taken_back(judged: tuple[Path, dict[str, s
     assert "3 more: give a greater --limit" in run("judgements", "--home", str(home), "--limit", "2")
     taken = run("judge", "What do I eat?", own["I had pasta for lunch."], "none", "--home", str(home))
     assert "taken back" in taken
+    assert "taken back" in run("judge", "What do I eat?", own["I had pasta for lunch."], "None", "--home", str(home))
     assert "What do I eat?" not in run("judgements", "--home", str(home))
 
 

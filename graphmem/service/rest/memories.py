@@ -111,7 +111,7 @@ class JudgementsQuery(Ids):
 async def judge_memory(
     memory_id: str, body: JudgementBody, caller: CallerParam, service: ServiceParam
 ) -> JudgementDict:
-    """Keeps what somebody says of a memory as an answer to a question: an example for `graphmem bench mine`."""
+    """Keeps what is said of a memory as an answer to a question, for `graphmem bench mine`; null takes that back."""
     return await service.memory.judge(body.query, memory_id, body.verdict, **caller.scope(body.named()))
 
 
