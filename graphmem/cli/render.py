@@ -130,11 +130,11 @@ class Renderer:
         self.line(result["message"])
 
     def judgement(self, judged: Json) -> None:
-        """Prints a judgement in two lines: day, verdict and the memory's id; the question."""
+        """Prints a judgement in two lines: day, verdict, id of the memory, agent and run that asked; the question."""
         verdict = judged["verdict"] or "taken back"
-        self.line(
-            (self.day(judged["judged_at"]), "green"), "  ", (verdict, "bold"), "  ", (judged["memory_id"], ID_STYLE)
-        )
+        asked_by = [f"  {name} {one_line(judged[f'{name}_id'])}" for name in ("agent", "run") if judged[f"{name}_id"]]
+        day, uid = (self.day(judged["judged_at"]), "green"), (judged["memory_id"], ID_STYLE)
+        self.line(day, "  ", (verdict, "bold"), "  ", uid, *asked_by)
         self.line(one_line(judged["query"]), indent=4)
 
     def judgements(self, found: Json) -> None:

@@ -282,6 +282,7 @@ def judgements(
     """Lists what was said by judge, the latest first."""
     with call.memory() as memory:
         found = memory.judgements(**call.scope, limit=limit)
+    typer.echo(f"graphmem: {len(found['results'])} of {found['total']} judgements", err=True)
     call.print_answer(found, lambda renderer: renderer.judgements(found))
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
+from graphmem.errors import NotFoundError
 from graphmem.evaluation.environment import environment
 from graphmem.memory import Memory
 from graphmem.model import SCOPE_NAMES, Verdict
@@ -66,7 +67,10 @@ def replay(memory: Memory, question: JudgedQuestion) -> dict[str, Any]:
         if uid in shown:
             outcome["found"].append(uid)
             continue
-        absence = memory.why_not(question.query, uid, **question.scope, top_k=FIRST)
+        try:
+            absence = memory.why_not(question.query, uid, **question.scope, top_k=FIRST)
+        except NotFoundError:  # erased since the judgements were read, and they with it
+            continue
         if absence["step"] == "not_visible":
             outcome["hidden"].append(uid)
         else:

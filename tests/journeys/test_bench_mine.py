@@ -76,6 +76,27 @@ def test_verdicts_are_said_listed_and_taken_back(judged: tuple[Path, dict[str, s
     assert "What do I eat?" not in run("judgements", "--home", str(home))
 
 
+def test_the_agent_and_the_run_that_asked_are_listed_and_the_number_is_told(tmp_path: Path) -> None:
+    with Memory(tmp_path, settings=Settings.from_dict(fake_models())) as memory:
+        (uid,) = [one["id"] for one in memory.add("I drink tea.", **USER, agent_id="a", run_id="r")["results"]]
+        memory.judge("Tea?", uid, "right", **USER)
+        memory.judge("Tea?", uid, "wrong", **USER, agent_id="a", run_id="r")
+    listed = runner.invoke(app, ["judgements", "--home", str(tmp_path), "--user", "ann"])
+    assert [line.partition(uid)[2] for line in listed.stdout.splitlines() if uid in line] == ["  agent a  run r", ""]
+    nothing = runner.invoke(app, ["judgements", "--home", str(tmp_path), "--user", "bob"])
+    assert (nothing.stdout, nothing.stderr) == ("", "graphmem: 0 of 0 judgements\n")
+
+
+def test_a_memory_that_is_erased_meanwhile_ends_no_run(tmp_path: Path) -> None:
+    with Memory(tmp_path, settings=Settings.from_dict(fake_models())) as memory:
+        (uid,) = [one["id"] for one in memory.add("I drink tea.", **USER)["results"]]
+        memory.judge("What do I drink?", uid, "right", **USER)
+        (question,) = mine.judged_questions(memory, USER)
+        memory.delete(uid)
+        told = mine.replay(memory, question)
+    assert [told[name] for name in ("found", "missed", "hidden")] == [[], [], []]
+
+
 def test_without_a_verdict_it_says_what_to_do(tmp_path: Path) -> None:
     with Memory(tmp_path, settings=Settings()) as memory:
         memory.add("I drink tea.", **USER)
