@@ -13,9 +13,10 @@ from typing import Any
 
 from graphmem.errors import NotFoundError
 from graphmem.evaluation.environment import environment
+from graphmem.evaluation.runner import refuse_degraded
 from graphmem.memory import Memory
 from graphmem.model import SCOPE_NAMES, Verdict
-from graphmem.types import JudgementDict
+from graphmem.types import HitDict, JudgementDict
 
 # So many hits are looked at: about those that a person reads, and that a block of 2,000 characters begins with.
 FIRST = 5
@@ -57,10 +58,9 @@ def replay(memory: Memory, question: JudgedQuestion) -> dict[str, Any]:
     (with the step of the search at which they fall out, and why), and those that no search may find by now, as they are
     retired, forgotten or expired, which do not count. `wrong` are those of the wrong ones that are among the first hits
     (or under one of them), `avoided` the others. `silent`: of a question without an answer, whether nothing of the
-    default relevance is found; else None.
+    default relevance is found; else None. Raises StoreError for a degraded search, whose answers say nothing of others.
     """
-    # With `explain` a search counts as no use of its hits.
-    hits = memory.search(question.query, **question.scope, top_k=FIRST, explain=True)["results"]
+    hits = _search(memory, question, FIRST)
     shown = [one["id"] for hit in hits for one in (hit, *hit.get("sources", ()))]
     outcome: dict[str, Any] = {"query": question.query, **question.scope, "found": [], "missed": [], "hidden": []}
     for uid in question.expected:
@@ -79,8 +79,15 @@ def replay(memory: Memory, question: JudgedQuestion) -> dict[str, Any]:
     outcome["avoided"] = [uid for uid in question.wrong if uid not in shown]
     outcome["silent"] = None
     if not question.expected:
-        outcome["silent"] = not memory.search(question.query, **question.scope, top_k="auto", explain=True)["results"]
+        outcome["silent"] = not _search(memory, question, "auto")
     return outcome
+
+
+def _search(memory: Memory, question: JudgedQuestion, top_k: int | str) -> list[HitDict]:
+    # With `explain` a search counts as no use of its hits.
+    answer = memory.search(question.query, **question.scope, top_k=top_k, explain=True)
+    refuse_degraded(answer.get("degraded", ()))
+    return answer["results"]
 
 
 def run(memory: Memory, scope: Mapping[str, Any], update: Callable[[str, int, int], None]) -> list[dict[str, Any]]:

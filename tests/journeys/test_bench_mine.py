@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.facts import fact, source_message
-from support.fakes import fake_models
+from support.fakes import DIMS, fake_models, hash_texts
 from typer.testing import CliRunner
 
 from graphmem import Memory, Settings
 from graphmem.cli.app import app
+from graphmem.errors import StoreError
 from graphmem.evaluation import mine
 
 USER = {"user_id": "ann"}
@@ -95,6 +97,25 @@ def test_a_memory_that_is_erased_meanwhile_ends_no_run(tmp_path: Path) -> None:
         memory.delete(uid)
         told = mine.replay(memory, question)
     assert [told[name] for name in ("found", "missed", "hidden")] == [[], [], []]
+
+
+def test_a_search_without_its_vectors_is_no_measurement(tmp_path: Path) -> None:
+    down: list[str] = []
+
+    def embed(texts: list[str]) -> list[Any]:
+        if down:
+            raise ConnectionError
+        return hash_texts(texts)
+
+    embedder = {"provider": "callable", "config": {"embed": embed, "embedding_dims": DIMS, "model": "hash"}}
+    with Memory(tmp_path, settings=Settings.from_dict(fake_models(embedder=embedder))) as memory:
+        (uid,) = [one["id"] for one in memory.add("I drink tea.", **USER)["results"]]
+        for verdict in ("right", "wrong"):
+            memory.judge(f"Is tea {verdict}?", uid, verdict, **USER)
+        down.append("now")
+        for question in mine.judged_questions(memory, USER):
+            with pytest.raises(StoreError, match="answered without vectors"):
+                mine.replay(memory, question)
 
 
 def test_without_a_verdict_it_says_what_to_do(tmp_path: Path) -> None:
