@@ -598,7 +598,7 @@ class CycleRecord(ScopeIds):
 
 @_scoped
 class ItemRecord(ScopeIds):
-    """An exact value that an adapter of an agent framework stored."""
+    """An exact value that an adapter of an agent framework stored, or a judgement of a memory."""
 
     type: Literal["item"]
     namespace: Annotated[
@@ -611,7 +611,7 @@ class ItemRecord(ScopeIds):
     memory: NotRequired[
         Annotated[
             Uuid | None,
-            Field(description="The memory made of its text. An import that has erased this memory skips the item."),
+            Field(description="The memory made of its text, or judged. An import that has erased it skips the item."),
         ]
     ]
     created_at: NotRequired[
