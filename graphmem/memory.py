@@ -933,8 +933,7 @@ class Memory:
         """
         self.engine.check_open()
         scope, _ = validation.required_scope(user_id, agent_id, run_id)
-        checked_limit = validation.count(limit, "limit", 1, MAX_LIST_LIMIT)
-        checked_offset = validation.count(offset, "offset", 0, 2**31)
+        checked_limit, checked_offset = _checked_page(limit, offset)
         asked = None if query is None else kept_question(self.engine.settings.before_store, query, datetime.now(UTC))
         if asked is None and query is not None:
             return {"results": [], "total": 0}
@@ -1138,8 +1137,7 @@ class Memory:
         self.engine.check_open()
         scope, conditions = validation.required_scope(user_id, agent_id, run_id, filters=filters)
         requested = validation.merge_aliases(limit, top_k, ("limit", "top_k"))
-        page_size = DEFAULT_LIST_LIMIT if requested is None else validation.count(requested, "limit", 1, MAX_LIST_LIMIT)
-        start = validation.count(offset, "offset", 0, 2**31)
+        page_size, start = _checked_page(DEFAULT_LIST_LIMIT if requested is None else requested, offset)
         only_retired = validation.flag(retired_only, "retired_only")
         view = self._view(
             scope,
@@ -1422,8 +1420,7 @@ class Memory:
         because its memory was erased, or it is more than 30 days old.
         """
         self.engine.check_open()
-        checked_limit = validation.count(limit, "limit", 1, MAX_LIST_LIMIT)
-        checked_offset = validation.count(offset, "offset", 0, 2**31)
+        checked_limit, checked_offset = _checked_page(limit, offset)
         found, total = self.engine.webhooks.dead_letters(checked_limit, checked_offset)
         return {"results": [responses.dead_letter(one) for one in found], "total": total}
 
@@ -1853,6 +1850,11 @@ def _context_room(max_chars: object, max_tokens: object) -> tuple[int, Size, int
 def _optional_scope(user_id: object, agent_id: object, run_id: object) -> Scope | None:
     """Returns the scope of a call by id, None if the caller gives no ids."""
     return validation.scope(user_id, agent_id, run_id)[0]
+
+
+def _checked_page(limit: object, offset: object) -> tuple[int, int]:
+    """Returns how many rows a list is to have, and how many come before them."""
+    return validation.count(limit, "limit", 1, MAX_LIST_LIMIT), validation.count(offset, "offset", 0, 2**31)
 
 
 def _checked_progress(progress: Progress | None) -> Progress | None:

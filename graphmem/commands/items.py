@@ -60,10 +60,7 @@ def put_item(command: PutItem, uow: UnitOfWork) -> Outcome:
         text, metadata = message.message.content, message.metadata
         outcome = update_memory(UpdateMemory(former_memory, text, metadata, expires_at=item.expires_at), uow)
     memory_row = None if outcome is None or outcome.record is None else outcome.record.row
-    if stored is None:
-        items.insert(uow.connection, item, memory_row)
-    else:
-        items.update(uow.connection, stored.id, item, memory_row)
+    items.put(uow.connection, stored, item, memory_row)
     if former_memory is not None and command.remember is None:
         # After the item has lost this memory: a memory that is erased takes its items along.
         delete_memory(DeleteMemory(former_memory, missing_ok=True), uow)
@@ -139,10 +136,7 @@ def judge_memory(command: JudgeMemory, uow: UnitOfWork) -> Outcome:
         if stored is None:
             return Outcome(OutcomeType.NONE, item.key, reason="not judged")
         return Outcome(OutcomeType.DELETE_ITEM, item.key, erased=_delete(stored, uow, with_memory=False))
-    if stored is None:
-        items.insert(connection, item, memory.row)
-    else:
-        items.update(connection, stored.id, item, memory.row)
+    items.put(connection, stored, item, memory.row)
     return Outcome(OutcomeType.PUT_ITEM, item.key)
 
 

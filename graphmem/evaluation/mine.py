@@ -107,7 +107,7 @@ def build_report(outcomes: Sequence[Mapping[str, Any]], models: Mapping[str, str
     judged ones among the first hits those that answer. `silent`: of the questions without an answer those for which
     nothing is found. A figure is None where there is nothing to measure it by.
     """
-    answered = [len(one["found"]) / (len(one["found"]) + len(one["missed"])) for one in outcomes if _is_answered(one)]
+    answered = [one for one in outcomes if one["found"] or one["missed"]]
     right, wrong = (sum(len(one[name]) for one in outcomes) for name in ("found", "wrong"))
     return {
         "benchmark": "mine",
@@ -115,10 +115,10 @@ def build_report(outcomes: Sequence[Mapping[str, Any]], models: Mapping[str, str
         "models": dict(models),
         "questions": len(outcomes),
         "hidden": sum(len(one["hidden"]) for one in outcomes),
-        "recall_at_5": _mean(answered),
+        "recall_at_5": _mean([len(one["found"]) / (len(one["found"]) + len(one["missed"])) for one in answered]),
         "precision_at_5": _mean([1.0] * right + [0.0] * wrong),
         "silent": _mean([float(one["silent"]) for one in outcomes if one["silent"] is not None]),
-        "cases": [dict(one) for one in outcomes],
+        "cases": list(outcomes),
     }
 
 
@@ -144,10 +144,6 @@ def compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, li
             then, now = worths
             changes["same" if now == then else "better" if now > then else "worse"].append(one["query"])
     return changes
-
-
-def _is_answered(outcome: Mapping[str, Any]) -> bool:
-    return bool(outcome["found"] or outcome["missed"])
 
 
 def _is_case(one: Mapping[str, Any]) -> bool:

@@ -180,7 +180,7 @@ class GraphmemStore(BaseStore):
 
     def _write_command(self, op: PutOp) -> ItemCommand:
         scope = self._scope(op.namespace)
-        if op.namespace[:1] and op.namespace[0] in items.OWN_LABELS:
+        if op.namespace and op.namespace[0] in items.OWN_LABELS:
             raise InvalidNamespaceError(f"namespace: {op.namespace[0]} is graphmem's own; begin with another label")
         if op.value is None:
             return DeleteItem(scope, tuple(op.namespace), op.key)

@@ -219,9 +219,15 @@ def insert(connection: Connection, item: Item, memory_row: int | None) -> None:
     )
 
 
-def update(connection: Connection, row: int, item: Item, memory_row: int | None) -> None:
-    """Replaces the value of a stored item, given by its row; it keeps its place and the time of its creation."""
-    connection.execute(items.update().where(items.c.id == row).values(memory=memory_row, **_changing_columns(item)))
+def put(connection: Connection, stored: Row[Any] | None, item: Item, memory_row: int | None) -> None:
+    """Inserts an item, or replaces the value of the one that is `stored` under its key: that keeps its place and the
+    time of its creation.
+    """
+    if stored is None:
+        insert(connection, item, memory_row)
+        return
+    values = {"memory": memory_row, **_changing_columns(item)}
+    connection.execute(items.update().where(items.c.id == stored.id).values(**values))
 
 
 def _changing_columns(item: Item) -> dict[str, Any]:
